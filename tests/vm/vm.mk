@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# What the lab needs: its programs, static so that they run on any host, and the guests' initramfs.
+
+VM_PROGS := build/vm/agent build/vm/labd build/vm/labexec
+
+.PHONY: vm
+vm: $(VM_PROGS) build/vm/initrd
+
+build/vm/%: tests/vm/src/%.c tests/vm/src/frame.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p build/vm
+	$(Q)$(CC) -std=gnu11 -O2 -Wall -Wextra $(WERROR) -static -o $@.new $< && mv $@.new $@
+
+build/vm/initrd: tests/vm/initramfs tests/vm/packages
+	$(call say,GEN,$@)
+	$(Q)mkdir -p build/vm
+	$(Q)tests/vm/initramfs $@
