@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
+/*
+ * Checkpoint and restore of rdma_rxe contexts: driver-private uverbs methods,
+ * the records of a dump, and the packets that two drivers exchange.
+ *
+ * All methods are called by ioctl(RDMA_VERBS_IOCTL) on the file of a uverbs
+ * context, and need CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN in the initial
+ * user namespace. A method called without it fails with EPERM.
+ *
+ *   Checkpoint                          Restore
+ *     QUERY                               open, get context
+ *     DUMP, no buffer: size               BEGIN
+ *     DUMP, buffer: stop and dump         for each object by rising handle:
+ *     ... save ...                          HINT, then its standard command
+ *     close the context (moved away)      REFILL the records
+ *     or ABORT (goes on in place)         RESUME
+ *
+ * Records and packets are little and big endian respectively, have no holes,
+ * and grow at their tail only.
+ */
+#ifndef RDMA_RXE_MIGRATE_H
+#define RDMA_RXE_MIGRATE_H
+
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#ifndef UVERBS_ID_NS_SHIFT
+#define UVERBS_ID_NS_SHIFT 12
+#endif
+
+#define RXE_MIGR_ABI_VERSION	1
+
+enum rxe_migr_objects {
+	RXE_OBJECT_MIGR = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum rxe_migr_methods {
+	RXE_METHOD_MIGR_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+	RXE_METHOD_MIGR_DUMP,
+	RXE_METHOD_MIGR_ABORT,
+	RXE_METHOD_MIGR_BEGIN,
+	RXE_METHOD_MIGR_HINT,
+	RXE_METHOD_MIGR_REFILL,
+	RXE_METHOD_MIGR_RESUME,
+	RXE_METHOD_MIGR_EVENT_FD,
+	RXE_METHOD_MIGR_STATUS,
+	RXE_METHOD_MIGR_KEY,
+};
+
+/* Every method uses at most these; ids are per method. */
+enum rxe_migr_attrs {
+	RXE_ATTR_MIGR_IN = (1U << UVERBS_ID_NS_SHIFT),
+	RXE_ATTR_MIGR_RESP,
+};
+
+/* Memory of the caller; a uverbs attribute itself is at most 64 KiB long. */
+struct rxe_migr_buf {
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	__u32 flags;
+	__u32 reserved;		/* 0 */
+};
+
+/* States of a context. */
+enum rxe_migr_ctx_state {
+	RXE_MIGR_CTX_RUNNING	= 0,
+	RXE_MIGR_CTX_STOPPED	= 1,	/* dumped, waits for close or ABORT */
+	RXE_MIGR_CTX_RESTORING	= 2,	/* between BEGIN and RESUME */
+	RXE_MIGR_CTX_RESUMING	= 3,	/* some peer has not answered RESUME yet */
+};
+
+/* States of a queue pair; invisible to ibv_query_qp(). */
+enum rxe_migr_qp_state {
+	RXE_MIGR_QP_RUNNING	= 0,
+	RXE_MIGR_QP_PAUSED	= 1,	/* the peer is stopped */
+	RXE_MIGR_QP_RESUMING	= 2,	/* waits for the answer to RESUME */
+	RXE_MIGR_QP_STOPPED	= 3,	/* being checkpointed or restored */
+};
+
+/* QUERY: RESP is struct rxe_migr_query. */
+struct rxe_migr_query {
+	__u32 abi_version;
+	__u32 state;		/* enum rxe_migr_ctx_state */
+	__u32 context;		/* this context's number on its device */
+	__u32 num_qp;
+	__u32 num_resuming;	/* QPs whose RESUME is unanswered */
+	__u32 num_failed;	/* QPs that failed while waiting for that */
+	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped, 0 if never */
+	__aligned_u64 resume_ns;/* last RESUME answered, 0 if never */
+	__aligned_u64 now_ns;	/* CLOCK_MONOTONIC at this call */
+};
+
+/*
+ * DUMP: IN is struct rxe_migr_buf: where the records go; RESP is struct
+ * rxe_migr_dump. A buffer that is missing (addr 0) or too short fails with
+ * ENOSPC, fills RESP and changes no state.
+ */
+enum rxe_migr_dump_flags {
+	RXE_MIGR_DUMP_STOP	= 1 << 0,	/* stop the context in the same step */
+	RXE_MIGR_DUMP_NO_RINGS	= 1 << 1,	/* leave out RING records */
+};
+
+struct rxe_migr_dump {
+	__aligned_u64 length;	/* bytes needed, or written */
+	__u32 count;		/* records */
+	__u32 reserved;
+	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped */
+};
+
+/* ABORT, RESUME: no attributes. */
+
+/* BEGIN: IN is struct rxe_migr_begin. Only on a context without objects. */
+struct rxe_migr_begin {
+	__aligned_u64 session;	/* contexts of one restore share it; not 0 */
+	__s32 fd;		/* the descriptor this ioctl is made on */
+	__u32 flags;		/* 0 */
+};
+
+/*
+ * HINT: IN is struct rxe_migr_hint: the identity that the next object created
+ * on this context takes. It is spent by that object, whether that fails or
+ * not; EEXIST from the standard command says that the identity is taken.
+ */
+enum rxe_migr_hint_type {
+	RXE_MIGR_HINT_QP	= 1,	/* index: QP number */
+	RXE_MIGR_HINT_MR	= 2,	/* key: lkey and rkey; pid: whose memory */
+	RXE_MIGR_HINT_SRQ	= 3,	/* index: SRQ number */
+	RXE_MIGR_HINT_AH	= 4,	/* index: ah_num */
+	RXE_MIGR_HINT_MW	= 5,	/* key: rkey */
+};
+
+struct rxe_migr_hint {
+	__u32 type;		/* enum rxe_migr_hint_type */
+	__u32 index;
+	__u32 key;
+	__s32 pid;		/* in the caller's pid namespace; 0: the caller */
+};
+
+/*
+ * REFILL: IN is struct rxe_migr_buf: whole records as dumped, with the handles
+ * of this context. Once, or in parts, after the last modify of its QPs.
+ */
+
+/*
+ * EVENT_FD: IN is a __s32 descriptor in the caller's table, RESP is struct
+ * rxe_migr_event_fd. ENOENT: it is no event file of this context.
+ */
+struct rxe_migr_event_fd {
+	__u32 type;		/* RXE_MIGR_REC_COMP_CHANNEL or _ASYNC_FILE */
+	__u32 handle;		/* as in the records of a dump */
+};
+
+/*
+ * STATUS: of the whole device: QPs in another state than RUNNING, and
+ * tombstones. IN is struct rxe_migr_buf: where an array of struct
+ * rxe_migr_status goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
+ */
+struct rxe_migr_status {
+	__u32 qpn;
+	__u32 dest_qpn;
+	__u8  state;		/* enum rxe_migr_qp_state */
+	__u8  tombstone;	/* the QP is gone, its number still answers */
+	__u8  flags;		/* 0 */
+	__u8  reserved;
+	__u32 epoch;
+	__u32 peer_epoch;
+	__u32 deadline_ms;	/* until a pause or a lease ends; 0: none */
+	__u8  sgid[16];
+	__u8  dgid[16];
+};
+
+/*
+ * KEY: IN is struct rxe_migr_key: the cluster's key on this host, for all rxe
+ * devices. RESP, optional, is a __u64: a fingerprint (0: no key is set).
+ */
+#define RXE_MIGR_KEY_LEN	32
+
+enum rxe_migr_key_op {
+	RXE_MIGR_KEY_QUERY	= 0,
+	RXE_MIGR_KEY_SET	= 1,	/* the key in force stays valid as the old one */
+	RXE_MIGR_KEY_CLEAR	= 2,	/* forgets both */
+	RXE_MIGR_KEY_DROP_OLD	= 3,	/* ends a rotation */
+};
+
+struct rxe_migr_key {
+	__u32 op;
+	__u32 reserved;
+	__u8  key[RXE_MIGR_KEY_LEN];
+};
+
+/* ------------------------------------------------------------- records -- */
+
+/*
+ * A dump is a sequence of records. An unknown type with the MANDATORY flag
+ * makes REFILL fail with EOPNOTSUPP; without it, it is skipped.
+ */
+enum rxe_migr_rec_type {
+	RXE_MIGR_REC_CONTEXT		= 1,
+	RXE_MIGR_REC_ASYNC_FILE		= 2,
+	RXE_MIGR_REC_COMP_CHANNEL	= 3,
+	RXE_MIGR_REC_PD			= 4,
+	RXE_MIGR_REC_MR			= 5,
+	RXE_MIGR_REC_CQ			= 6,
+	RXE_MIGR_REC_SRQ		= 7,
+	RXE_MIGR_REC_QP			= 8,
+	RXE_MIGR_REC_RESP_RES		= 9,	/* a responder resource of a QP */
+	RXE_MIGR_REC_RECV_WQE		= 10,	/* the SRQ entry a QP has in hand */
+	RXE_MIGR_REC_ALT_AV		= 11,
+	RXE_MIGR_REC_RING		= 12,
+	RXE_MIGR_REC_EVENT		= 13,	/* a pending event, oldest first */
+	RXE_MIGR_REC_AH			= 14,
+	RXE_MIGR_REC_MW			= 15,
+	RXE_MIGR_REC_OTHER		= 16,	/* an object that cannot be moved */
+};
+
+enum rxe_migr_rec_flags {
+	RXE_MIGR_REC_MANDATORY		= 1 << 0,
+};
+
+#define RXE_MIGR_NO_HANDLE	0xffffffffU
+
+struct rxe_migr_rec {
+	__le16 type;
+	__le16 flags;
+	__le32 length;		/* of the whole record, this header included */
+	__le32 handle;		/* uverbs handle; event files: their ordinal */
+} __attribute__((packed));
+
+struct rxe_migr_rec_context {
+	struct rxe_migr_rec hdr;	/* handle: number on the device */
+	__le32 abi_version;
+	__le32 num_objects;
+	char   device[64];
+	__le64 stop_ns;
+} __attribute__((packed));
+
+struct rxe_migr_rec_event_file {	/* ASYNC_FILE, COMP_CHANNEL */
+	struct rxe_migr_rec hdr;
+	__le32 is_default;	/* the async file that came with the context */
+} __attribute__((packed));
+
+struct rxe_migr_rec_pd {
+	struct rxe_migr_rec hdr;
+} __attribute__((packed));
+
+struct rxe_migr_rec_mr {
+	struct rxe_migr_rec hdr;
+	__le32 pd;
+	__le32 key;		/* lkey and rkey */
+	__le64 start;		/* user address */
+	__le64 length;
+	__le64 iova;
+	__le32 access;
+} __attribute__((packed));
+
+struct rxe_migr_rec_cq {
+	struct rxe_migr_rec hdr;
+	__le64 user_handle;
+	__le64 ring_offset;	/* for mmap(), on the device it was dumped from */
+	__le32 cqe;
+	__le32 comp_channel;	/* ordinal or RXE_MIGR_NO_HANDLE */
+	__le32 comp_vector;
+	__le32 async_file;	/* ordinal or RXE_MIGR_NO_HANDLE */
+	__le32 comp_events;	/* completion events reported */
+	__le32 async_events;	/* asynchronous events reported */
+	__u8   notify;		/* enum ib_cq_notify_flags armed */
+	__u8   reserved[3];
+} __attribute__((packed));
+
+struct rxe_migr_rec_srq {
+	struct rxe_migr_rec hdr;
+	__le64 user_handle;
+	__le64 ring_offset;
+	__le32 pd;
+	__le32 srq_num;
+	__le32 max_wr;
+	__le32 max_sge;
+	__le32 limit;
+	__le32 async_file;
+	__le32 async_events;
+	__le32 error;
+} __attribute__((packed));
+
+enum rxe_migr_qp_flags {
+	RXE_MIGR_QP_WAIT_FENCE		= 1 << 0,
+	RXE_MIGR_QP_NEED_RD_ATOMIC	= 1 << 1,
+	RXE_MIGR_QP_WAIT_PSN		= 1 << 2,
+	RXE_MIGR_QP_DROP_MSG		= 1 << 3,
+	RXE_MIGR_QP_SENT_PSN_NAK	= 1 << 4,
+	RXE_MIGR_QP_RECV_WQE		= 1 << 5,	/* a receive is half done */
+	RXE_MIGR_QP_PEER_STOPPED	= 1 << 6,
+	RXE_MIGR_QP_PEER_KNOWS		= 1 << 7,	/* peer speaks this protocol */
+};
+
+struct rxe_migr_rec_qp {
+	struct rxe_migr_rec hdr;
+	__le64 user_handle;
+	__le64 sq_offset;	/* rings, as ring_offset above */
+	__le64 rq_offset;
+	__le32 pd;
+	__le32 send_cq;
+	__le32 recv_cq;
+	__le32 srq;		/* or RXE_MIGR_NO_HANDLE */
+	__le32 async_file;
+	__le32 async_events;
+	/* identity and size */
+	__le32 qpn;
+	__u8   qp_type;		/* enum ib_qp_type */
+	__u8   qp_state;	/* enum ib_qp_state, as the application sees it */
+	__u8   sq_sig_all;
+	__u8   reserved;
+	__le32 max_send_wr;
+	__le32 max_recv_wr;
+	__le32 max_inline;
+	__le16 max_send_sge;
+	__le16 max_recv_sge;
+	/* attributes */
+	__le32 access_flags;
+	__le32 qkey;
+	__le32 dest_qpn;
+	__le32 rq_psn;
+	__le32 sq_psn;
+	__le16 pkey_index;
+	__le16 src_port;	/* UDP */
+	__u8   path_mtu;
+	__u8   port_num;
+	__u8   timeout;
+	__u8   retry_cnt;
+	__u8   rnr_retry;
+	__u8   min_rnr_timer;
+	__u8   max_rd_atomic;
+	__u8   max_dest_rd_atomic;
+	__u8   sq_draining;
+	__u8   en_sqd_async_notify;
+	__u8   hop_limit;
+	__u8   traffic_class;
+	__le32 flow_label;
+	__u8   sgid[16];
+	__u8   dgid[16];
+	/* requester and completer */
+	__le32 req_psn;
+	__le32 req_wqe_index;
+	__le32 req_noack_pkts;
+	__le16 req_opcode;	/* 0xffff: none */
+	__le16 req_rd_atomic;
+	__le32 comp_psn;
+	__le16 comp_opcode;
+	__u8   comp_retry_cnt;
+	__u8   comp_rnr_retry;
+	/* responder */
+	__le32 resp_msn;
+	__le32 resp_psn;
+	__le32 resp_ack_psn;
+	__le16 resp_opcode;
+	__u8   resp_status;
+	__u8   flags;		/* enum rxe_migr_qp_flags */
+	__le64 resp_va;
+	__le64 resp_offset;
+	__le32 resp_resid;
+	__le32 resp_rkey;
+	__le32 resp_length;
+	__le16 res_head;
+	__le16 num_res;
+	/* the receive in hand */
+	__le32 recv_resid;
+	__le32 recv_cur_sge;
+	__le32 recv_sge_offset;
+	/* protocol */
+	__le32 ssn;
+	__le32 epoch;
+	__le32 peer_epoch;
+} __attribute__((packed));
+
+enum rxe_migr_res_type {
+	RXE_MIGR_RES_READ		= 1,
+	RXE_MIGR_RES_ATOMIC		= 2,
+	RXE_MIGR_RES_ATOMIC_WRITE	= 3,
+	RXE_MIGR_RES_FLUSH		= 4,
+};
+
+struct rxe_migr_rec_resp_res {
+	struct rxe_migr_rec hdr;	/* handle: the QP */
+	__le16 index;
+	__u8   type;			/* enum rxe_migr_res_type */
+	__u8   replay;
+	__u8   state;
+	__u8   flush_type;
+	__u8   flush_level;
+	__u8   reserved;
+	__le32 first_psn;
+	__le32 last_psn;
+	__le32 cur_psn;
+	__le32 rkey;
+	__le32 length;
+	__le32 resid;
+	__le64 va;
+	__le64 va_org;			/* ATOMIC: the value that was there */
+} __attribute__((packed));
+
+struct rxe_migr_sge {
+	__le64 addr;
+	__le32 length;
+	__le32 lkey;
+} __attribute__((packed));
+
+struct rxe_migr_rec_recv_wqe {
+	struct rxe_migr_rec hdr;	/* handle: the QP */
+	__le64 wr_id;
+	__le32 length;
+	__le32 num_sge;
+	struct rxe_migr_sge sge[];
+} __attribute__((packed));
+
+struct rxe_migr_rec_alt_av {
+	struct rxe_migr_rec hdr;	/* handle: the QP */
+	__u8   sgid[16];
+	__u8   dgid[16];
+	__le32 flow_label;
+	__u8   hop_limit;
+	__u8   traffic_class;
+	__u8   port_num;
+	__u8   timeout;
+	__le16 pkey_index;
+	__le16 reserved;
+} __attribute__((packed));
+
+enum rxe_migr_ring {
+	RXE_MIGR_RING_CQ	= 1,
+	RXE_MIGR_RING_SQ	= 2,
+	RXE_MIGR_RING_RQ	= 3,
+	RXE_MIGR_RING_SRQ	= 4,
+};
+
+struct rxe_migr_rec_ring {
+	struct rxe_migr_rec hdr;	/* handle: the CQ, QP or SRQ */
+	__le32 which;			/* enum rxe_migr_ring */
+	__le32 log2_elem_size;
+	__le32 index_mask;
+	__le32 producer;		/* the shared indices ... */
+	__le32 consumer;
+	__le32 index;			/* ... and the driver's own copy */
+	__le32 first;			/* element that data begins with */
+	__le32 count;			/* elements in data, the rest is unused */
+	__u8   data[];
+} __attribute__((packed));
+
+struct rxe_migr_rec_event {
+	struct rxe_migr_rec hdr;	/* handle: the CQ, QP or SRQ */
+	__le32 file;			/* ordinal of the event file */
+	__le32 object;			/* enum rxe_migr_rec_type of the object */
+	__le32 event;			/* enum ib_event_type; completions: 0 */
+} __attribute__((packed));
+
+struct rxe_migr_rec_ah {
+	struct rxe_migr_rec hdr;
+	__le64 user_handle;
+	__le32 pd;
+	__le32 ah_num;
+	__u8   sgid[16];
+	__u8   dgid[16];
+	__le32 flow_label;
+	__u8   hop_limit;
+	__u8   traffic_class;
+	__u8   port_num;
+	__u8   reserved;
+} __attribute__((packed));
+
+struct rxe_migr_rec_mw {
+	struct rxe_migr_rec hdr;
+	__le64 addr;
+	__le64 length;
+	__le32 pd;
+	__le32 rkey;
+	__le32 mr;		/* handle or RXE_MIGR_NO_HANDLE */
+	__le32 qp;		/* handle or RXE_MIGR_NO_HANDLE */
+	__le32 access;
+	__u8   type;		/* enum ib_mw_type */
+	__u8   state;
+	__le16 reserved;
+} __attribute__((packed));
+
+struct rxe_migr_rec_other {
+	struct rxe_migr_rec hdr;
+	__le32 object_id;	/* enum uverbs_default_objects */
+} __attribute__((packed));
+
+/* The published record sizes are upper bounds; see docs/PROTOCOL.md. */
+#define RXE_MIGR_SIZE(type, size) \
+	_Static_assert(sizeof(type) == (size), #type " changed its size")
+RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
+RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
+RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
+RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 252);
+RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
+RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
+RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
+
+/* --------------------------------------------------------------- packets -- */
+
+/*
+ * BTH opcodes from the range that the specification leaves to manufacturers
+ * (InfiniBand vol. 1, 9.2: bits 7-5 of 110 and 111), and an AETH NAK code that
+ * it reserves (9.7.5.2.1). All four are followed by struct rxe_migr_hdr.
+ */
+#define RXE_MIGR_OPCODE_STOP		0xc0
+#define RXE_MIGR_OPCODE_STOP_ACK	0xc1
+#define RXE_MIGR_OPCODE_RESUME		0xc2
+#define RXE_MIGR_OPCODE_RESUME_ACK	0xc3
+#define RXE_MIGR_OPCODE_NAK_STOPPED	0xc4
+
+#define RXE_MIGR_WIRE_VERSION		1
+#define RXE_MIGR_MAC_LEN		16
+
+struct rxe_migr_hdr {
+	__u8   version;
+	__u8   opcode;		/* that of the BTH */
+	__be16 flags;		/* 0 */
+	__be32 src_qpn;		/* the sender's */
+	__be32 dest_qpn;	/* the receiver's */
+	__be32 epoch;		/* of the side that moves */
+	__be32 psn;		/* STOP, RESUME: first unacknowledged; their
+				 * answers: the last one received in order
+				 */
+	__u8   old_gid[16];	/* of the side that moves */
+	__u8   new_gid[16];
+	__u8   mac[RXE_MIGR_MAC_LEN];
+} __attribute__((packed));
+RXE_MIGR_SIZE(struct rxe_migr_hdr, 68);
+
+#endif /* RDMA_RXE_MIGRATE_H */

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Checkpoint and restore of verbs contexts.
+ *
+ * Checkpoint, by a privileged process, of the contexts of a frozen one:
+ *
+ *	fd = pidfd_getfd(pidfd, N, 0);		the context's cmd_fd
+ *	ctx = ibv_attach_context(fd);
+ *	ibv_dump_context(ctx, &count, NULL, 0);	ENOSPC; count: bytes needed
+ *	ibv_dump_context(ctx, &count, buf, length);	stops every QP, dumps
+ *	...save buf...
+ *	ibv_abort_context(ctx);			or end the process
+ *	ibv_detach_context(ctx);
+ *
+ * Restore, on another host or the same, by rising handle:
+ *
+ *	ctx = ibv_open_restore_context(device, session);
+ *	ibv_restore_object(ctx, &obj, type, IBV_RESTORE_CREATE, &args, size);
+ *	   ... IBV_RESTORE_PLACEHOLDER for each hole in the handles, and for
+ *	       MRs while the memory is not there yet ...
+ *	   ... mmap() of the rings ...
+ *	   ... IBV_RESTORE_DESTROY of a placeholder, then IBV_RESTORE_CREATE of
+ *	       its MR, by rising handle; then DESTROY of what is left ...
+ *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, records, length);
+ *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0);
+ *	ibv_detach_context(ctx);
+ *
+ * The calling process needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN in the
+ * initial user namespace. All calls return 0 or an errno value; nothing is
+ * half done after an error. A dump is a sequence of the records declared in
+ * rdma/rxe_migrate.h.
+ */
+#ifndef INFINIBAND_MIGRATE_H
+#define INFINIBAND_MIGRATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+#include <rdma/rxe_migrate.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Stop the context and write its records to dump. With dump NULL or length
+ * too short: ENOSPC, *count is the number of bytes needed, and no state
+ * changes. On success *count is the number of records.
+ */
+int ibv_dump_context(struct ibv_context *ctx, int *count, void *dump,
+		     size_t length);
+
+/* The same without stopping anything: the state may change while it is read. */
+int ibv_inspect_context(struct ibv_context *ctx, int *count, void *dump,
+			size_t length);
+
+/* Let a context stopped by ibv_dump_context() go on in place. */
+int ibv_abort_context(struct ibv_context *ctx);
+
+enum ibv_restore_cmd {
+	IBV_RESTORE_CREATE,
+	IBV_RESTORE_PLACEHOLDER,	/* takes the lowest free handle */
+	IBV_RESTORE_DESTROY,		/* undoes CREATE or PLACEHOLDER */
+	IBV_RESTORE_REFILL,		/* args: records, as dumped */
+	IBV_RESTORE_RESUME,		/* args: none; QPs call their peers */
+};
+
+/* object_type of ibv_restore_object(): enum rxe_migr_rec_type. */
+
+/* What CREATE and PLACEHOLDER allocate, and DESTROY frees. */
+struct ibv_restored {
+	uint32_t type;		/* enum rxe_migr_rec_type */
+	uint32_t handle;	/* uverbs handle, or event file: 0 */
+	int	 fd;		/* COMP_CHANNEL, ASYNC_FILE: owned by the caller; else -1 */
+	uint64_t offset[2];	/* rings, for mmap(): CQ, SRQ: [0]; QP: send, receive */
+	uint64_t size[2];	/* bytes, 0: there is no such ring */
+};
+
+/* args of CREATE. record: as dumped. */
+struct ibv_restore_args {
+	const void	*record;
+	size_t		 record_length;
+	int		 comp_channel_fd; /* CQ: in this process, or -1 */
+	int		 async_fd;	/* CQ, SRQ, QP: in this process, or -1: the context's first */
+	int		 pid;		/* MR: whose memory; 0: the caller's */
+	union ibv_gid	 sgid;		/* QP: source GID here; zero: as recorded */
+	union ibv_gid	 dgid;		/* QP: destination GID; zero: as recorded */
+};
+
+/*
+ * Create, refill or resume. EEXIST: an identity in the record (QP number, MR
+ * key, ...) is taken on this device. EINVAL: the record makes no sense.
+ * ENODEV: no GID of this device equals the source GID. EBUSY: the lowest free
+ * handle is not the record's. Otherwise the errno of the verb.
+ */
+int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
+		       int cmd, void *args, size_t length);
+
+/*
+ * A context for the calls of this header only, around the cmd_fd of another
+ * process's context (pidfd_getfd(2)). detach closes the descriptor.
+ */
+struct ibv_context *ibv_attach_context(int cmd_fd);
+void ibv_detach_context(struct ibv_context *ctx);
+
+/*
+ * Open a context on device (its name, "rxe0") to restore objects into.
+ * Contexts of one session may map each other's rings. async_fd of the
+ * result is its first asynchronous event file.
+ */
+struct ibv_context *ibv_open_restore_context(const char *device,
+					     uint64_t session);
+
+int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
+
+/* Which event file of ctx is fd? ENOENT: none. */
+int ibv_query_event_fd(struct ibv_context *ctx, int fd,
+		       struct rxe_migr_event_fd *event_fd);
+
+/* All QPs of the device that are not plainly running, and tombstones. */
+int ibv_query_device_migration(struct ibv_context *ctx, int *count,
+			       struct rxe_migr_status *status, int max);
+
+/* The cluster's key; fingerprint may be NULL. */
+int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
+		      uint64_t *fingerprint);
+
+/*
+ * Walk a dump: first record with rec NULL; NULL at the end, or when what
+ * follows is malformed (then errno is EBADMSG, else 0).
+ */
+const struct rxe_migr_rec *ibv_next_record(const void *dump, size_t length,
+					   const struct rxe_migr_rec *rec);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_MIGRATE_H */
