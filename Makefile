@@ -1,4 +1,82 @@
-CC = gcc
-Q = @
-say = @printf '  %-7s %s\n' $(1) $(2)
-include tests/vm/vm.mk
+# SPDX-License-Identifier: MIT
+#
+#   make            the module, the verbs extension, the plugin, the tools: all under build/
+#   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some
+#   make demo       a running perftest moves between two guests
+#   make install    DESTDIR=, prefix from ./configure
+#   make style      what CI asks of the sources
+#   make refresh    kernel/patches anew from the edited build/kernel/linux
+#   make clean
+#
+# V=1 shows the commands. On Debian 13 this builds with what is installed; on any other Debian, and for
+# check and demo everywhere, it builds in a Debian 13 tree of its own (tests/vm/tree).
+#
+# A part of the project is a file build.mk in its folder: it adds what it builds to ALL and installs in
+# a target that it adds to INSTALL.
+
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+CC := gcc
+CFLAGS ?= -O2 -g
+CFLAGS += -std=gnu11 -Wall -Wextra $(WERROR)
+Q := $(if $(V),,@)
+say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
+
+.DEFAULT_GOAL := all
+.PHONY: all check demo install style refresh clean vm kernel kernel-debug
+
+# Those run guests, so they run on the host itself, after a build in the tree.
+ifneq ($(GODWIT_IN_TREE),1)
+host_goals := check demo clean
+check: tree-all
+	$(Q)tests/check $(TESTS)
+
+demo: tree-all
+	$(Q)tests/demo
+
+.PHONY: tree-all
+tree-all:
+	$(Q)./configure --host-only
+	$(Q)tests/vm/in-tree $(MAKE) all
+endif
+
+clean:
+	$(Q)rm -rf build
+
+flavour := $(if $(GODWIT_IN_TREE),tree,$(shell . /etc/os-release && echo "$$ID$$VERSION_ID"))
+goals := $(filter-out $(host_goals),$(or $(MAKECMDGOALS),all))
+
+ifeq ($(filter tree debian13,$(flavour)),)
+# Not a Debian that we build on: do it in the tree.
+ifneq ($(goals),)
+.PHONY: $(goals)
+$(firstword $(goals)):
+	$(Q)./configure --host-only
+	$(Q)tests/vm/in-tree $(MAKE) $(goals)
+$(wordlist 2,999,$(goals)): $(firstword $(goals)) ; @:
+endif
+else ifneq ($(goals),)
+
+# What was built in the tree and what was built outside do not mix.
+ifneq ($(shell cat build/flavour 2>/dev/null),$(flavour))
+$(shell rm -f build/config.mk)
+endif
+build/config.mk: configure
+	$(Q)./configure --flavour $(flavour)
+include build/config.mk
+
+include kernel/upstream.mk tests/vm/vm.mk
+include $(wildcard rdma-core-patches/build.mk criu-plugin/build.mk tools/build.mk tools/*/build.mk tests/build.mk)
+
+all: $(ALL)
+
+install: all $(INSTALL)
+	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko)
+	$(Q)install -D -m 644 build/kernel/rdma_rxe.ko $(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko
+
+style:
+	$(Q)tests/style
+
+refresh: build/kernel/upstream/.done
+	$(Q)kernel/refresh
+
+endif

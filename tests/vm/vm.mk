@@ -11,7 +11,7 @@ build/vm/%: tests/vm/src/%.c tests/vm/src/frame.h
 	$(Q)mkdir -p build/vm
 	$(Q)$(CC) -std=gnu11 -O2 -Wall -Wextra $(WERROR) -static -o $@.new $< && mv $@.new $@
 
-build/vm/initrd: tests/vm/initramfs tests/vm/packages
+build/vm/initrd: tests/vm/initramfs tests/vm/packages tests/vm/guest/init
 	$(call say,GEN,$@)
 	$(Q)mkdir -p build/vm
 	$(Q)tests/vm/initramfs $@

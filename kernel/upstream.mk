@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+#
+# rdma_rxe.ko: Debian's own rxe (linux-source-6.12), our patches, our files, built out of tree.
+#
+#   build/kernel/upstream/    what is unpacked of Debian's source, as it came
+#   build/kernel/linux/       the same, patched, with kernel/src and kernel/uapi laid into it
+#   build/kernel/rdma_rxe.ko  the module, without debug information
+#
+# build/kernel-debug/ is the same for the debug kernel (tests/vm/debug-kernel); only `make kernel-debug`
+# builds there, with KERNEL_DEBUG=its build tree.
+
+KERNEL_SOURCE ?= /usr/src/linux-source-6.12.tar.xz
+RXE := drivers/infiniband/sw/rxe
+kernel_patches := $(addprefix kernel/patches/,$(shell sed 's/[ \t]*\#.*//; /^$$/d' kernel/patches/series 2>/dev/null))
+kernel_ours := $(wildcard kernel/src/*.[ch] kernel/uapi/rdma/*.h)
+
+ALL += build/kernel/rdma_rxe.ko
+
+build/kernel/upstream/.done: $(KERNEL_SOURCE)
+	$(call say,UNPACK,$(<F))
+	$(Q)rm -rf $(@D) && mkdir -p $(@D)
+	$(Q)xz -dc -T0 $< | tar -x --strip-components=1 -C $(@D) --wildcards \
+		'linux-source-6.12/drivers/infiniband' 'linux-source-6.12/scripts/checkpatch.pl' \
+		'linux-source-6.12/scripts/spelling.txt' 'linux-source-6.12/scripts/const_structs.checkpatch'
+	$(Q)touch $@
+
+# kernel_build NAME,HEADERS
+define kernel_build
+build/$(1)/linux/.patched: build/kernel/upstream/.done $(wildcard kernel/patches/series) $(kernel_patches)
+	$$(call say,PATCH,$$(@D))
+	$(Q)rm -rf $$(@D) && mkdir -p $$(@D)/include/uapi/rdma && cp -a build/kernel/upstream/drivers $$(@D)/
+	$(Q)for p in $(kernel_patches); do \
+		patch -d $$(@D) -s --fuzz=0 -p1 <$$$$p || { echo "$$$$p does not apply" >&2; exit 1; }; done
+	$(Q)touch $$@
+
+# (only what changed is laid anew, so that only that is compiled again)
+build/$(1)/rdma_rxe.ko: build/$(1)/linux/.patched $(kernel_ours) kernel/upstream.mk
+	$(Q)for f in $(wildcard kernel/src/*.[ch]); do \
+		cmp -s $$$$f build/$(1)/linux/$(RXE)/$$$${f##*/} || cp $$$$f build/$(1)/linux/$(RXE)/; done
+	$(Q)for f in $(wildcard kernel/uapi/rdma/*.h); do \
+		cmp -s $$$$f build/$(1)/linux/include/uapi/rdma/$$$${f##*/} || \
+		cp $$$$f build/$(1)/linux/include/uapi/rdma/; done
+	$$(call say,KBUILD,$$@)
+	$(Q)$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/linux/$(RXE) \
+		CONFIG_RDMA_RXE=m CONFIG_DEBUG_INFO_BTF_MODULES= $$(KBUILD_ARGS) \
+		KCFLAGS="-I$$(CURDIR)/build/$(1)/linux/drivers/infiniband/core \
+		-I$$(CURDIR)/build/$(1)/linux/include/uapi $$(KERNEL_CFLAGS)" modules
+	$(Q)strip --strip-debug -o $$@ build/$(1)/linux/$(RXE)/rdma_rxe.ko
+endef
+
+$(eval $(call kernel_build,kernel,$(KERNEL_HEADERS)))
+ifneq ($(KERNEL_DEBUG),)
+$(eval $(call kernel_build,kernel-debug,$(KERNEL_DEBUG)))
+endif
+
+.PHONY: kernel kernel-debug
+kernel: build/kernel/rdma_rxe.ko
+kernel-debug: build/kernel-debug/rdma_rxe.ko
