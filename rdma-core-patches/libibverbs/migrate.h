@@ -12,7 +12,8 @@
  *	ibv_abort_context(ctx);			or end the process
  *	ibv_detach_context(ctx);
  *
- * Restore, on another host or the same, by rising handle:
+ * Restore, on another host or the same: event files in the order of their
+ * ordinals, then everything else by rising handle:
  *
  *	ctx = ibv_open_restore_context(device, session);
  *	ibv_restore_object(ctx, &obj, type, IBV_RESTORE_CREATE, &args, size);
@@ -58,7 +59,7 @@ int ibv_inspect_context(struct ibv_context *ctx, int *count, void *dump,
 int ibv_abort_context(struct ibv_context *ctx);
 
 enum ibv_restore_cmd {
-	IBV_RESTORE_CREATE,
+	IBV_RESTORE_CREATE,		/* args: struct ibv_restore_args */
 	IBV_RESTORE_PLACEHOLDER,	/* takes the lowest free handle */
 	IBV_RESTORE_DESTROY,		/* undoes CREATE or PLACEHOLDER */
 	IBV_RESTORE_REFILL,		/* args: records, as dumped */
@@ -67,46 +68,58 @@ enum ibv_restore_cmd {
 
 /* object_type of ibv_restore_object(): enum rxe_migr_rec_type. */
 
-/* What CREATE and PLACEHOLDER allocate, and DESTROY frees. */
+/*
+ * What CREATE and PLACEHOLDER allocate. DESTROY destroys the object and frees
+ * this; free(3) frees this only, and the object lives on in its context.
+ */
 struct ibv_restored {
 	uint32_t type;		/* enum rxe_migr_rec_type */
 	uint32_t handle;	/* uverbs handle, or event file: 0 */
-	int	 fd;		/* COMP_CHANNEL, ASYNC_FILE: owned by the caller; else -1 */
+	int	 fd;		/* COMP_CHANNEL, ASYNC_FILE: the caller's, but DESTROY
+				 * closes it, unless set to -1; else -1
+				 */
 	uint64_t offset[2];	/* rings, for mmap(): CQ, SRQ: [0]; QP: send, receive */
 	uint64_t size[2];	/* bytes, 0: there is no such ring */
 };
 
-/* args of CREATE. record: as dumped. */
+/*
+ * args of CREATE. Descriptors are the calling process's, of event files of
+ * this context. Zero is not "none" for them, -1 is.
+ */
 struct ibv_restore_args {
-	const void	*record;
-	size_t		 record_length;
-	int		 comp_channel_fd; /* CQ: in this process, or -1 */
-	int		 async_fd;	/* CQ, SRQ, QP: in this process, or -1: the context's first */
+	const void	*record;	/* as dumped */
+	size_t		 record_length;	/* bytes that may be read there */
+	int		 comp_channel_fd; /* CQ: if its record has a channel */
+	int		 async_fd;	/* CQ, SRQ, QP; -1: the context's first */
 	int		 pid;		/* MR: whose memory; 0: the caller's */
-	union ibv_gid	 sgid;		/* QP: source GID here; zero: as recorded */
-	union ibv_gid	 dgid;		/* QP: destination GID; zero: as recorded */
+	union ibv_gid	 sgid;		/* QP, AH: source GID here; zero: as recorded */
+	union ibv_gid	 dgid;		/* QP, AH: destination GID; zero: as recorded */
 };
 
 /*
- * Create, refill or resume. EEXIST: an identity in the record (QP number, MR
- * key, ...) is taken on this device. EINVAL: the record makes no sense.
- * ENODEV: no GID of this device equals the source GID. EBUSY: the lowest free
- * handle is not the record's. Otherwise the errno of the verb.
+ * Create, destroy, refill or resume. *object is struct ibv_restored.
+ * length: of args. EEXIST: an identity in the record (QP number, MR key, ...)
+ * is taken on this device. EINVAL: the record makes no sense. ENODEV: no GID
+ * of this device equals the source GID. EBUSY: the lowest free handle is not
+ * the record's. Otherwise the errno of the verb.
  */
 int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
 		       int cmd, void *args, size_t length);
 
 /*
  * A context for the calls of this header only, around the cmd_fd of another
- * process's context (pidfd_getfd(2)). detach closes the descriptor.
+ * process's context (pidfd_getfd(2)). NULL and errno: cmd_fd is still the
+ * caller's. detach closes cmd_fd and async_fd, if that is not -1; objects
+ * live as long as any process holds the context's file open.
  */
 struct ibv_context *ibv_attach_context(int cmd_fd);
 void ibv_detach_context(struct ibv_context *ctx);
 
 /*
  * Open a context on device (its name, "rxe0") to restore objects into.
- * Contexts of one session may map each other's rings. async_fd of the
- * result is its first asynchronous event file.
+ * Contexts of one session, not 0, may map each other's rings. async_fd of
+ * the result is its first asynchronous event file. NULL and errno: ENODEV, no
+ * such device; EOPNOTSUPP, its driver can't migrate.
  */
 struct ibv_context *ibv_open_restore_context(const char *device,
 					     uint64_t session);
@@ -117,7 +130,10 @@ int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
 int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 		       struct rxe_migr_event_fd *event_fd);
 
-/* All QPs of the device that are not plainly running, and tombstones. */
+/*
+ * All QPs of the device that are not plainly running, and tombstones. *count:
+ * how many there are; ENOSPC: more than max, and status is not written.
+ */
 int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 			       struct rxe_migr_status *status, int max);
 

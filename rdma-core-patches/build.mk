@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+#
+# The verbs extension out of tree: libibverbs-migrate.so beside the stock libibverbs.
+#
+#   build/include/   its headers, as they are installed; for what builds against it here
+#   build/lib/       the library, for -lverbs-migrate's users: -Lbuild/lib -libverbs-migrate
+#
+# VERBS_CFLAGS and VERBS_LIBS are what the plugin and the tools need.
+
+verbs_dir := rdma-core-patches
+verbs_src := $(addprefix $(verbs_dir)/libibverbs/migrate,.c _cmd.c _qp.c _restore.c)
+verbs_obj := $(verbs_src:$(verbs_dir)/libibverbs/%.c=build/verbs/%.o)
+verbs_map := $(verbs_dir)/libibverbs-migrate.map
+verbs_headers := build/include/infiniband/migrate.h build/include/rdma/rxe_migrate.h
+verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
+verbs_lib := build/lib/libibverbs-migrate.so
+
+VERBS_CFLAGS := -Ibuild/include
+VERBS_LIBS := -Lbuild/lib -libverbs-migrate
+
+ALL += $(verbs_lib) build/lib/pkgconfig/libibverbs-migrate.pc
+INSTALL += install-verbs
+.PHONY: install-verbs
+
+build/include/infiniband/%.h: $(verbs_dir)/libibverbs/%.h
+	$(Q)install -D -m 644 $< $@
+
+build/include/rdma/%.h: kernel/uapi/rdma/%.h
+	$(Q)install -D -m 644 $< $@
+
+build/verbs/%.o: $(verbs_dir)/libibverbs/%.c $(verbs_dir)/libibverbs/migrate_cmd.h $(verbs_headers)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -fPIC $(VERBS_CFLAGS) -c -o $@ $<
+
+$(verbs_lib).1: $(verbs_obj) $(verbs_map)
+	$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(verbs_map) \
+		-Wl,--no-undefined -o $@ $(verbs_obj)
+
+$(verbs_lib): $(verbs_lib).1
+	$(Q)ln -sfn $(<F) $@
+
+build/lib/pkgconfig/libibverbs-migrate.pc: $(verbs_dir)/libibverbs-migrate.pc.in build/config.mk
+	$(Q)mkdir -p $(@D)
+	$(Q)sed 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|' $< >$@
+
+install-verbs: $(verbs_lib) build/lib/pkgconfig/libibverbs-migrate.pc
+	$(call say,INSTALL,$(DESTDIR)$(LIBDIR)/libibverbs-migrate.so)
+	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(verbs_lib).1
+	$(Q)ln -sfn libibverbs-migrate.so.1 $(DESTDIR)$(LIBDIR)/libibverbs-migrate.so
+	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR)/pkgconfig build/lib/pkgconfig/libibverbs-migrate.pc
+	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/infiniband build/include/infiniband/migrate.h
+	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/rdma build/include/rdma/rxe_migrate.h
+	$(Q)for page in $(verbs_man); do \
+		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit 1; done

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Contexts: open, attach, stop, dump, ask. migrate_restore.c is the way back. */
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "migrate_cmd.h"
+
+#define SYSFS_CLASS "/sys/class/infiniband_verbs"
+
+/* ------------------------------------------------------------ checkpoint -- */
+
+static int dump(struct ibv_context *ctx, int *count, void *buf, size_t length,
+		uint32_t flags)
+{
+	struct rxe_migr_buf in = {
+		.addr = (uintptr_t)buf,
+		.length = buf ? length : 0,
+		.flags = flags,
+	};
+	struct rxe_migr_dump resp = {};
+	uint64_t result;
+	int ret;
+
+	ret = migr_driver(ctx, RXE_METHOD_MIGR_DUMP, &in, sizeof(in), &resp,
+			  sizeof(resp));
+	if (ret && ret != ENOSPC)
+		return ret;
+	result = ret ? resp.length : resp.count;
+	if (result > INT_MAX)
+		return EOVERFLOW;
+	*count = result;
+	return ret;
+}
+
+int ibv_dump_context(struct ibv_context *ctx, int *count, void *buf,
+		     size_t length)
+{
+	return dump(ctx, count, buf, length, RXE_MIGR_DUMP_STOP);
+}
+
+int ibv_inspect_context(struct ibv_context *ctx, int *count, void *buf,
+			size_t length)
+{
+	return dump(ctx, count, buf, length, 0);
+}
+
+int ibv_abort_context(struct ibv_context *ctx)
+{
+	return migr_driver(ctx, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
+}
+
+const struct rxe_migr_rec *ibv_next_record(const void *buf, size_t length,
+					   const struct rxe_migr_rec *rec)
+{
+	size_t at = 0;
+
+	if (rec)
+		at = (const char *)rec - (const char *)buf + le32toh(rec->length);
+	errno = 0;
+	if (at == length)
+		return NULL;
+
+	/* A record that was returned has been checked, so at < length. */
+	rec = (const void *)((const char *)buf + at);
+	if (length - at < sizeof(*rec) || le32toh(rec->length) < sizeof(*rec) ||
+	    le32toh(rec->length) > length - at) {
+		errno = EBADMSG;
+		return NULL;
+	}
+	return rec;
+}
+
+/* --------------------------------------------------------------- queries -- */
+
+int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query)
+{
+	return migr_driver(ctx, RXE_METHOD_MIGR_QUERY, NULL, 0, query,
+			   sizeof(*query));
+}
+
+int ibv_query_event_fd(struct ibv_context *ctx, int fd,
+		       struct rxe_migr_event_fd *event_fd)
+{
+	int32_t in = fd;
+
+	return migr_driver(ctx, RXE_METHOD_MIGR_EVENT_FD, &in, sizeof(in),
+			   event_fd, sizeof(*event_fd));
+}
+
+int ibv_query_device_migration(struct ibv_context *ctx, int *count,
+			       struct rxe_migr_status *status, int max)
+{
+	struct rxe_migr_buf in = {
+		.addr = (uintptr_t)status,
+		.length = status && max > 0 ? max * sizeof(*status) : 0,
+	};
+	struct rxe_migr_dump resp = {};
+	int ret;
+
+	ret = migr_driver(ctx, RXE_METHOD_MIGR_STATUS, &in, sizeof(in), &resp,
+			  sizeof(resp));
+	if (ret && ret != ENOSPC)
+		return ret;
+	*count = resp.length / sizeof(*status);
+	return ret;
+}
+
+int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
+		      uint64_t *fingerprint)
+{
+	return migr_driver(ctx, RXE_METHOD_MIGR_KEY, key, sizeof(*key),
+			   fingerprint, sizeof(*fingerprint));
+}
+
+/* -------------------------------------------------------------- contexts -- */
+
+struct ibv_context *ibv_attach_context(int cmd_fd)
+{
+	struct ibv_context *ctx = calloc(1, sizeof(*ctx));
+
+	if (!ctx)
+		return NULL;
+	ctx->cmd_fd = cmd_fd;
+	ctx->async_fd = -1;
+	return ctx;
+}
+
+void ibv_detach_context(struct ibv_context *ctx)
+{
+	if (!ctx)
+		return;
+	if (ctx->async_fd >= 0)
+		close(ctx->async_fd);
+	close(ctx->cmd_fd);
+	free(ctx);
+}
+
+/* The first line of a file of a uverbs device; false: there is none. */
+static int read_attr(const char *uverbs, const char *name, char *line, int size)
+{
+	char path[PATH_MAX];
+	FILE *file;
+	int ok;
+
+	if (snprintf(path, sizeof(path), SYSFS_CLASS "/%s/%s", uverbs, name) >=
+	    (int)sizeof(path))
+		return 0;
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	ok = !!fgets(line, size, file);
+	fclose(file);
+	if (ok)
+		line[strcspn(line, "\n")] = '\0';
+	return ok;
+}
+
+/* The device file uverbsN, if it is what sysfs says of it; or -1 and errno. */
+static int open_uverbs(const char *uverbs)
+{
+	unsigned int major, minor;
+	char path[PATH_MAX], dev[32];
+	struct stat st;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "/dev/infiniband/%s", uverbs) >=
+		    (int)sizeof(path) ||
+	    !read_attr(uverbs, "dev", dev, sizeof(dev)) ||
+	    sscanf(dev, "%u:%u", &major, &minor) != 2) {
+		errno = ENODEV;
+		return -1;
+	}
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) || !S_ISCHR(st.st_mode) ||
+	    st.st_rdev != makedev(major, minor)) {
+		close(fd);
+		errno = ENODEV;
+		return -1;
+	}
+	return fd;
+}
+
+static int open_device(const char *device)
+{
+	char ibdev[NAME_MAX + 1];
+	struct dirent *entry;
+	int fd = -1, saved;
+	DIR *dir;
+
+	dir = opendir(SYSFS_CLASS);
+	if (!dir)
+		return -1;
+	while ((entry = readdir(dir)))
+		if (read_attr(entry->d_name, "ibdev", ibdev, sizeof(ibdev)) &&
+		    !strcmp(ibdev, device))
+			break;
+	if (entry)
+		fd = open_uverbs(entry->d_name);
+	else
+		errno = ENODEV;
+	saved = errno;
+	closedir(dir);
+	errno = saved;
+	return fd;
+}
+
+static int get_context(struct ibv_context *ctx)
+{
+	uint32_t comp_vectors;
+	struct migr_cmd cmd;
+	int ret;
+
+	migr_start(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT);
+	migr_out(&cmd, UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &comp_vectors,
+		 sizeof(comp_vectors));
+	ret = migr_run(ctx, &cmd);
+	if (ret)	/* EINVAL: the device is another driver's */
+		return ret == EINVAL ? EOPNOTSUPP : ret;
+	ctx->num_comp_vectors = comp_vectors;
+
+	migr_start(&cmd, UVERBS_OBJECT_ASYNC_EVENT,
+		   UVERBS_METHOD_ASYNC_EVENT_ALLOC);
+	migr_object(&cmd, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0);
+	ret = migr_run(ctx, &cmd);
+	if (!ret)
+		ctx->async_fd = migr_new_object(&cmd);
+	return ret;
+}
+
+struct ibv_context *ibv_open_restore_context(const char *device,
+					     uint64_t session)
+{
+	struct rxe_migr_begin begin = { .session = session };
+	struct ibv_context *ctx;
+	int fd, ret;
+
+	fd = open_device(device);
+	if (fd < 0)
+		return NULL;
+	ctx = ibv_attach_context(fd);
+	if (!ctx) {
+		close(fd);
+		errno = ENOMEM;
+		return NULL;
+	}
+	begin.fd = fd;
+	ret = get_context(ctx);
+	if (!ret)
+		ret = migr_driver(ctx, RXE_METHOD_MIGR_BEGIN, &begin,
+				  sizeof(begin), NULL, 0);
+	if (ret) {
+		ibv_detach_context(ctx);
+		errno = ret;
+		return NULL;
+	}
+	return ctx;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include "migrate_cmd.h"
+
+void migr_start(struct migr_cmd *cmd, uint16_t object, uint16_t method)
+{
+	memset(cmd, 0, sizeof(*cmd));
+	cmd->hdr.length = sizeof(cmd->hdr);
+	cmd->hdr.object_id = object;
+	cmd->hdr.method_id = method;
+	cmd->hdr.driver_id = RDMA_DRIVER_RXE;
+}
+
+static struct ib_uverbs_attr *add(struct migr_cmd *cmd, uint16_t id,
+				  uint16_t len)
+{
+	struct ib_uverbs_attr *attr = &cmd->hdr.attrs[cmd->hdr.num_attrs];
+
+	assert(cmd->hdr.num_attrs < MIGR_MAX_ATTRS);
+	cmd->hdr.num_attrs++;
+	cmd->hdr.length += sizeof(*attr);
+	attr->attr_id = id;
+	attr->len = len;
+	attr->flags = UVERBS_ATTR_F_MANDATORY;
+	return attr;
+}
+
+void migr_in(struct migr_cmd *cmd, uint16_t id, const void *data, uint16_t len)
+{
+	struct ib_uverbs_attr *attr = add(cmd, id, len);
+
+	if (len <= sizeof(attr->data))
+		memcpy(&attr->data, data, len);
+	else
+		attr->data = (uintptr_t)data;
+}
+
+void migr_out(struct migr_cmd *cmd, uint16_t id, void *data, uint16_t len)
+{
+	add(cmd, id, len)->data = (uintptr_t)data;
+}
+
+void migr_in32(struct migr_cmd *cmd, uint16_t id, uint32_t value)
+{
+	migr_in(cmd, id, &value, sizeof(value));
+}
+
+void migr_in64(struct migr_cmd *cmd, uint16_t id, uint64_t value)
+{
+	migr_in(cmd, id, &value, sizeof(value));
+}
+
+void migr_object(struct migr_cmd *cmd, uint16_t id, int64_t value)
+{
+	add(cmd, id, 0)->data_s64 = value;
+}
+
+int64_t migr_new_object(const struct migr_cmd *cmd)
+{
+	return cmd->hdr.attrs[0].data_s64;
+}
+
+int migr_run(const struct ibv_context *ctx, struct migr_cmd *cmd)
+{
+	if (!ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd->hdr))
+		return 0;
+	/* The method is unknown: rxe, but not a driver that migrates. */
+	return errno == EPROTONOSUPPORT ? EOPNOTSUPP : errno;
+}
+
+int migr_write(const struct ibv_context *ctx, uint32_t command,
+	       struct migr_data req, struct migr_data resp,
+	       struct migr_data uhw)
+{
+	struct migr_cmd cmd;
+
+	migr_start(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
+	migr_in64(&cmd, UVERBS_ATTR_WRITE_CMD, command);
+	migr_in(&cmd, UVERBS_ATTR_CORE_IN, req.data, req.length);
+	if (resp.data)
+		migr_out(&cmd, UVERBS_ATTR_CORE_OUT, resp.data, resp.length);
+	if (uhw.data)
+		migr_out(&cmd, UVERBS_ATTR_UHW_OUT, uhw.data, uhw.length);
+	return migr_run(ctx, &cmd);
+}
+
+int migr_driver(const struct ibv_context *ctx, uint16_t method,
+		const void *in, uint16_t in_len, void *resp, uint16_t resp_len)
+{
+	struct migr_cmd cmd;
+
+	migr_start(&cmd, RXE_OBJECT_MIGR, method);
+	if (in)
+		migr_in(&cmd, RXE_ATTR_MIGR_IN, in, in_len);
+	if (resp)
+		migr_out(&cmd, RXE_ATTR_MIGR_RESP, resp, resp_len);
+	return migr_run(ctx, &cmd);
+}
