@@ -13,6 +13,10 @@ verbs_obj := $(verbs_src:$(verbs_dir)/libibverbs/%.c=build/verbs/%.o)
 verbs_map := $(verbs_dir)/libibverbs-migrate.map
 verbs_headers := build/include/infiniband/migrate.h build/include/rdma/rxe_migrate.h
 verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
+# pages that tell of more than one call: PAGE=ALIAS
+verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_inspect_context.3 ibv_next_record.3) \
+	$(addprefix ibv_attach_context.3=,ibv_detach_context.3 ibv_open_restore_context.3) \
+	$(addprefix ibv_query_migration.3=,ibv_migration_key.3 ibv_query_device_migration.3 ibv_query_event_fd.3)
 verbs_lib := build/lib/libibverbs-migrate.so
 
 VERBS_CFLAGS := -Ibuild/include
@@ -55,3 +59,5 @@ install-verbs: $(verbs_lib) build/lib/pkgconfig/libibverbs-migrate.pc
 	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/rdma build/include/rdma/rxe_migrate.h
 	$(Q)for page in $(verbs_man); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit 1; done
+	$(Q)for alias in $(verbs_alias); do \
+		ln -sfn $${alias%=*} $(DESTDIR)$(MANDIR)/man3/$${alias#*=} || exit 1; done
