@@ -387,11 +387,15 @@ static void start_guest(int k)
 static void guest_gone(int k)
 {
 	struct guest *g = &guests[k];
+	char path[16];
 
 	/* What the agent said last is still in the socket. */
 	if (g->port >= 0)
 		read_agent(k);
 	g->pid = 0;
+	snprintf(path, sizeof(path), "h%d.sock", k + 1);
+	unlink(path);
+	close(g->listener);	/* who waits to be let in is told too */
 	for (struct client *c = clients; c < clients + CLIENTS_MAX; c++)
 		if (c->fd >= 0 && c->guest == k) {
 			flush(&c->out, c->fd);

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# For tests: `. "$(dirname "$0")/../lib.sh"`. A test ends with 0 when its last line is reached, and its
+# labs' kernel logs are clean. Every command that fails ends it.
+set -euo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# shellcheck disable=SC2034 # for tests: where built things are, here and in guests
+build=$top/build
+lab_tool=$top/tests/vm/lab
+lab_default=$(basename "$(dirname "$(realpath "$0")")")-$(basename "$0")
+labs=()
+work=$(mktemp -d)
+
+fail() {
+	echo "fail: $*" >&2
+	exit 1
+}
+
+skip() {
+	echo "skip: $*"
+	exit 77
+}
+
+# wait_for SECONDS CMD...: try it again until it succeeds; fail when it did not within this time.
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || fail "did not come true in time: $*"
+		sleep 0.1
+	done
+}
+
+# lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME.
+lab_up() {
+	local name=$lab_default i
+	for ((i = 1; i < $#; i++)); do
+		[ "${!i}" != --name ] || { i=$((i + 1)) && name=${!i}; }
+	done
+	labs+=("$name")
+	"$lab_tool" up --name "$name" --owner $$ "$@"
+}
+
+lab_down() { # lab_down [NAME]: its kernel logs must be clean
+	local name=${1:-$lab_default} l rest=()
+	for l in "${labs[@]}"; do [ "$l" = "$name" ] || rest+=("$l"); done
+	labs=("${rest[@]}")
+	"$lab_tool" down --name "$name"
+}
+
+# on HOST CMD...: run it there. $lab names the lab, if it is not this test's only one.
+on() {
+	local host=$1
+	shift
+	"$lab_tool" exec --name "${lab:-$lab_default}" "$host" -- "$@"
+}
+
+# bg HOST CMD...: leave it running there, detached, in a session of its own; prints its process id.
+# Its output is in /lab/bg/HOST-PID.out and .err, in every guest.
+bg() {
+	local host=$1
+	shift
+	"$lab_tool" exec --name "${lab:-$lab_default}" --bg "$host" -- "$@"
+}
+
+# start HOST CMD...: run it there, and go on here. Sets $job: `wait $job` gives its exit status; its
+# output is in $work/$job.out and .err once it says something.
+start() {
+	local host=$1
+	shift
+	on "$host" sh -c 'echo; exec "$@"' sh "$@" >"$work/new" 2>"$work/new.err" &
+	job=$!
+	mv "$work/new" "$work/$job.out"
+	mv "$work/new.err" "$work/$job.err"
+	# The guest has it when it has said the empty line.
+	wait_for 60 test -s "$work/$job.out"
+}
+
+# listening HOST PORT: somebody does (a condition for wait_for)
+listening() {
+	on "$1" sh -c "ss -Htln 'sport = :$2' | grep -q ."
+}
+
+clean_up() {
+	local status=$? l
+	trap - EXIT
+	[ $status = 0 ] || [ $status = 77 ] || for l in "$work"/*.out "$work"/*.err; do
+		[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
+	done
+	for l in "${labs[@]}"; do
+		"$lab_tool" down --name "$l" || status=1
+	done
+	rm -rf "$work"
+	exit $status
+}
+trap clean_up EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
