@@ -5,7 +5,7 @@
 #   make demo       a running perftest moves between two guests
 #   make install    DESTDIR=, prefix from ./configure
 #   make style      what CI asks of the sources
-#   make refresh    kernel/patches anew from the edited build/kernel/linux
+#   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
 #   make clean
 #
 # V=1 shows the commands. On Debian 13 this builds with what is installed; on any other Debian, and for
@@ -16,6 +16,8 @@
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 CC := gcc
+# The tree's compiler is always the same one, so its warnings may be errors.
+WERROR ?= $(if $(GODWIT_IN_TREE),-Werror)
 CFLAGS ?= -O2 -g
 CFLAGS += -std=gnu11 -Wall -Wextra $(WERROR)
 Q := $(if $(V),,@)
@@ -73,10 +75,12 @@ install: all $(INSTALL)
 	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko)
 	$(Q)install -D -m 644 build/kernel/rdma_rxe.ko $(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko
 
-style:
+	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
+
+style: build/kernel/upstream/.done
 	$(Q)tests/style
 
 refresh: build/kernel/upstream/.done
-	$(Q)kernel/refresh
+	$(Q)kernel/refresh $(PATCH)
 
 endif

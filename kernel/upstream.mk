@@ -7,7 +7,7 @@
 #   build/kernel/rdma_rxe.ko  the module, without debug information
 #
 # build/kernel-debug/ is the same for the debug kernel (tests/vm/debug-kernel); only `make kernel-debug`
-# builds there, with KERNEL_DEBUG=its build tree.
+# builds there, with DEBUG_KERNEL=what that printed.
 
 KERNEL_SOURCE ?= /usr/src/linux-source-6.12.tar.xz
 RXE := drivers/infiniband/sw/rxe
@@ -49,8 +49,9 @@ build/$(1)/rdma_rxe.ko: build/$(1)/linux/.patched $(kernel_ours) kernel/upstream
 endef
 
 $(eval $(call kernel_build,kernel,$(KERNEL_HEADERS)))
-ifneq ($(KERNEL_DEBUG),)
-$(eval $(call kernel_build,kernel-debug,$(KERNEL_DEBUG)))
+$(eval $(call kernel_build,kernel-style,$(KERNEL_HEADERS)))
+ifneq ($(DEBUG_KERNEL),)
+$(eval $(call kernel_build,kernel-debug,$(DEBUG_KERNEL)/linux))
 endif
 
 .PHONY: kernel kernel-debug

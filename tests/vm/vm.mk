@@ -15,3 +15,8 @@ build/vm/initrd: tests/vm/initramfs tests/vm/packages tests/vm/guest/init
 	$(call say,GEN,$@)
 	$(Q)mkdir -p build/vm
 	$(Q)tests/vm/initramfs $@
+
+# (for the debug kernel; DEBUG_KERNEL is what tests/vm/debug-kernel printed)
+build/vm/initrd-debug: tests/vm/initramfs tests/vm/guest/init $(DEBUG_KERNEL)
+	$(call say,GEN,$@)
+	$(Q)tests/vm/initramfs $@ $(DEBUG_KERNEL)/lib/modules/*
