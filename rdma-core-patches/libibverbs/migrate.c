@@ -34,6 +34,8 @@ static int dump(struct ibv_context *ctx, int *count, void *buf, size_t length,
 			  sizeof(resp));
 	if (ret && ret != ENOSPC)
 		return ret;
+	if (!ret && resp.length < length)	/* the end, to ibv_next_record() */
+		memset((char *)buf + resp.length, 0, length - resp.length);
 	result = ret ? resp.length : resp.count;
 	if (result > INT_MAX)
 		return EOVERFLOW;
@@ -58,21 +60,29 @@ int ibv_abort_context(struct ibv_context *ctx)
 	return migr_driver(ctx, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
 }
 
+/* Nothing, or what dump() leaves behind the last record. */
+static int is_rest(const char *at, size_t length)
+{
+	static const struct rxe_migr_rec none;
+
+	return !memcmp(at, &none, length < sizeof(none) ? length : sizeof(none));
+}
+
 const struct rxe_migr_rec *ibv_next_record(const void *buf, size_t length,
 					   const struct rxe_migr_rec *rec)
 {
-	size_t at = 0;
+	const char *at = buf;
 
+	/* rec was returned before, so it ends within the dump. */
 	if (rec)
-		at = (const char *)rec - (const char *)buf + le32toh(rec->length);
+		at = (const char *)rec + le32toh(rec->length);
+	length -= at - (const char *)buf;
 	errno = 0;
-	if (at == length)
+	if (is_rest(at, length))
 		return NULL;
-
-	/* A record that was returned has been checked, so at < length. */
-	rec = (const void *)((const char *)buf + at);
-	if (length - at < sizeof(*rec) || le32toh(rec->length) < sizeof(*rec) ||
-	    le32toh(rec->length) > length - at) {
+	rec = (const void *)at;
+	if (length < sizeof(*rec) || le32toh(rec->length) < sizeof(*rec) ||
+	    le32toh(rec->length) > length) {
 		errno = EBADMSG;
 		return NULL;
 	}
@@ -106,7 +116,7 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 	struct rxe_migr_dump resp = {};
 	int ret;
 
-	ret = migr_driver(ctx, RXE_METHOD_MIGR_STATUS, &in, sizeof(in), &resp,
+	ret = migr_device(ctx, RXE_METHOD_MIGR_STATUS, &in, sizeof(in), &resp,
 			  sizeof(resp));
 	if (ret && ret != ENOSPC)
 		return ret;
@@ -117,7 +127,7 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint)
 {
-	return migr_driver(ctx, RXE_METHOD_MIGR_KEY, key, sizeof(*key),
+	return migr_device(ctx, RXE_METHOD_MIGR_KEY, key, sizeof(*key),
 			   fingerprint, sizeof(*fingerprint));
 }
 

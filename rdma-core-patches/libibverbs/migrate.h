@@ -12,16 +12,16 @@
  *	ibv_abort_context(ctx);			or end the process
  *	ibv_detach_context(ctx);
  *
- * Restore, on another host or the same: event files in the order of their
- * ordinals, then everything else by rising handle:
+ * Restore, on another host or the same:
  *
  *	ctx = ibv_open_restore_context(device, session);
+ *	   ... IBV_RESTORE_CREATE of event files, in the order of ordinals;
+ *	       then for each handle, rising from 0: CREATE if it is a PD's,
+ *	       IBV_RESTORE_PLACEHOLDER if not; then all but MRs, each after
+ *	       what it uses: IBV_RESTORE_DESTROY of the placeholder, CREATE ...
  *	ibv_restore_object(ctx, &obj, type, IBV_RESTORE_CREATE, &args, size);
- *	   ... IBV_RESTORE_PLACEHOLDER for each hole in the handles, and for
- *	       MRs while the memory is not there yet ...
- *	   ... mmap() of the rings ...
- *	   ... IBV_RESTORE_DESTROY of a placeholder, then IBV_RESTORE_CREATE of
- *	       its MR, by rising handle; then DESTROY of what is left ...
+ *	   ... mmap() of the rings, memory comes back ...
+ *	   ... MRs in the same way; DESTROY of the placeholders left ...
  *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, records, length);
  *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0);
  *	ibv_detach_context(ctx);
@@ -46,7 +46,8 @@ extern "C" {
 /*
  * Stop the context and write its records to dump. With dump NULL or length
  * too short: ENOSPC, *count is the number of bytes needed, and no state
- * changes. On success *count is the number of records.
+ * changes. On success *count is the number of records, and what they leave of
+ * dump is filled with zeros.
  */
 int ibv_dump_context(struct ibv_context *ctx, int *count, void *dump,
 		     size_t length);
@@ -142,8 +143,8 @@ int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint);
 
 /*
- * Walk a dump: first record with rec NULL; NULL at the end, or when what
- * follows is malformed (then errno is EBADMSG, else 0).
+ * Walk a dump: first record with rec NULL; NULL at the end, or at zeros behind
+ * it, or when what follows is malformed (then errno is EBADMSG, else 0).
  */
 const struct rxe_migr_rec *ibv_next_record(const void *dump, size_t length,
 					   const struct rxe_migr_rec *rec);

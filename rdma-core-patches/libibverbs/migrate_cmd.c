@@ -89,15 +89,31 @@ int migr_write(const struct ibv_context *ctx, uint32_t command,
 	return migr_run(ctx, &cmd);
 }
 
+static int run_private(const struct ibv_context *ctx, struct migr_cmd *cmd,
+		       const void *in, uint16_t in_len, void *resp,
+		       uint16_t resp_len)
+{
+	if (in)
+		migr_in(cmd, RXE_ATTR_MIGR_IN, in, in_len);
+	if (resp)
+		migr_out(cmd, RXE_ATTR_MIGR_RESP, resp, resp_len);
+	return migr_run(ctx, cmd);
+}
+
 int migr_driver(const struct ibv_context *ctx, uint16_t method,
 		const void *in, uint16_t in_len, void *resp, uint16_t resp_len)
 {
 	struct migr_cmd cmd;
 
 	migr_start(&cmd, RXE_OBJECT_MIGR, method);
-	if (in)
-		migr_in(&cmd, RXE_ATTR_MIGR_IN, in, in_len);
-	if (resp)
-		migr_out(&cmd, RXE_ATTR_MIGR_RESP, resp, resp_len);
-	return migr_run(ctx, &cmd);
+	return run_private(ctx, &cmd, in, in_len, resp, resp_len);
+}
+
+int migr_device(const struct ibv_context *ctx, uint16_t method,
+		const void *in, uint16_t in_len, void *resp, uint16_t resp_len)
+{
+	struct migr_cmd cmd;
+
+	migr_start(&cmd, RXE_OBJECT_MIGR_DEVICE, method);
+	return run_private(ctx, &cmd, in, in_len, resp, resp_len);
 }

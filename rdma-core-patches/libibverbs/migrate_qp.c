@@ -146,12 +146,36 @@ static void fill_attrs(struct ib_uverbs_modify_qp *req,
 }
 
 /*
- * The last of steps[] to take. A queue pair in error goes there from INIT:
- * RTR would look for its peer on the wire, and that may be what is gone.
+ * The last of steps[] to take. One in error is led through RTS, if it had got
+ * that far or may have, so that its attributes are there to be queried.
  */
 static int last_state(const struct rxe_migr_rec_qp *rec)
 {
-	return rec->qp_state == IBV_QPS_ERR ? IBV_QPS_INIT : rec->qp_state;
+	static const uint8_t no_path[sizeof(rec->dgid)];
+
+	if (rec->qp_state != IBV_QPS_ERR)
+		return rec->qp_state;
+	if (rec->qp_type == IBV_QPT_UD ||
+	    memcmp(rec->dgid, no_path, sizeof(no_path)))
+		return IBV_QPS_RTS;
+	return IBV_QPS_INIT;
+}
+
+/*
+ * The path's source, by index. Setting a path looks for the peer on the wire,
+ * and one of a queue pair in error may be what is gone: there this host is the
+ * peer, which is found at once, and REFILL puts the recorded one back.
+ */
+static int find_path(const struct ibv_context *ctx,
+		     const struct rxe_migr_rec_qp *rec,
+		     const struct ibv_restore_args *args,
+		     struct ib_uverbs_qp_dest *dest)
+{
+	if (rec->qp_state == IBV_QPS_ERR)
+		memcpy(dest->dgid, migr_choose_gid(&args->sgid, rec->sgid),
+		       sizeof(dest->dgid));
+	return migr_find_gid(ctx, rec->port_num, &args->sgid, rec->sgid,
+			     &dest->sgid_index);
 }
 
 int migr_modify_qp(struct ibv_context *ctx, const void *record,
@@ -173,8 +197,7 @@ int migr_modify_qp(struct ibv_context *ctx, const void *record,
 		mask = rec->qp_type == IBV_QPT_RC ? steps[i].rc :
 		       rec->qp_type == IBV_QPT_UC ? steps[i].uc : steps[i].ud;
 		if (mask & IBV_QP_AV) {
-			ret = migr_find_gid(ctx, rec->port_num, &args->sgid,
-					    rec->sgid, &attrs.dest.sgid_index);
+			ret = find_path(ctx, rec, args, &attrs.dest);
 			if (ret)
 				return ret;
 		}

@@ -481,10 +481,25 @@ static int create_placeholder(struct ibv_context *ctx, void **object)
 	return ret;
 }
 
+/* The kernel wants records only; a buffer of a dump may be longer than that. */
+static int refill(struct ibv_context *ctx, const void *records, size_t length)
+{
+	struct rxe_migr_buf buf = { .addr = (uintptr_t)records };
+	const struct rxe_migr_rec *rec = NULL;
+
+	while ((rec = ibv_next_record(records, length, rec)))
+		buf.length += le32toh(rec->length);
+	if (errno)
+		return EINVAL;
+	if (!buf.length)
+		return 0;
+	return migr_driver(ctx, RXE_METHOD_MIGR_REFILL, &buf, sizeof(buf), NULL,
+			   0);
+}
+
 int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
 		       int cmd, void *args, size_t length)
 {
-	struct rxe_migr_buf buf = { .addr = (uintptr_t)args, .length = length };
 	int ret;
 
 	switch (cmd) {
@@ -504,8 +519,7 @@ int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
 		}
 		return ret;
 	case IBV_RESTORE_REFILL:
-		return migr_driver(ctx, RXE_METHOD_MIGR_REFILL, &buf,
-				   sizeof(buf), NULL, 0);
+		return args ? refill(ctx, args, length) : EINVAL;
 	case IBV_RESTORE_RESUME:
 		return migr_driver(ctx, RXE_METHOD_MIGR_RESUME, NULL, 0, NULL,
 				   0);
