@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""suite.py FOLDER MODULE: one module of rdma-core's tests on rxe0.
+"""suite.py FOLDER MODULE [TEST]: one module of rdma-core's tests on rxe0, or one test of it.
 
 Prints "TEST RESULT" for each test, RESULT being ok, skip or fail; before that "TEST start", so that a
 test that kills Python is seen too.
@@ -9,7 +9,7 @@ import importlib
 import sys
 import unittest
 
-folder, name = sys.argv[1:3]
+folder, name, *only = sys.argv[1:]
 sys.path[0:0] = [folder + '/tests', folder]
 sys.argv[1:] = ['--dev', 'rxe0']
 importlib.import_module('args_parser').parser.parse_args()
@@ -38,4 +38,6 @@ class Result(unittest.TestResult):
 
 
 module = importlib.import_module('tests.' + name)
-unittest.defaultTestLoader.loadTestsFromModule(module).run(Result())
+load = unittest.defaultTestLoader
+tests = load.loadTestsFromNames(only, module) if only else load.loadTestsFromModule(module)
+tests.run(Result())
