@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+#
+# The plugin for stock CRIU: build/criu-plugin/rdma_plugin.so. It is linked against CRIU's own
+# functions when CRIU loads it, and hides its own from CRIU's, which has more than 2000 names.
+
+BUILD ?= build
+plugin_dir := criu-plugin
+plugin_build := $(BUILD)/criu-plugin
+plugin_so := $(plugin_build)/rdma_plugin.so
+plugin_src := $(wildcard $(plugin_dir)/*.c)
+plugin_obj := $(plugin_src:$(plugin_dir)/%.c=$(plugin_build)/%.o) $(plugin_build)/rdma.pb-c.o
+plugin_cflags := -I$(plugin_build) -I$(plugin_dir) -fPIC -fvisibility=hidden -D_GNU_SOURCE $(VERBS_CFLAGS)
+
+ALL += $(plugin_so)
+INSTALL += install-plugin
+.PHONY: install-plugin
+
+$(plugin_build)/rdma.pb-c.c $(plugin_build)/rdma.pb-c.h &: $(plugin_dir)/images/rdma.proto
+	$(call say,PROTOC,$<)
+	$(Q)mkdir -p $(plugin_build)
+	$(Q)protoc-c --proto_path=$(plugin_dir)/images --c_out=$(plugin_build) $<
+
+$(plugin_build)/rdma.pb-c.o: $(plugin_build)/rdma.pb-c.c
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
+
+$(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_dir)/plugin.h $(plugin_build)/rdma.pb-c.h $(verbs_headers)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
+
+$(plugin_so): $(plugin_obj) $(verbs_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(plugin_obj) $(VERBS_LIBS) -lprotobuf-c -lz
+
+install-plugin: $(plugin_so)
+	$(call say,INSTALL,$(DESTDIR)$(PREFIX)/lib/criu/rdma_plugin.so)
+	$(Q)install -D -m 755 $(plugin_so) $(DESTDIR)$(PREFIX)/lib/criu/rdma_plugin.so

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The last word before a restored tree goes on, if somebody wants to have it:
+ * who moves a tree ends it at the source first.
+ *
+ *	GODWIT_COMMIT_FD=N	a descriptor that CRIU has inherited: a socket
+ *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
+ *	GODWIT_COMMIT_TIMEOUT=S	seconds; 30
+ *
+ * We say "ready\n" and wait for "commit\n".
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return fail("GODWIT_COMMIT_SOCK is too long");
+	strcpy(addr.sun_path, path);
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || connect(sock, (void *)&addr, sizeof(addr))) {
+		fail("%s cannot be connected to: %m", path);
+		if (sock >= 0)
+			close(sock);
+		return -1;
+	}
+	return sock;
+}
+
+static int left_ms(const struct timespec *end)
+{
+	struct timespec now;
+	long ms;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	ms = (end->tv_sec - now.tv_sec) * 1000 +
+	     (end->tv_nsec - now.tv_nsec) / 1000000;
+	return ms > 0 ? ms : 0;
+}
+
+/* A line without its end, or -1. */
+static int read_line(int fd, char *line, size_t size, const struct timespec *end)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	size_t length = 0;
+	int ret;
+
+	while (length < size - 1) {
+		ret = poll(&pfd, 1, left_ms(end));
+		if (ret < 0 && errno == EINTR)
+			continue;
+		if (ret <= 0) {
+			errno = ret ? errno : ETIMEDOUT;
+			return -1;
+		}
+		ret = read(fd, line + length, 1);
+		if (ret <= 0) {
+			errno = ret ? errno : ECONNRESET;
+			return -1;
+		}
+		if (line[length] == '\n')
+			break;
+		length++;
+	}
+	line[length] = '\0';
+	return 0;
+}
+
+static int ask(int fd)
+{
+	const char *timeout = getenv("GODWIT_COMMIT_TIMEOUT");
+	struct timespec end;
+	char line[32];
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += timeout ? atoi(timeout) : 30;
+	if (write(fd, "ready\n", 6) != 6)
+		return fail("who started the restore is gone: %m");
+	if (read_line(fd, line, sizeof(line), &end))
+		return fail("no word to go on: %m");
+	if (strcmp(line, "commit"))
+		return fail("the restore was called off: %s", line);
+	return 0;
+}
+
+int wait_for_commit(void)
+{
+	const char *env = getenv("GODWIT_COMMIT_FD");
+	const char *path = getenv("GODWIT_COMMIT_SOCK");
+	int sock, ret;
+
+	if (env)
+		return ask(atoi(env));
+	if (!path)
+		return 0;
+	sock = connect_to(path);
+	if (sock < 0)
+		return -1;
+	ret = ask(sock);
+	close(sock);
+	return ret;
+}

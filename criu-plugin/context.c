@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contexts are made by the first task that needs one, with all they hold but
+ * memory regions, whose memory is not there yet. Their descriptors go into the
+ * store; what other tasks must know lies in memory that all share.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define PATIENCE 60	/* s, for another task to make a context */
+
+enum state { NOT_MADE, MADE, FAILED };
+
+struct shared_context {
+	sem_t		lock;
+	enum state	state;
+	int		number;		/* in the store */
+};
+
+static struct shared {
+	uint64_t	session;
+	struct shared_context *contexts;
+	int		*files;		/* numbers in the store, by slot */
+	uint64_t	*rings;		/* for mmap(), by slot */
+} shared;
+
+static void *share(size_t size)
+{
+	void *at = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+int share_contexts(void)
+{
+	uint32_t i;
+
+	while (!shared.session)
+		if (getrandom(&shared.session, sizeof(shared.session), 0) < 0)
+			return fail("no random numbers: %m");
+	shared.contexts = share(saved.num_contexts * sizeof(*shared.contexts));
+	shared.files = share(saved.num_files * sizeof(*shared.files));
+	shared.rings = share(saved.num_rings * sizeof(*shared.rings));
+	if (!shared.contexts || !shared.files || !shared.rings)
+		return fail("no memory");
+	for (i = 0; i < saved.num_contexts; i++)
+		if (sem_init(&shared.contexts[i].lock, 1, 1))
+			return fail("no semaphore: %m");
+	return store_init();
+}
+
+/* ------------------------------------------------------------------ making -- */
+
+int creating_failed(const struct saved_context *c,
+		    const struct rxe_migr_rec *rec, int err)
+{
+	const char *device = c->here->name;
+	char name[NAME_LEN];
+
+	object_name(rec, name);
+	switch (err) {
+	case EEXIST:
+		return fail("%s: %s is taken on this host: end its owner, or restore elsewhere",
+			    device, name);
+	case ENODEV:
+		return fail("%s: %s: its source GID is none of this host's", device,
+			    name);
+	case EBUSY:
+		return fail("%s: %s did not get its handle %u", device, name,
+			    le32toh(rec->handle));
+	case EPERM:
+		return fail("%s: %s cannot be restored: CRIU lacks CAP_CHECKPOINT_RESTORE in the initial user namespace",
+			    device, name);
+	default:
+		return fail("%s: %s cannot be restored: %s", device, name,
+			    strerror(err));
+	}
+}
+
+/* A context that is being made. */
+struct making {
+	const struct saved_context *c;
+	struct ibv_context *ctx;
+	int		*fds;		/* of its event files */
+	void		**held;		/* objects by handle */
+};
+
+static int event_fd(const struct making *m, uint32_t type, uint32_t handle)
+{
+	const struct saved_file *file = find_event_file(m->c, type, le32toh(handle));
+
+	/* The first asynchronous file comes with the context. */
+	if (!file || file->rec->is_default)
+		return -1;
+	return m->fds[file - m->c->files];
+}
+
+static void set_event_fds(const struct making *m, const struct rxe_migr_rec *rec,
+			  struct ibv_restore_args *args)
+{
+	const struct rxe_migr_rec_cq *cq = (const void *)rec;
+	const struct rxe_migr_rec_srq *srq = (const void *)rec;
+	const struct rxe_migr_rec_qp *qp = (const void *)rec;
+
+	args->comp_channel_fd = -1;
+	args->async_fd = -1;
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_CQ:
+		args->comp_channel_fd = event_fd(m, RXE_MIGR_REC_COMP_CHANNEL,
+						 cq->comp_channel);
+		args->async_fd = event_fd(m, RXE_MIGR_REC_ASYNC_FILE, cq->async_file);
+		break;
+	case RXE_MIGR_REC_SRQ:
+		args->async_fd = event_fd(m, RXE_MIGR_REC_ASYNC_FILE, srq->async_file);
+		break;
+	case RXE_MIGR_REC_QP:
+		args->async_fd = event_fd(m, RXE_MIGR_REC_ASYNC_FILE, qp->async_file);
+		break;
+	}
+}
+
+static int create(const struct making *m, const struct rxe_migr_rec *rec,
+		  const union ibv_gid *sgid, void **object)
+{
+	struct ibv_restore_args args = {
+		.record = rec,
+		.record_length = le32toh(rec->length),
+	};
+	int ret;
+
+	if (sgid)
+		args.sgid = *sgid;
+	set_event_fds(m, rec, &args);
+	ret = ibv_restore_object(m->ctx, object, le16toh(rec->type),
+				 IBV_RESTORE_CREATE, &args, sizeof(args));
+	return ret ? creating_failed(m->c, rec, ret) : 0;
+}
+
+/* Event files have no handle; their ordinals come from the order of creation. */
+static int make_files(struct making *m)
+{
+	struct ibv_restored *restored;
+	void *object;
+	uint32_t i;
+
+	for (i = 0; i < m->c->num_files; i++) {
+		if (create(m, &m->c->files[i].rec->hdr, NULL, &object))
+			return -1;
+		restored = object;
+		m->fds[i] = restored->fd;
+		restored->fd = -1;
+		free(restored);
+	}
+	return 0;
+}
+
+/*
+ * The kernel gives out the lowest free handle, and objects were not created in
+ * the order of what they need: a QP can have a lower handle than its CQ. So all
+ * handles are taken first, and each object gets the only one that is free.
+ */
+static int take_handles(struct making *m)
+{
+	struct ibv_restored *restored;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < m->c->num_handles; i++) {
+		ret = ibv_restore_object(m->ctx, &m->held[i], 0,
+					 IBV_RESTORE_PLACEHOLDER, NULL, 0);
+		if (ret)
+			return fail("%s: handle %u cannot be taken: %s",
+				    m->c->here->name, i, strerror(ret));
+		restored = m->held[i];
+		if (restored->handle != i)
+			return fail("%s: handle %u was given out in place of %u",
+				    m->c->here->name, restored->handle, i);
+	}
+	return 0;
+}
+
+static int make_object(struct making *m, const struct saved_object *o)
+{
+	uint32_t handle = le32toh(o->rec->handle);
+	int ret;
+
+	ret = ibv_restore_object(m->ctx, &m->held[handle], 0, IBV_RESTORE_DESTROY,
+				 NULL, 0);
+	if (ret)
+		return fail("%s: handle %u cannot be freed: %s", m->c->here->name,
+			    handle, strerror(ret));
+	return create(m, o->rec, &o->sgid, &m->held[handle]);
+}
+
+static int make_objects(struct making *m)
+{
+	/* Each needs only those before it. */
+	static const unsigned int order[] = {
+		RXE_MIGR_REC_PD, RXE_MIGR_REC_CQ, RXE_MIGR_REC_SRQ,
+		RXE_MIGR_REC_AH, RXE_MIGR_REC_MW, RXE_MIGR_REC_QP,
+	};
+	const struct saved_context *c = m->c;
+	uint32_t i, j;
+
+	for (i = 0; i < ARRAY_SIZE(order); i++)
+		for (j = 0; j < c->num_objects; j++)
+			if (le16toh(c->objects[j].rec->type) == order[i] &&
+			    make_object(m, &c->objects[j]))
+				return -1;
+	return 0;
+}
+
+static int publish(struct making *m, struct shared_context *sc)
+{
+	const struct ibv_restored *restored;
+	const struct saved_ring *ring;
+	uint32_t i;
+	int number;
+
+	for (i = 0; i < m->c->num_rings; i++) {
+		ring = &m->c->rings[i];
+		restored = m->held[ring->ring.handle];
+		shared.rings[ring->slot] =
+			restored->offset[ring->ring.which == RXE_MIGR_RING_RQ];
+	}
+	for (i = 0; i < m->c->num_files; i++) {
+		number = store_put(m->fds[i]);
+		if (number < 0)
+			return -1;
+		shared.files[m->c->files[i].slot] = number;
+	}
+	sc->number = store_put(m->ctx->cmd_fd);
+	return sc->number < 0 ? -1 : 0;
+}
+
+static int make(const struct saved_context *c, struct shared_context *sc)
+{
+	struct making m = { .c = c };
+	int ret = -1;
+	uint32_t i;
+
+	m.fds = malloc((c->num_files + 1) * sizeof(*m.fds));
+	m.held = calloc(c->num_handles + 1, sizeof(*m.held));
+	if (!m.fds || !m.held) {
+		fail("no memory");
+		goto free;
+	}
+	for (i = 0; i < c->num_files; i++)
+		m.fds[i] = -1;
+	m.ctx = ibv_open_restore_context(c->here->name, shared.session);
+	if (!m.ctx) {
+		fail("%s: no context can be restored: %m: is /dev/infiniband there, and the driver Godwit's?",
+		     c->here->name);
+		goto free;
+	}
+	if (!make_files(&m) && !take_handles(&m) && !make_objects(&m))
+		ret = publish(&m, sc);
+
+	for (i = 0; i < c->num_handles; i++)
+		free(m.held[i]);
+	for (i = 0; i < c->num_files; i++)
+		if (m.fds[i] >= 0)
+			close(m.fds[i]);
+	ibv_detach_context(m.ctx);
+free:
+	free(m.held);
+	free(m.fds);
+	return ret;
+}
+
+int make_context(uint32_t n)
+{
+	struct shared_context *sc = &shared.contexts[n];
+	struct timespec until;
+	int ret;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	while (sem_timedwait(&sc->lock, &until))
+		if (errno != EINTR)
+			return fail("another task does not get done with a context: %m");
+	if (sc->state == NOT_MADE)
+		sc->state = make(&saved.contexts[n], sc) ? FAILED : MADE;
+	ret = sc->state == MADE ? 0 : -1;
+	sem_post(&sc->lock);
+	return ret;
+}
+
+/* ------------------------------------------------------------------- using -- */
+
+bool is_made(uint32_t n)
+{
+	return shared.contexts[n].state == MADE;
+}
+
+int open_made_context(uint32_t n)
+{
+	return store_get(shared.contexts[n].number);
+}
+
+int open_made_file(const struct saved_file *file)
+{
+	return store_get(shared.files[file->slot]);
+}
+
+uint64_t made_ring(const struct saved_ring *ring)
+{
+	return shared.rings[ring->slot];
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which device of this host stands for one of the source, and which of its
+ * GIDs for a source GID. GIDs are found by value, never by index.
+ */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define SYSFS "/sys/class/infiniband"
+#define ROCE_V2 "RoCE v2"
+#define MAX_GIDS 256	/* a QP's index of its GID has 8 bits */
+
+/* ------------------------------------------------------------- GID table -- */
+
+/* The first line of a file of port 1, or NULL. (rxe has one port.) */
+static char *read_port(const char *device, const char *what, int index,
+		       char line[64])
+{
+	char path[256];
+	FILE *file;
+	char *got;
+
+	snprintf(path, sizeof(path), SYSFS "/%.63s/ports/1/%s/%d", device, what,
+		 index);
+	file = fopen(path, "re");
+	if (!file)
+		return NULL;
+	got = fgets(line, 64, file);
+	fclose(file);
+	if (got)
+		got[strcspn(got, "\n")] = '\0';
+	return got;
+}
+
+static RdmaGidEntry *read_gid(const char *device, int index)
+{
+	static const uint8_t none[16];
+	char line[64], type[64], netdev[64];
+	RdmaGidEntry *gid;
+	uint8_t raw[16];
+
+	if (!read_port(device, "gids", index, line) ||
+	    inet_pton(AF_INET6, line, raw) != 1 || !memcmp(raw, none, 16) ||
+	    !read_port(device, "gid_attrs/types", index, type))
+		return NULL;
+
+	gid = malloc(sizeof(*gid));
+	if (!gid)
+		return NULL;
+	rdma_gid_entry__init(gid);
+	gid->gid.data = malloc(16);
+	gid->type = strdup(type);
+	if (!gid->gid.data || !gid->type) {
+		rdma_gid_entry__free_unpacked(gid, NULL);
+		return NULL;
+	}
+	memcpy(gid->gid.data, raw, 16);
+	gid->gid.len = 16;
+	if (read_port(device, "gid_attrs/ndevs", index, netdev))
+		gid->netdev = strdup(netdev);
+	return gid;
+}
+
+int read_device(const char *name, const char *node, RdmaDeviceEntry *device)
+{
+	char line[64];
+	RdmaGidEntry *gid, **gids;
+	int i;
+
+	rdma_device_entry__init(device);
+	device->name = strdup(name);
+	device->node = strdup(node);
+	if (!device->name || !device->node)
+		return fail("no memory");
+	for (i = 0; i < MAX_GIDS && read_port(name, "gids", i, line); i++) {
+		gid = read_gid(name, i);
+		if (!gid)
+			continue;	/* an empty slot */
+		gids = realloc(device->gids, (device->n_gids + 1) * sizeof(*gids));
+		if (!gids) {
+			rdma_gid_entry__free_unpacked(gid, NULL);
+			return fail("no memory");
+		}
+		device->gids = gids;
+		gids[device->n_gids++] = gid;
+	}
+	return 0;
+}
+
+void free_device(RdmaDeviceEntry *device)
+{
+	size_t i;
+
+	for (i = 0; i < device->n_gids; i++)
+		rdma_gid_entry__free_unpacked(device->gids[i], NULL);
+	free(device->gids);
+	free(device->name);
+	free(device->node);
+}
+
+/* ----------------------------------------------------------------- choice -- */
+
+/*
+ * What "old=new,old=new" in the environment gives for old, in new; its length,
+ * 0 if there is nothing for it.
+ */
+static size_t look_up(const char *variable, bool (*equal)(const char *, size_t,
+							  const void *),
+		      const void *old, char *new, size_t size)
+{
+	const char *at = getenv(variable), *is, *end;
+	size_t length;
+
+	for (; at && *at; at = *end ? end + 1 : end) {
+		end = strchrnul(at, ',');
+		is = memchr(at, '=', end - at);
+		if (!is || !equal(at, is - at, old))
+			continue;
+		length = end - is - 1;
+		if (length >= size)
+			return 0;
+		memcpy(new, is + 1, length);
+		new[length] = '\0';
+		return length;
+	}
+	return 0;
+}
+
+static bool same_name(const char *at, size_t length, const void *name)
+{
+	return strlen(name) == length && !memcmp(at, name, length);
+}
+
+static bool is_device(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), SYSFS "/%.63s", name);
+	return !access(path, F_OK);
+}
+
+/* The only device of this host, if it has one only. */
+static const char *only_device(char name[64])
+{
+	struct dirent *de;
+	int count = 0;
+	DIR *dir;
+
+	dir = opendir(SYSFS);
+	if (!dir)
+		return NULL;
+	while ((de = readdir(dir))) {
+		if (de->d_name[0] == '.')
+			continue;
+		if (!count++)
+			snprintf(name, 64, "%.63s", de->d_name);
+	}
+	closedir(dir);
+	return count == 1 ? name : NULL;
+}
+
+const char *choose_device(const char *source)
+{
+	static char name[64];
+
+	if (look_up("GODWIT_DEVICE_MAP", same_name, source, name, sizeof(name))) {
+		if (is_device(name))
+			return name;
+		fail("%s: this host has no device %s (GODWIT_DEVICE_MAP)", source,
+		     name);
+		return NULL;
+	}
+	if (is_device(source))
+		return source;
+	if (only_device(name))
+		return name;
+	fail("%s: this host has none of that name, and not exactly one other: say which, GODWIT_DEVICE_MAP=%s=NAME",
+	     source, source);
+	return NULL;
+}
+
+static bool same_gid(const char *at, size_t length, const void *gid)
+{
+	char text[INET6_ADDRSTRLEN];
+	uint8_t raw[16];
+
+	if (length >= sizeof(text))
+		return false;
+	memcpy(text, at, length);
+	text[length] = '\0';
+	return inet_pton(AF_INET6, text, raw) == 1 && !memcmp(raw, gid, 16);
+}
+
+static const RdmaGidEntry *find_gid(const RdmaDeviceEntry *device,
+				    const uint8_t raw[16])
+{
+	size_t i;
+
+	for (i = 0; i < device->n_gids; i++)
+		if (!memcmp(device->gids[i]->gid.data, raw, 16))
+			return device->gids[i];
+	return NULL;
+}
+
+/* IPv4, link-local or global: an address of another kind reaches nobody. */
+static int scope(const uint8_t raw[16])
+{
+	const struct in6_addr *a = (const void *)raw;
+
+	return IN6_IS_ADDR_V4MAPPED(a) ? 4 : IN6_IS_ADDR_LINKLOCAL(a) ? 1 : 6;
+}
+
+int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
+	       const uint8_t recorded[16], union ibv_gid *gid)
+{
+	char old[INET6_ADDRSTRLEN], new[INET6_ADDRSTRLEN];
+	const RdmaGidEntry *known;
+	const char *type;
+	size_t i;
+
+	memset(gid, 0, sizeof(*gid));
+	if (!memcmp(recorded, gid->raw, 16) || find_gid(here, recorded))
+		return 0;
+
+	inet_ntop(AF_INET6, recorded, old, sizeof(old));
+	if (look_up("GODWIT_SGID_MAP", same_gid, recorded, new, sizeof(new))) {
+		if (inet_pton(AF_INET6, new, gid->raw) == 1 &&
+		    find_gid(here, gid->raw))
+			return 0;
+		return fail("%s: GID %s, which is to take the place of %s, is none of this host's (GODWIT_SGID_MAP)",
+			    here->name, new, old);
+	}
+
+	/* The first of the same kind. */
+	known = find_gid(source, recorded);
+	type = known ? known->type : ROCE_V2;
+	for (i = 0; i < here->n_gids; i++) {
+		if (strcmp(here->gids[i]->type, type) ||
+		    scope(here->gids[i]->gid.data) != scope(recorded))
+			continue;
+		memcpy(gid->raw, here->gids[i]->gid.data, 16);
+		inet_ntop(AF_INET6, gid->raw, new, sizeof(new));
+		info("%s: GID %s takes the place of %s", here->name, new, old);
+		return 0;
+	}
+	return fail("%s: no GID of the same kind as %s (%s): give it an address, or say which, GODWIT_SGID_MAP=%s=GID",
+		    here->name, old, type, old);
+}

@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Checkpoint. CRIU says once for each frozen task that it is frozen, before it
+ * reads a page of any; so all contexts of the tree are stopped by then, and
+ * nothing is written into memory that is being saved. What is found there is
+ * put together, and the images written, when CRIU asks for the first file or
+ * mapping.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+struct dumped_context {
+	struct ibv_context *ctx;
+	char		node[NODE_LEN];
+	uint32_t	device;		/* index in dump.devices */
+	bool		stopped;
+	void		*buf;
+	struct records	records;	/* in buf */
+};
+
+struct dumped_task {
+	pid_t		pid;
+	int		files;
+	struct mapping	*mappings;
+	int		num_mappings;
+	uint32_t	*contexts;	/* that it has open */
+	uint32_t	num_contexts;
+};
+
+static struct {
+	struct dumped_context *contexts;
+	uint32_t	num_contexts;
+	struct dumped_task *tasks;
+	uint32_t	num_tasks;
+	RdmaDeviceEntry	*devices;
+	uint32_t	num_devices;
+	uint64_t	stop_ns;
+	bool		began;
+	RdmaInventoryEntry inventory;	/* once all is stopped */
+	bool		collected;
+	int		result;		/* of collecting */
+} dump;
+
+/* A new, zeroed last element of an array, or NULL. */
+static void *append(void *array, size_t size, size_t count)
+{
+	void **base = array;
+	char *more = realloc(*base, (count + 1) * size);
+
+	if (!more) {
+		fail("no memory");
+		return NULL;
+	}
+	*base = more;
+	return memset(more + count * size, 0, size);
+}
+
+/* The same for protobuf's arrays of pointers; NULL or a new message. */
+static void *append_message(void *array, size_t *count,
+			    const ProtobufCMessageDescriptor *descriptor)
+{
+	void **slot, *msg = malloc(descriptor->sizeof_message);
+
+	slot = append(array, sizeof(*slot), *count);
+	if (!slot || !msg) {
+		free(msg);
+		return NULL;
+	}
+	descriptor->message_init(msg);
+	*slot = msg;
+	++*count;
+	return msg;
+}
+
+/* ---------------------------------------------------------- before freezing -- */
+
+static int refuse(pid_t pid, int fd, enum file_kind kind, const char *node,
+		  void *arg)
+{
+	(void)fd;
+	(void)arg;
+	if (kind != FILE_UVERBS)
+		return 0;
+	return fail("process %d uses %s: pre-dump is refused, since writes of RDMA do not show in the page tables; dump at once",
+		    pid, node);
+}
+
+/*
+ * The kernel finds pages that were written since the last pre-dump by the page
+ * tables of the process, and RDMA writes don't touch those.
+ */
+int refuse_predump(int pid)
+{
+	return for_each_fd(pid, refuse, NULL) ? -1 : -ENOTSUP;
+}
+
+static int find_device(const char *node)
+{
+	RdmaDeviceEntry *device;
+	char name[64];
+	uint32_t i;
+
+	for (i = 0; i < dump.num_devices; i++)
+		if (!strcmp(dump.devices[i].node, node))
+			return i;
+	if (device_name(node, name))
+		return -1;
+	device = append(&dump.devices, sizeof(*device), dump.num_devices);
+	if (!device || read_device(name, node, device))
+		return -1;
+	return dump.num_devices++;
+}
+
+static int look_at_device(pid_t pid, int fd, enum file_kind kind,
+			  const char *node, void *arg)
+{
+	(void)pid;
+	(void)fd;
+	(void)arg;
+	return kind == FILE_UVERBS && find_device(node) < 0 ? -1 : 0;
+}
+
+/* Reading a GID table takes time: do it while the task still runs. */
+int look_ahead(int pid)
+{
+	return for_each_fd(pid, look_at_device, NULL) ? -1 : -ENOTSUP;
+}
+
+/* ---------------------------------------------------------------- contexts -- */
+
+static int collect_records(struct dumped_context *c, uint32_t count, size_t size)
+{
+	const char *device = dump.devices[c->device].name;
+	const struct rxe_migr_rec *rec = NULL, **slot;
+	char name[NAME_LEN];
+	unsigned int type;
+
+	while (c->records.count < count) {
+		rec = ibv_next_record(c->buf, size, rec);
+		if (!rec)
+			return fail("%s: the driver's dump makes no sense", device);
+		type = le16toh(rec->type);
+		if (type == RXE_MIGR_REC_OTHER)
+			return fail("%s: %s cannot be moved: destroy it before", device,
+				    object_name(rec, name));
+		if (!type_known(type) && le16toh(rec->flags) & RXE_MIGR_REC_MANDATORY)
+			return fail("%s: the driver is newer than this plugin (%s): install what belongs together",
+				    device, object_name(rec, name));
+		slot = append(&c->records.rec, sizeof(*slot), c->records.count);
+		if (!slot)
+			return -1;
+		*slot = rec;
+		c->records.count++;
+	}
+	return 0;
+}
+
+/*
+ * Stop it and take its records. How many bytes they need may change until the
+ * context is stopped.
+ */
+static int stop_context(struct dumped_context *c)
+{
+	const char *device = dump.devices[c->device].name;
+	struct rxe_migr_query query;
+	size_t size = 0;
+	int count, ret;
+	void *buf;
+
+	ret = ibv_query_migration(c->ctx, &query);
+	if (ret)
+		return fail("%s: its driver cannot dump this context (%s): is it Godwit's rdma_rxe?",
+			    device, strerror(ret));
+	if (query.state == RXE_MIGR_CTX_RESTORING)
+		return fail("%s: the context is just being restored", device);
+	if (query.abi_version != RXE_MIGR_ABI_VERSION)
+		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
+			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
+
+	ret = ibv_dump_context(c->ctx, &count, NULL, 0);
+	while (ret == ENOSPC) {
+		size = count + 4096;
+		buf = realloc(c->buf, size);
+		if (!buf)
+			return fail("no memory");
+		c->buf = buf;
+		ret = ibv_dump_context(c->ctx, &count, c->buf, size);
+	}
+	if (ret)
+		return fail("%s: the context cannot be stopped: %s", device,
+			    strerror(ret));
+	c->stopped = true;
+	if (!ibv_query_migration(c->ctx, &query) && query.stop_ns &&
+	    (!dump.stop_ns || query.stop_ns < dump.stop_ns))
+		dump.stop_ns = query.stop_ns;
+	return collect_records(c, count, size);
+}
+
+static struct dumped_context *add_context(int fd, const char *node)
+{
+	struct dumped_context *c;
+	int device;
+
+	device = find_device(node);
+	if (device < 0)
+		return NULL;
+	c = append(&dump.contexts, sizeof(*c), dump.num_contexts);
+	if (!c)
+		return NULL;
+	c->ctx = ibv_attach_context(fd);
+	if (!c->ctx) {
+		fail("no memory");
+		return NULL;
+	}
+	c->device = device;
+	strcpy(c->node, node);
+	dump.num_contexts++;
+	return c;
+}
+
+/* The index of the context of a descriptor, or -1. */
+static int find_context(int fd)
+{
+	uint32_t i;
+
+	for (i = 0; i < dump.num_contexts; i++)
+		if (same_file(dump.contexts[i].ctx->cmd_fd, fd))
+			return i;
+	return -1;
+}
+
+/* What must be right before the first context is stopped. */
+static int begin(void)
+{
+	if (dump.began)
+		return 0;
+	if (in_image_dir("parent"))
+		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
+	if (add_inventory_plugin && add_inventory_plugin(CR_PLUGIN_DESC.name))
+		return fail("no memory");
+	if (guard_start())
+		return -1;
+	dump.began = true;
+	return 0;
+}
+
+static int open_context(struct dumped_task *task, int fd, const char *node)
+{
+	struct dumped_context *c;
+	uint32_t *slot;
+	int mine, n, ret = 0;
+
+	mine = take_fd(task->pid, fd);
+	if (mine < 0)
+		return fail("file %d of process %d cannot be opened: %m", fd,
+			    task->pid);
+	n = find_context(mine);
+	if (n >= 0) {
+		close(mine);
+	} else {
+		n = dump.num_contexts;
+		c = add_context(mine, node);
+		if (!c) {
+			close(mine);
+			return -1;
+		}
+		ret = stop_context(c);
+	}
+	slot = append(&task->contexts, sizeof(*slot), task->num_contexts);
+	if (!slot)
+		return -1;
+	*slot = n;
+	task->num_contexts++;
+	return ret;
+}
+
+static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
+			 const char *node, void *arg)
+{
+	struct dumped_task *task = arg;
+
+	switch (kind) {
+	case FILE_UVERBS:
+		task->files++;
+		if (begin() || guard_watch(pid))
+			return -1;
+		return open_context(task, fd, node);
+	case FILE_EVENTS:
+		task->files++;
+		return 0;
+	case FILE_RDMA_CM:
+		return fail("process %d has /dev/infiniband/rdma_cm open (file %d): connections of librdmacm cannot be moved yet",
+			    pid, fd);
+	default:
+		return fail("process %d has /dev/infiniband/%s open (file %d), which cannot be moved",
+			    pid, node, fd);
+	}
+}
+
+int checkpoint(int pid)
+{
+	struct dumped_task *task;
+	bool maps = false;
+	int i;
+
+	task = append(&dump.tasks, sizeof(*task), dump.num_tasks);
+	if (!task)
+		return -1;
+	task->pid = pid;
+	if (for_each_fd(pid, checkpoint_fd, task))
+		return -1;
+	task->num_mappings = read_mappings(pid, &task->mappings);
+	if (task->num_mappings < 0)
+		return -1;
+	for (i = 0; i < task->num_mappings; i++)
+		maps |= task->mappings[i].uverbs;
+	if (!task->files && !maps) {
+		free(task->mappings);
+		return -ENOTSUP;
+	}
+	dump.num_tasks++;
+	return 0;
+}
+
+/* --------------------------------------------------------------- inventory -- */
+
+static bool find_ring(const struct mapping *m, struct ring *ring, uint32_t *n)
+{
+	const struct records *records;
+	struct ring rings[2];
+	uint32_t i;
+	int j;
+
+	for (*n = 0; *n < dump.num_contexts; ++*n) {
+		if (strcmp(dump.contexts[*n].node, m->node))
+			continue;
+		records = &dump.contexts[*n].records;
+		for (i = 0; i < records->count; i++) {
+			for (j = record_rings(records->rec[i], rings); j-- > 0;) {
+				if (rings[j].pgoff != m->pgoff)
+					continue;
+				*ring = rings[j];
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry)
+{
+	const struct mapping *m;
+	RdmaVmaEntry *vma;
+	struct ring ring;
+	uint32_t n;
+	int i;
+
+	for (i = 0; i < task->num_mappings; i++) {
+		m = &task->mappings[i];
+		if (!m->uverbs)
+			continue;
+		if (!find_ring(m, &ring, &n))
+			return fail("process %d maps 0x%llx of %s, which is no whole ring of an open context",
+				    task->pid, (unsigned long long)m->pgoff, m->node);
+		vma = append_message(&entry->vmas, &entry->n_vmas,
+				     &rdma_vma_entry__descriptor);
+		if (!vma)
+			return -1;
+		vma->start = m->start;
+		vma->end = m->end;
+		vma->pgoff = m->pgoff;
+		vma->context = n;
+		vma->which = ring.which;
+		vma->handle = ring.handle;
+	}
+	return 0;
+}
+
+static bool has_memory(const struct dumped_task *task, uint64_t start,
+		       uint64_t length)
+{
+	uint64_t end = start + length;
+	int i;
+
+	for (i = 0; i < task->num_mappings && start < end; i++)
+		if (task->mappings[i].start <= start && task->mappings[i].end > start)
+			start = task->mappings[i].end;
+	return start >= end;
+}
+
+/* Is the region already one of a task's? */
+static bool has_owner(uint32_t context, uint32_t handle)
+{
+	const RdmaTaskEntry *task;
+	size_t i, j;
+
+	for (i = 0; i < dump.inventory.n_tasks; i++) {
+		task = dump.inventory.tasks[i];
+		for (j = 0; j < task->n_mrs; j++)
+			if (task->mrs[j]->context == context &&
+			    task->mrs[j]->handle == handle)
+				return true;
+	}
+	return false;
+}
+
+/*
+ * Of several tasks that share a context, a region is taken to be memory of the
+ * first that has the context open and something mapped there: parents come
+ * before their children, and after fork() it is the parent that keeps the
+ * pages that were pinned.
+ */
+static int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
+{
+	const struct rxe_migr_rec_mr *mr;
+	const struct records *records;
+	RdmaMrOwnerEntry *owner;
+	uint32_t i, j;
+
+	for (i = 0; i < task->num_contexts; i++) {
+		records = &dump.contexts[task->contexts[i]].records;
+		for (j = 0; j < records->count; j++) {
+			mr = (const void *)records->rec[j];
+			if (le16toh(mr->hdr.type) != RXE_MIGR_REC_MR ||
+			    !has_memory(task, le64toh(mr->start), le64toh(mr->length)) ||
+			    has_owner(task->contexts[i], le32toh(mr->hdr.handle)))
+				continue;
+			owner = append_message(&entry->mrs, &entry->n_mrs,
+					       &rdma_mr_owner_entry__descriptor);
+			if (!owner)
+				return -1;
+			owner->context = task->contexts[i];
+			owner->handle = le32toh(mr->hdr.handle);
+		}
+	}
+	return 0;
+}
+
+static int check_regions(void)
+{
+	const struct records *records;
+	char name[NAME_LEN];
+	uint32_t i, j;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		records = &dump.contexts[i].records;
+		for (j = 0; j < records->count; j++) {
+			if (le16toh(records->rec[j]->type) != RXE_MIGR_REC_MR ||
+			    has_owner(i, le32toh(records->rec[j]->handle)))
+				continue;
+			return fail("%s: %s: its memory is no longer mapped, and cannot be registered again",
+				    dump.devices[dump.contexts[i].device].name,
+				    object_name(records->rec[j], name));
+		}
+	}
+	return 0;
+}
+
+static int collect_tasks(void)
+{
+	RdmaTaskEntry *entry;
+	uint32_t i;
+
+	for (i = 0; i < dump.num_tasks; i++) {
+		entry = append_message(&dump.inventory.tasks,
+				       &dump.inventory.n_tasks,
+				       &rdma_task_entry__descriptor);
+		if (!entry)
+			return -1;
+		entry->pid = inner_pid(dump.tasks[i].pid);
+		entry->files = dump.tasks[i].files;
+		if (collect_mappings(&dump.tasks[i], entry) ||
+		    collect_regions(&dump.tasks[i], entry))
+			return -1;
+	}
+	return check_regions();
+}
+
+static int write_contexts(void)
+{
+	RdmaContextImageEntry *entry;
+	uint32_t i;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		entry = append_message(&dump.inventory.contexts,
+				       &dump.inventory.n_contexts,
+				       &rdma_context_image_entry__descriptor);
+		if (!entry)
+			return -1;
+		entry->device = dump.contexts[i].device;
+		if (write_context(i, &dump.contexts[i].records, entry))
+			return -1;
+	}
+	return 0;
+}
+
+static int add_devices(void)
+{
+	RdmaDeviceEntry **slot;
+	uint32_t i;
+
+	for (i = 0; i < dump.num_devices; i++) {
+		slot = append(&dump.inventory.devices, sizeof(*slot), i);
+		if (!slot)
+			return -1;
+		*slot = &dump.devices[i];
+		dump.inventory.n_devices++;
+	}
+	return 0;
+}
+
+/* All tasks are frozen, all contexts stopped: put it together. */
+static int collect(void)
+{
+	if (dump.collected)
+		return dump.result;
+	dump.collected = true;
+	dump.result = -1;
+	rdma_inventory_entry__init(&dump.inventory);
+	dump.inventory.version = IMAGE_VERSION;
+	dump.inventory.abi_version = RXE_MIGR_ABI_VERSION;
+	dump.inventory.stop_ns = dump.stop_ns;
+	if (!add_devices() && !collect_tasks() && !write_contexts())
+		dump.result = write_inventory(&dump.inventory);
+	return dump.result;
+}
+
+/* ------------------------------------------------------ files and mappings -- */
+
+int accept_mapping(const struct stat *st)
+{
+	char node[NODE_LEN];
+
+	if (!S_ISCHR(st->st_mode) || device_kind(st->st_rdev, node) != FILE_UVERBS)
+		return -ENOTSUP;
+	return collect();
+}
+
+static int add_file(int fd, int id, uint32_t context, uint32_t type,
+		    uint32_t handle)
+{
+	RdmaFileEntry *entry;
+	int flags;
+
+	flags = fcntl(fd, F_GETFL);
+	if (flags < 0)
+		return fail("the flags of a file cannot be read: %m");
+	entry = append_message(&dump.inventory.files, &dump.inventory.n_files,
+			       &rdma_file_entry__descriptor);
+	if (!entry)
+		return -1;
+	entry->id = id;
+	entry->context = context;
+	entry->type = type;
+	entry->handle = handle;
+	entry->flags = flags;
+
+	/* CRIU does not say which file is the last. */
+	return write_inventory(&dump.inventory);
+}
+
+static int dump_event_file(int fd, int id)
+{
+	struct rxe_migr_event_fd file;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		ret = ibv_query_event_fd(dump.contexts[i].ctx, fd, &file);
+		if (!ret)
+			return add_file(fd, id, i, file.type, file.handle);
+		if (ret != ENOENT)
+			return fail("event file: the driver cannot tell what it is: %s",
+				    strerror(ret));
+	}
+	return fail("an event file is open whose context is closed: it cannot be moved");
+}
+
+int dump_file(int fd, int id)
+{
+	char node[NODE_LEN];
+	int n;
+
+	switch (fd_kind(0, fd, node)) {
+	case FILE_UVERBS:
+		if (collect())
+			return -1;
+		n = find_context(fd);
+		if (n < 0)
+			return fail("%s: a context turned up after all were stopped",
+				    node);
+		return add_file(fd, id, n, RXE_MIGR_REC_CONTEXT, 0);
+	case FILE_EVENTS:
+		return collect() ? -1 : dump_event_file(fd, id);
+	default:
+		return -ENOTSUP;
+	}
+}
+
+/* --------------------------------------------------------------------- end -- */
+
+/*
+ * Before CRIU lets go of the tasks. It does not say whether they are to live
+ * on after a checkpoint that has succeeded: the guard sees that.
+ */
+void dump_end(bool failed)
+{
+	struct dumped_context *c;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		c = &dump.contexts[i];
+		ret = failed && c->stopped ? ibv_abort_context(c->ctx) : 0;
+		if (ret)
+			fail("%s: the context cannot be let go on: %s",
+			     dump.devices[c->device].name, strerror(ret));
+		ibv_detach_context(c->ctx);
+	}
+	guard_leave(!failed);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One clear line for a failure. It goes to CRIU's log where it happened, and
+ * from the process that CRIU began as to who started it: in a restore most of
+ * what can fail does so in the restored tasks, where file descriptor 2 is
+ * already the application's.
+ */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+struct first_line {
+	atomic_int	state;		/* 0 none, 1 being written, 2 there */
+	char		text[512];
+};
+
+static struct first_line own;
+static struct first_line *first = &own;
+
+int error_share(void)
+{
+	struct first_line *shared;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return fail("no memory");
+	first = shared;
+	return 0;
+}
+
+int fail(const char *format, ...)
+{
+	char text[sizeof(own.text)];
+	int none = 0;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+
+	print_on_level(LOG_ERROR, "Error (rdma): %s\n", text);
+	if (atomic_compare_exchange_strong(&first->state, &none, 1)) {
+		memcpy(first->text, text, sizeof(text));
+		atomic_store(&first->state, 2);
+	}
+	return -1;
+}
+
+void error_report(void)
+{
+	const char *env = getenv("GODWIT_ERROR_FD");
+	int there = 2, fd;
+
+	if (!atomic_compare_exchange_strong(&first->state, &there, 0))
+		return;
+	if (env) {
+		dprintf(atoi(env), "%s\n", first->text);
+		return;
+	}
+	fd = openat(criu_get_image_dir(), "rdma-error",
+		    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	dprintf(fd, "%s\n", first->text);
+	close(fd);
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A process that outlives CRIU and gives its work back if nobody else does.
+ *
+ * CRIU tells a plugin neither what becomes of the tasks after a checkpoint nor
+ * that CRIU itself is about to die. But both can be seen from outside:
+ *
+ *	tasks dead			the contexts are gone with them: done
+ *	CRIU gone before the end	CRIU's ptrace too, the tasks run: abort
+ *	checkpoint, tasks run		--leave-running, or a post-dump script
+ *					said no: abort
+ *	checkpoint, tasks stopped	--leave-stopped: wait. SIGCONT alone
+ *					brings a stopped tree back, contexts
+ *					included.
+ *
+ * It holds nothing of the tasks but pidfds.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+enum word { WATCH, SAVED, LEAVE };
+
+struct message {
+	enum word	word;
+	pid_t		pid;	/* WATCH */
+};
+
+static int guard_socket = -1;
+
+/* ------------------------------------------------------- the guard's side -- */
+
+struct watched {
+	pid_t	pid;
+	int	pidfd;
+};
+
+static struct watched *watched;
+static int num_watched;
+
+static void watch(pid_t pid)
+{
+	struct watched *more;
+	int i, pidfd;
+
+	for (i = 0; i < num_watched; i++)
+		if (watched[i].pid == pid)
+			return;
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	more = realloc(watched, (num_watched + 1) * sizeof(*more));
+	if (more)
+		watched = more;
+	if (pidfd < 0 || !more)
+		return;
+	watched[num_watched++] = (struct watched){ pid, pidfd };
+}
+
+static bool is_dead(const struct watched *w)
+{
+	struct pollfd pfd = { .fd = w->pidfd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) > 0;
+}
+
+struct seen {
+	bool	alive;
+	bool	traced;		/* some thread is: CRIU is not done */
+	bool	held;		/* some thread is stopped or dying, or will be */
+};
+
+#define HOLDING(signal) (1ULL << ((signal) - 1))
+#define HOLDING_SIGNALS							\
+	(HOLDING(SIGKILL) | HOLDING(SIGSTOP) | HOLDING(SIGTSTP) |	\
+	 HOLDING(SIGTTIN) | HOLDING(SIGTTOU))
+#define PF_EXITING	0x4
+
+/* A file of a thread, as text; "" if the thread is gone. */
+static void read_thread(pid_t pid, const char *tid, const char *name,
+			char text[4096])
+{
+	char path[96];
+	size_t length = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.20s/%s", pid, tid, name);
+	file = fopen(path, "re");
+	if (file) {
+		length = fread(text, 1, 4095, file);
+		fclose(file);
+	}
+	text[length] = '\0';
+}
+
+/* What follows a word at the beginning of a line, or "". */
+static const char *find_line(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+
+	return at ? at + strlen(word) : "";
+}
+
+static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
+{
+	unsigned long flags;
+	char text[4096];
+	const char *at;
+
+	read_thread(pid, tid, "status", text);
+	at = find_line(text, "\nState:\t");
+	if (*at == 'T')
+		seen->held = true;
+	if (atoi(find_line(text, "\nTracerPid:\t")))
+		seen->traced = true;
+	if ((strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
+	     strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16)) & HOLDING_SIGNALS)
+		seen->held = true;
+
+	/* The name of a thread may hold anything: count from its end. */
+	read_thread(pid, tid, "stat", text);
+	at = strrchr(text, ')');
+	if (at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+	    flags & PF_EXITING)
+		seen->held = true;
+}
+
+/*
+ * CRIU sends SIGSTOP or SIGKILL before it lets go of a task. That is pending
+ * until it is delivered, and from then on the thread that took it is stopped
+ * or dies. Signals are read after states, so two looks miss neither.
+ */
+static void look(struct seen *seen)
+{
+	char path[64];
+	struct dirent *de;
+	DIR *dir;
+	int i;
+
+	*seen = (struct seen){};
+	for (i = 0; i < 2 * num_watched; i++) {
+		const struct watched *w = &watched[i / 2];
+
+		if (is_dead(w))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task", w->pid);
+		dir = opendir(path);
+		if (!dir)
+			continue;
+		seen->alive = true;
+		while ((de = readdir(dir)))
+			if (isdigit(de->d_name[0]))
+				look_at_thread(w->pid, de->d_name, seen);
+		closedir(dir);
+	}
+}
+
+static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
+		    void *arg)
+{
+	struct ibv_context *ctx;
+	int mine;
+
+	(void)node;
+	(void)arg;
+	if (kind != FILE_UVERBS)
+		return 0;
+	mine = take_fd(pid, fd);
+	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
+	if (!ctx)
+		return 0;
+	/* An error says that it isn't stopped, or was let go on already. */
+	ibv_abort_context(ctx);
+	ibv_detach_context(ctx);
+	return 0;
+}
+
+static void abort_all(void)
+{
+	int i;
+
+	for (i = 0; i < num_watched; i++)
+		if (!is_dead(&watched[i]))
+			for_each_fd(watched[i].pid, abort_fd, NULL);
+}
+
+static void wait_and_see(bool saved)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+	int looks, running = 0;
+	struct seen seen;
+
+	for (looks = 0; running < 3; looks++) {
+		look(&seen);
+		if (!seen.alive)
+			return;
+		/* Whoever killed CRIU early may stop its tasks, too. */
+		running = seen.traced || (saved && seen.held) ? 0 : running + 1;
+		if (looks == 2000)
+			pause.tv_nsec = 50000000;
+		nanosleep(&pause, NULL);
+	}
+	abort_all();
+}
+
+static void guard(int sock)
+{
+	struct message msg;
+	bool saved = false;
+
+	prctl(PR_SET_NAME, "godwit-guard");
+	while (recv(sock, &msg, sizeof(msg), 0) == sizeof(msg)) {
+		if (msg.word == LEAVE)
+			return;
+		if (msg.word == SAVED) {
+			saved = true;
+			break;
+		}
+		watch(msg.pid);
+		/* An answer: no context is stopped before it is watched. */
+		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
+	}
+	wait_and_see(saved);
+}
+
+/* A child of init's, in a session of its own, with this one descriptor. */
+static void become_guard(int sock)
+{
+	static const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	static const int signals[] = { SIGPIPE, SIGHUP, SIGINT, SIGTERM };
+	sigset_t none;
+	size_t i;
+
+	setsid();
+	if (fork())
+		_exit(0);
+	if (sock != 3)
+		dup2(sock, 3);
+	syscall(SYS_close_range, 4, ~0U, 0);
+	syscall(SYS_close_range, 0, 2, 0);
+	for (i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &ignore, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (chdir("/"))
+		_exit(1);
+	guard(3);
+	_exit(0);
+}
+
+/* ---------------------------------------------------------- CRIU's side -- */
+
+int guard_start(void)
+{
+	int pair[2], status;
+	pid_t pid;
+
+	if (guard_socket >= 0)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return fail("no socket: %m");
+	pid = fork();
+	if (!pid)
+		become_guard(pair[1]);
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return fail("no process: %m");
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	guard_socket = pair[0];
+	return 0;
+}
+
+int guard_watch(pid_t pid)
+{
+	struct message msg = { .word = WATCH, .pid = pid };
+
+	if (send(guard_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
+	    recv(guard_socket, &msg, sizeof(msg), 0) != sizeof(msg))
+		return fail("the guard process has died");
+	return 0;
+}
+
+void guard_leave(bool saved)
+{
+	struct message msg = { .word = saved ? SAVED : LEAVE };
+
+	if (guard_socket < 0)
+		return;
+	send(guard_socket, &msg, sizeof(msg), MSG_NOSIGNAL);
+	close(guard_socket);
+	guard_socket = -1;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of the plugin share. README.md is the design; hooks.c, the
+ * table of contents.
+ *
+ * Functions return 0 or -1 and have then said why, once, with fail().
+ */
+#ifndef RDMA_PLUGIN_H
+#define RDMA_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#pragma GCC visibility push(default)	/* CRIU looks for CR_PLUGIN_DESC */
+#include <criu/criu-plugin.h>
+#pragma GCC visibility pop
+#include <infiniband/migrate.h>
+
+#include "rdma.pb-c.h"
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+struct event_file {
+	uint32_t	type;	/* RXE_MIGR_REC_COMP_CHANNEL or _ASYNC_FILE */
+	uint32_t	handle;	/* ordinal */
+};
+
+/* ------------------------------------------------------------- criu (4.1) -- */
+
+/*
+ * CRIU's own functions that plugins may call, though no installed header says
+ * so. Those that are weak are missed with a clear line.
+ */
+extern void print_on_level(unsigned int level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+extern int add_inventory_plugin(const char *name) __attribute__((weak));
+extern bool check_and_remove_inventory_plugin(const char *name, size_t n)
+	__attribute__((weak));
+extern int fdstore_add(int fd) __attribute__((weak));
+extern int fdstore_get(int id) __attribute__((weak));
+
+/* ------------------------------------------------------- error.c: one line -- */
+
+#define LOG_ERROR 1
+#define LOG_INFO  3
+
+#define info(fmt, ...) print_on_level(LOG_INFO, "rdma: " fmt "\n", ##__VA_ARGS__)
+
+/* Say why it failed: what, why, what to do. The first line counts. -1. */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Lines said from now on, also in forked processes, are known to this one. */
+int error_share(void);
+
+/* Pass the line on to who started CRIU, if there is one. Only once. */
+void error_report(void);
+
+/* -------------------------------------------------------- scan.c: processes -- */
+
+enum file_kind {
+	FILE_NOT_RDMA,
+	FILE_UVERBS,		/* a context, maybe */
+	FILE_EVENTS,		/* a completion channel or asynchronous event file */
+	FILE_RDMA_CM,
+	FILE_OTHER_RDMA,	/* umad, issm, ... */
+};
+
+#define NODE_LEN 32
+
+/* The kind of a device; node gets its name, "uverbs0". */
+enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
+
+/* The kind of an open file of a process; pid 0: our own. */
+enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN]);
+
+/* Call fn for each RDMA file of a process until it returns another value than 0. */
+typedef int fd_fn(pid_t pid, int fd, enum file_kind kind, const char *node,
+		  void *arg);
+int for_each_fd(pid_t pid, fd_fn *fn, void *arg);
+
+/* Its open contexts and event files, or -1. */
+int count_files(pid_t pid);
+
+struct mapping {
+	uint64_t	start;
+	uint64_t	end;
+	uint64_t	pgoff;		/* bytes */
+	bool		uverbs;
+	char		node[NODE_LEN];	/* of a uverbs device */
+};
+
+/* All mappings of a process by rising address, to be freed; their number or -1. */
+int read_mappings(pid_t pid, struct mapping **mappings);
+
+/* The name, "rxe0", of the device behind a node, "uverbs0". */
+int device_name(const char *node, char name[64]);
+
+/* A descriptor of another process's file, or -1 and errno. */
+int take_fd(pid_t pid, int fd);
+bool same_file(int fd1, int fd2);
+
+/* Its number in its own pid namespace, or -1. */
+pid_t inner_pid(pid_t pid);
+
+/* A process and all its descendants, to be freed; their number or -1. */
+int read_tree(pid_t root, pid_t **pids);
+
+/* Does the image directory hold this file? */
+bool in_image_dir(const char *name);
+
+/* -------------------------------------------------- records.c: one object -- */
+
+/* A record as a message, to be freed with free_message(). NULL: no memory. */
+RdmaRecordEntry *record_to_message(const struct rxe_migr_rec *rec);
+void free_message(RdmaRecordEntry *entry);
+
+/*
+ * The record again, to be freed. NULL: the message is not whole. Its fields
+ * fit their records' width, whatever the image held.
+ */
+struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
+
+/* Can objects of this type be moved? */
+bool type_known(unsigned int type);
+
+/* A record for people: "QP 17". */
+#define NAME_LEN 96
+const char *object_name(const struct rxe_migr_rec *rec, char name[NAME_LEN]);
+
+/* ---------------------------------------------------------- rings.c: rings -- */
+
+/* The rings of a CQ, QP or SRQ: at most two. */
+struct ring {
+	uint32_t	which;		/* enum rxe_migr_ring */
+	uint32_t	handle;
+	uint64_t	pgoff;		/* where it was dumped */
+};
+int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2]);
+
+/* ---------------------------------------------------------- image.c: files -- */
+
+#define IMAGE_VERSION	1
+#define INVENTORY	"rdma.img"
+
+/* One context as it lies in rdma-N.img: whole records, one after another. */
+struct records {
+	const struct rxe_migr_rec **rec;
+	uint32_t	count;
+};
+
+int write_context(uint32_t n, const struct records *records,
+		  RdmaContextImageEntry *entry);
+int read_context(uint32_t n, const RdmaContextImageEntry *entry,
+		 struct records *records);
+void free_records(struct records *records);
+int write_inventory(const RdmaInventoryEntry *inventory);
+RdmaInventoryEntry *read_inventory(void);
+
+/* ------------------------------------------------------ device.c: GIDs -- */
+
+/* The GID table of a device, as it is now. */
+int read_device(const char *name, const char *node, RdmaDeviceEntry *device);
+void free_device(RdmaDeviceEntry *device);
+
+/* The device here that stands for one of the source, or NULL. */
+const char *choose_device(const char *name);
+
+/*
+ * The source GID here of a QP that had this one: zero, if it is here too.
+ * source and here: the two tables.
+ */
+int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
+	       const uint8_t recorded[16], union ibv_gid *gid);
+
+/* ---------------------------------------------------------------- dumping -- */
+
+int refuse_predump(int pid);
+int look_ahead(int pid);
+int checkpoint(int pid);
+int accept_mapping(const struct stat *st);
+int dump_file(int fd, int id);
+void dump_end(bool failed);
+
+/* guard.c: contexts come back to life if CRIU does not, or lets them live. */
+int guard_start(void);
+int guard_watch(pid_t pid);
+void guard_leave(bool saved);
+
+/* -------------------------------------------------------------- restoring -- */
+
+/*
+ * What the images say, and what was decided about it, before the first task is
+ * forked: the same in all tasks.
+ */
+struct saved_object {
+	const struct rxe_migr_rec *rec;
+	pid_t		pid;		/* MR: whose memory; inner number */
+	union ibv_gid	sgid;		/* QP, AH: here; zero: as recorded */
+};
+
+struct saved_file {
+	const struct rxe_migr_rec_event_file *rec;
+	struct event_file file;
+	uint32_t	slot;		/* in the shared table */
+};
+
+struct saved_ring {
+	struct ring	ring;
+	uint32_t	slot;		/* in the shared table */
+};
+
+struct saved_context {
+	const RdmaDeviceEntry *source;	/* its device there ... */
+	const RdmaDeviceEntry *here;	/* ... and the one here */
+	struct records	records;	/* by type */
+	struct saved_object *objects;	/* those with a handle, by handle */
+	uint32_t	num_objects;
+	uint32_t	num_handles;	/* the highest, and one */
+	struct saved_file *files;	/* event files, by ordinal */
+	uint32_t	num_files;
+	struct saved_ring *rings;
+	uint32_t	num_rings;
+};
+
+extern struct saved {
+	RdmaInventoryEntry *inventory;	/* NULL: nothing to restore */
+	struct saved_context *contexts;
+	uint32_t	num_contexts;
+	uint32_t	num_files;	/* of all contexts: slots */
+	uint32_t	num_rings;
+} saved;
+
+/* saved.c: read and check the images, choose devices and addresses. */
+int load_images(void);
+const struct saved_object *find_object(const struct saved_context *c,
+				       uint32_t handle);
+const struct saved_file *find_event_file(const struct saved_context *c,
+					 uint32_t type, uint32_t handle);
+
+/* restore.c, rings.c: what a task asks for */
+int restore_init(void);
+int restore_file(int id);
+int restore_mapping(const char *path, uint64_t pgoff, uint64_t *new_pgoff,
+		    int *fd);
+
+/*
+ * context.c: contexts that all tasks know, and CRIU itself. The first task
+ * that needs one makes it, with all it holds but memory regions.
+ */
+int share_contexts(void);
+int make_context(uint32_t n);
+bool is_made(uint32_t n);
+int open_made_context(uint32_t n);	/* a new descriptor, or -1 */
+int open_made_file(const struct saved_file *file);
+uint64_t made_ring(const struct saved_ring *ring);	/* for mmap() */
+
+/* Say why an object could not be made. -1. */
+int creating_failed(const struct saved_context *c,
+		    const struct rxe_migr_rec *rec, int err);
+
+/* store.c: descriptors that all tasks can get at, and CRIU itself */
+int store_init(void);
+int store_put(int fd);			/* its number, or -1 */
+int store_get(int number);		/* a new descriptor, or -1 */
+void store_drain(void);
+
+/* resume.c: memory regions and contents, once memory is back; then go on. */
+int resume_late(int pid);
+
+/* commit.c: wait for the word to go on. */
+int wait_for_commit(void);
+
+#endif /* RDMA_PLUGIN_H */

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The end of a restore, in CRIU itself: the tasks' memory is back and they are
+ * held, about to return from their last system call before they go on. Memory
+ * regions are registered, contents and counters refilled, in all contexts; then
+ * the tree is proven, and only then do contexts resume.
+ *
+ * CRIU ignores what this hook returns. A tree that cannot go on is killed here;
+ * that CRIU notices, when it cannot detach from it, and says that it failed.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+struct resuming {
+	pid_t	*pids;		/* the tree */
+	int	num_pids;
+	struct ibv_context **ctx;
+};
+
+/* ------------------------------------------------------------------- tasks -- */
+
+/* The process that has a number in its own namespace, or -1. */
+static pid_t find_task(const struct resuming *r, pid_t inner)
+{
+	int i;
+
+	for (i = 0; i < r->num_pids; i++)
+		if (inner_pid(r->pids[i]) == inner)
+			return r->pids[i];
+	return fail("process %d was not restored", inner);
+}
+
+/* Each task has the files that it had, no more and no less. */
+static int check_files(const struct resuming *r)
+{
+	const RdmaTaskEntry *task;
+	pid_t pid;
+	int files;
+	size_t i;
+
+	for (i = 0; i < saved.inventory->n_tasks; i++) {
+		task = saved.inventory->tasks[i];
+		pid = find_task(r, task->pid);
+		files = pid < 0 ? -1 : count_files(pid);
+		if (files < 0)
+			return -1;
+		if ((uint32_t)files != task->files)
+			return fail("process %d has %d RDMA files and not %u: this CRIU does not handle them like 4.1",
+				    pid, files, task->files);
+	}
+	return 0;
+}
+
+static void kill_task(pid_t pid)
+{
+	struct pollfd pfd = { .events = POLLIN };
+
+	pfd.fd = syscall(SYS_pidfd_open, pid, 0);
+	kill(pid, SIGKILL);
+	if (pfd.fd < 0)
+		return;
+	poll(&pfd, 1, 10000);
+	close(pfd.fd);
+}
+
+/* ---------------------------------------------------------------- contents -- */
+
+static int destroy_placeholder(const struct saved_context *c,
+			       struct ibv_context *ctx, uint32_t handle)
+{
+	struct ibv_restored *restored = calloc(1, sizeof(*restored));
+	void *object = restored;
+	int ret;
+
+	if (!restored)
+		return fail("no memory");
+	/* As another process got it; placeholders are protection domains. */
+	restored->type = RXE_MIGR_REC_PD;
+	restored->handle = handle;
+	restored->fd = -1;
+	ret = ibv_restore_object(ctx, &object, RXE_MIGR_REC_PD,
+				 IBV_RESTORE_DESTROY, NULL, 0);
+	if (!ret)
+		return 0;
+	free(restored);
+	return fail("%s: handle %u cannot be freed: %s", c->here->name, handle,
+		    strerror(ret));
+}
+
+static int register_region(const struct resuming *r,
+			   const struct saved_context *c,
+			   struct ibv_context *ctx, const struct saved_object *o)
+{
+	struct ibv_restore_args args = {
+		.record = o->rec,
+		.record_length = le32toh(o->rec->length),
+		.comp_channel_fd = -1,
+		.async_fd = -1,
+	};
+	void *object;
+	int ret;
+
+	args.pid = find_task(r, o->pid);
+	if (args.pid < 0)
+		return -1;
+	if (destroy_placeholder(c, ctx, le32toh(o->rec->handle)))
+		return -1;
+	ret = ibv_restore_object(ctx, &object, RXE_MIGR_REC_MR,
+				 IBV_RESTORE_CREATE, &args, sizeof(args));
+	if (ret)
+		return creating_failed(c, o->rec, ret);
+	free(object);
+	return 0;
+}
+
+/* Regions take the place of their placeholders; then the holes become holes. */
+static int finish_handles(const struct resuming *r,
+			  const struct saved_context *c,
+			  struct ibv_context *ctx)
+{
+	const struct saved_object *o = c->objects;
+	uint32_t handle, i;
+
+	for (i = 0; i < c->num_objects; i++)
+		if (le16toh(c->objects[i].rec->type) == RXE_MIGR_REC_MR &&
+		    register_region(r, c, ctx, &c->objects[i]))
+			return -1;
+	for (handle = 0; handle < c->num_handles; handle++) {
+		if (le32toh(o->rec->handle) == handle)
+			o++;
+		else if (destroy_placeholder(c, ctx, handle))
+			return -1;
+	}
+	return 0;
+}
+
+static int refill(const struct saved_context *c, struct ibv_context *ctx)
+{
+	size_t length = 0, size;
+	uint32_t i;
+	char *buf;
+	int ret;
+
+	for (i = 0; i < c->records.count; i++)
+		length += le32toh(c->records.rec[i]->length);
+	buf = malloc(length ? length : 1);
+	if (!buf)
+		return fail("no memory");
+	length = 0;
+	for (i = 0; i < c->records.count; i++) {
+		size = le32toh(c->records.rec[i]->length);
+		memcpy(buf + length, c->records.rec[i], size);
+		length += size;
+	}
+	ret = ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, buf, length);
+	free(buf);
+	return ret ? fail("%s: the context cannot be refilled: %s", c->here->name,
+			  strerror(ret)) : 0;
+}
+
+static int attach(struct resuming *r, uint32_t n)
+{
+	int fd;
+
+	if (!is_made(n))
+		return fail("%s: no task has asked for context %u",
+			    saved.contexts[n].here->name, n);
+	fd = open_made_context(n);
+	if (fd < 0)
+		return -1;
+	r->ctx[n] = ibv_attach_context(fd);
+	if (r->ctx[n])
+		return 0;
+	close(fd);
+	return fail("no memory");
+}
+
+static int prepare(struct resuming *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < saved.num_contexts; i++)
+		if (attach(r, i) ||
+		    finish_handles(r, &saved.contexts[i], r->ctx[i]) ||
+		    refill(&saved.contexts[i], r->ctx[i]))
+			return -1;
+	return check_files(r);
+}
+
+static int resume(const struct resuming *r)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < saved.num_contexts; i++) {
+		ret = ibv_restore_object(r->ctx[i], NULL, 0, IBV_RESTORE_RESUME,
+					 NULL, 0);
+		if (ret)
+			return fail("%s: the context cannot go on: %s",
+				    saved.contexts[i].here->name, strerror(ret));
+	}
+	return 0;
+}
+
+/* The whole tree, whose root CRIU names first. */
+static int resume_tree(pid_t root)
+{
+	struct resuming r = {};
+	int ret = -1, i;
+	uint32_t n;
+
+	r.num_pids = read_tree(root, &r.pids);
+	r.ctx = calloc(saved.num_contexts + 1, sizeof(*r.ctx));
+	if (r.num_pids >= 0 && r.ctx && !prepare(&r) && !wait_for_commit())
+		ret = resume(&r);
+	if (ret) {
+		for (i = 0; i < r.num_pids; i++)
+			kill_task(r.pids[i]);
+		if (r.num_pids < 0)
+			kill_task(root);
+	}
+	for (n = 0; r.ctx && n < saved.num_contexts; n++)
+		if (r.ctx[n])
+			ibv_detach_context(r.ctx[n]);
+	free(r.ctx);
+	if (r.num_pids >= 0)
+		free(r.pids);
+	store_drain();
+	return ret;
+}
+
+int resume_late(int pid)
+{
+	static bool done;
+	static int result;
+
+	if (!saved.inventory)
+		return -ENOTSUP;
+	if (!done)
+		result = resume_tree(pid);
+	done = true;
+	return result;
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is to be restored: read and checked as a whole, and matched to this
+ * host's devices, while there is no task yet that could be left half restored.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+#define MAX_HANDLES (1 << 20)
+
+struct saved saved;
+
+static int no_memory(void)
+{
+	return fail("no memory");
+}
+
+/* ---------------------------------------------------------------- looking -- */
+
+const struct saved_object *find_object(const struct saved_context *c,
+				       uint32_t handle)
+{
+	uint32_t from = 0, to = c->num_objects, middle, at;
+
+	while (from < to) {
+		middle = from + (to - from) / 2;
+		at = le32toh(c->objects[middle].rec->handle);
+		if (at == handle)
+			return &c->objects[middle];
+		if (at < handle)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return NULL;
+}
+
+const struct saved_file *find_event_file(const struct saved_context *c,
+					 uint32_t type, uint32_t handle)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->num_files; i++)
+		if (c->files[i].file.type == type &&
+		    c->files[i].file.handle == handle)
+			return &c->files[i];
+	return NULL;
+}
+
+/* ---------------------------------------------------------------- sorting -- */
+
+static int by_type(const void *a, const void *b)
+{
+	const struct rxe_migr_rec *const *x = a, *const *y = b;
+
+	return le16toh((*x)->type) - le16toh((*y)->type);
+}
+
+static int by_handle(const void *a, const void *b)
+{
+	const struct saved_object *x = a, *y = b;
+	uint32_t h1 = le32toh(x->rec->handle), h2 = le32toh(y->rec->handle);
+
+	return (h1 > h2) - (h1 < h2);
+}
+
+static int by_ordinal(const void *a, const void *b)
+{
+	const struct saved_file *x = a, *y = b;
+
+	if (x->file.type != y->file.type)
+		return x->file.type < y->file.type ? -1 : 1;
+	return (x->file.handle > y->file.handle) - (x->file.handle < y->file.handle);
+}
+
+/* Insertion: stable, and records come nearly sorted. */
+static void sort_records(struct records *records)
+{
+	const struct rxe_migr_rec *rec;
+	uint32_t i, j;
+
+	for (i = 1; i < records->count; i++) {
+		rec = records->rec[i];
+		for (j = i; j && by_type(&records->rec[j - 1], &rec) > 0; j--)
+			records->rec[j] = records->rec[j - 1];
+		records->rec[j] = rec;
+	}
+}
+
+/* ---------------------------------------------------------------- contexts -- */
+
+static bool has_handle(unsigned int type)
+{
+	switch (type) {
+	case RXE_MIGR_REC_PD:
+	case RXE_MIGR_REC_MR:
+	case RXE_MIGR_REC_CQ:
+	case RXE_MIGR_REC_SRQ:
+	case RXE_MIGR_REC_QP:
+	case RXE_MIGR_REC_AH:
+	case RXE_MIGR_REC_MW:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void add_record(struct saved_context *c, const struct rxe_migr_rec *rec)
+{
+	const unsigned int type = le16toh(rec->type);
+	struct ring rings[2];
+	int i, count;
+
+	if (type == RXE_MIGR_REC_ASYNC_FILE || type == RXE_MIGR_REC_COMP_CHANNEL)
+		c->files[c->num_files++] = (struct saved_file){
+			.rec = (const void *)rec,
+			.file = { type, le32toh(rec->handle) },
+		};
+	if (!has_handle(type))
+		return;
+	c->objects[c->num_objects++].rec = rec;
+	count = record_rings(rec, rings);
+	for (i = 0; i < count; i++)
+		c->rings[c->num_rings++].ring = rings[i];
+}
+
+static int sort_objects(struct saved_context *c)
+{
+	char name[NAME_LEN];
+	uint32_t i, last;
+
+	qsort(c->objects, c->num_objects, sizeof(*c->objects), by_handle);
+	for (i = 1; i < c->num_objects; i++)
+		if (c->objects[i].rec->handle == c->objects[i - 1].rec->handle)
+			return fail("two objects have the handle of %s",
+				    object_name(c->objects[i].rec, name));
+	if (!c->num_objects)
+		return 0;
+	last = le32toh(c->objects[c->num_objects - 1].rec->handle);
+	if (last >= MAX_HANDLES)
+		return fail("%s: its handle is too high",
+			    object_name(c->objects[c->num_objects - 1].rec, name));
+	c->num_handles = last + 1;
+	return 0;
+}
+
+static int sort_context(struct saved_context *c)
+{
+	uint32_t i, count = c->records.count;
+
+	c->objects = calloc(count, sizeof(*c->objects));
+	c->files = calloc(count, sizeof(*c->files));
+	c->rings = calloc(2 * (size_t)count, sizeof(*c->rings));
+	if (count && (!c->objects || !c->files || !c->rings))
+		return no_memory();
+	sort_records(&c->records);
+	for (i = 0; i < count; i++)
+		add_record(c, c->records.rec[i]);
+	qsort(c->files, c->num_files, sizeof(*c->files), by_ordinal);
+	for (i = 0; i < c->num_files; i++)
+		c->files[i].slot = saved.num_files++;
+	for (i = 0; i < c->num_rings; i++)
+		c->rings[i].slot = saved.num_rings++;
+	return sort_objects(c);
+}
+
+/* ----------------------------------------------------- devices and addresses -- */
+
+/* The device here that stands for one of the source: read once. */
+static const RdmaDeviceEntry *find_here(const RdmaDeviceEntry *source)
+{
+	RdmaDeviceEntry *here;
+	const char *name;
+	uint32_t i;
+
+	for (i = 0; i < saved.num_contexts; i++)
+		if (saved.contexts[i].source == source)
+			return saved.contexts[i].here;
+	name = choose_device(source->name);
+	here = name ? malloc(sizeof(*here)) : NULL;
+	return here && !read_device(name, "", here) ? here : NULL;
+}
+
+static int choose_gids(struct saved_context *c)
+{
+	const struct rxe_migr_rec_qp *qp;
+	const struct rxe_migr_rec_ah *ah;
+	struct saved_object *o;
+	const uint8_t *sgid;
+
+	for (o = c->objects; o < c->objects + c->num_objects; o++) {
+		qp = (const void *)o->rec;
+		ah = (const void *)o->rec;
+		switch (le16toh(o->rec->type)) {
+		case RXE_MIGR_REC_QP:
+			sgid = qp->sgid;
+			break;
+		case RXE_MIGR_REC_AH:
+			sgid = ah->sgid;
+			break;
+		default:
+			continue;
+		}
+		if (choose_gid(c->source, c->here, sgid, &o->sgid))
+			return -1;
+	}
+	return 0;
+}
+
+/* Is it there, and its driver ours? */
+static int try_device(const RdmaDeviceEntry *here)
+{
+	struct ibv_context *ctx = ibv_open_restore_context(here->name, 1);
+
+	if (!ctx)
+		return fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
+			    here->name);
+	ibv_detach_context(ctx);
+	return 0;
+}
+
+static int load_context(uint32_t n)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+	const RdmaContextImageEntry *image = inventory->contexts[n];
+	struct saved_context *c = &saved.contexts[n];
+
+	if (image->device >= inventory->n_devices)
+		return fail("%s: context %u is of no device", INVENTORY, n);
+	if (read_context(n, image, &c->records) || sort_context(c))
+		return -1;
+	c->source = inventory->devices[image->device];
+	c->here = find_here(c->source);
+	if (!c->here || choose_gids(c))
+		return -1;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ checks -- */
+
+static int set_owners(const RdmaTaskEntry *task)
+{
+	const RdmaMrOwnerEntry *mr;
+	struct saved_object *o;
+	size_t i;
+
+	for (i = 0; i < task->n_mrs; i++) {
+		mr = task->mrs[i];
+		if (mr->context >= saved.num_contexts)
+			return fail("%s: no context %u", INVENTORY, mr->context);
+		o = (void *)find_object(&saved.contexts[mr->context], mr->handle);
+		if (!o || le16toh(o->rec->type) != RXE_MIGR_REC_MR)
+			return fail("%s: no memory region %u", INVENTORY, mr->handle);
+		o->pid = task->pid;
+	}
+	return 0;
+}
+
+static int check_owners(const struct saved_context *c)
+{
+	char name[NAME_LEN];
+	uint32_t i;
+
+	for (i = 0; i < c->num_objects; i++)
+		if (le16toh(c->objects[i].rec->type) == RXE_MIGR_REC_MR &&
+		    !c->objects[i].pid)
+			return fail("%s: nobody owns %s", INVENTORY,
+				    object_name(c->objects[i].rec, name));
+	return 0;
+}
+
+static int check_file(const RdmaFileEntry *file)
+{
+	if (file->context >= saved.num_contexts)
+		return fail("%s: file %u is of no context", INVENTORY, file->id);
+	if (file->type != RXE_MIGR_REC_CONTEXT &&
+	    !find_event_file(&saved.contexts[file->context], file->type,
+			     file->handle))
+		return fail("%s: file %u is no event file of its context",
+			    INVENTORY, file->id);
+	return 0;
+}
+
+static int check_versions(void)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+
+	if (inventory->abi_version != RXE_MIGR_ABI_VERSION)
+		return fail("%s: its records have version %u, and this plugin knows %u: use the plugin that wrote it",
+			    INVENTORY, inventory->abi_version, RXE_MIGR_ABI_VERSION);
+	if (inventory->n_needs)
+		return fail("%s: it needs %s, which this plugin does not know: use the plugin that wrote it",
+			    INVENTORY, inventory->needs[0]);
+	return 0;
+}
+
+int load_images(void)
+{
+	const RdmaInventoryEntry *inventory;
+	size_t i;
+
+	inventory = saved.inventory = read_inventory();
+	if (!inventory || check_versions())
+		return -1;
+	saved.contexts = calloc(inventory->n_contexts, sizeof(*saved.contexts));
+	if (inventory->n_contexts && !saved.contexts)
+		return no_memory();
+	for (i = 0; i < inventory->n_contexts; i++) {
+		if (load_context(i))
+			return -1;
+		saved.num_contexts++;
+	}
+	for (i = 0; i < inventory->n_tasks; i++)
+		if (set_owners(inventory->tasks[i]))
+			return -1;
+	for (i = 0; i < saved.num_contexts; i++)
+		if (check_owners(&saved.contexts[i]))
+			return -1;
+	for (i = 0; i < inventory->n_files; i++)
+		if (check_file(inventory->files[i]))
+			return -1;
+	for (i = 0; i < saved.num_contexts; i++)
+		if (try_device(saved.contexts[i].here))
+			return -1;
+	return 0;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * File descriptors that every task of a restore can get at, and CRIU itself,
+ * whatever namespaces they are in: messages in the queue of a socket that is
+ * connected to itself, read without being taken off. CRIU's own fdstore works
+ * like that, and holds our socket; but it lives as long as CRIU, which may wait
+ * for the tasks to end, and a context must end with its processes. So what is
+ * stored lies in a socket of ours, which is emptied when all is restored.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <semaphore.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define PATIENCE 60	/* s, for another task to let go of the lock */
+
+static struct {
+	sem_t	lock;		/* the socket, and its peek offset */
+	int	id;		/* of the socket in CRIU's store; -1: none yet */
+	int	count;
+} *store;
+
+int store_init(void)
+{
+	if (!fdstore_add || !fdstore_get)
+		return fail("this CRIU has no fdstore: Godwit's plugin is for CRIU 4.1");
+	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (store == MAP_FAILED)
+		return fail("no memory");
+	store->id = -1;
+	return sem_init(&store->lock, 1, 1) ? fail("no semaphore: %m") : 0;
+}
+
+/* Connected to itself, under a name that the kernel chooses. */
+static int new_socket(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	socklen_t length = sizeof(sa_family_t);
+	int sock, size = INT_MAX / 2;
+
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return -1;
+	if (bind(sock, (void *)&addr, length))
+		goto close;
+	length = sizeof(addr);
+	if (getsockname(sock, (void *)&addr, &length) ||
+	    connect(sock, (void *)&addr, length))
+		goto close;
+	setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	return sock;
+close:
+	close(sock);
+	return -1;
+}
+
+/* The socket, locked; close_socket() lets go of it. */
+static int open_socket(void)
+{
+	struct timespec until;
+	int sock;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	while (sem_timedwait(&store->lock, &until))
+		if (errno != EINTR)
+			return fail("the store of descriptors is stuck: %m");
+	if (store->id >= 0) {
+		sock = fdstore_get(store->id);
+	} else {
+		sock = new_socket();
+		if (sock >= 0)
+			store->id = fdstore_add(sock);
+		if (store->id < 0 && sock >= 0) {
+			close(sock);
+			sock = -1;
+		}
+	}
+	if (sock < 0) {
+		fail("the store of descriptors cannot be opened: %m");
+		sem_post(&store->lock);
+	}
+	return sock;
+}
+
+static void close_socket(int sock)
+{
+	close(sock);
+	sem_post(&store->lock);
+}
+
+union room {
+	struct cmsghdr	hdr;
+	char		data[CMSG_SPACE(sizeof(int))];
+};
+
+static int receive(int sock, int flags)
+{
+	union room room;
+	char byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &room, .msg_controllen = sizeof(room),
+	};
+	const struct cmsghdr *cmsg;
+	int fd;
+
+	if (recvmsg(sock, &msg, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	cmsg = CMSG_FIRSTHDR(&msg);
+	if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS) {
+		errno = EBADMSG;
+		return -1;
+	}
+	memcpy(&fd, CMSG_DATA(cmsg), sizeof(fd));
+	return fd;
+}
+
+static int send_fd(int sock, int fd)
+{
+	union room room = {};
+	struct iovec iov = { .iov_base = "", .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &room, .msg_controllen = sizeof(room),
+	};
+
+	room.hdr = (struct cmsghdr){
+		.cmsg_len = CMSG_LEN(sizeof(fd)),
+		.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+	};
+	memcpy(CMSG_DATA(&room.hdr), &fd, sizeof(fd));
+	return sendmsg(sock, &msg, MSG_DONTWAIT) == 1 ? 0 : -1;
+}
+
+int store_put(int fd)
+{
+	int sock = open_socket(), number = -1;
+
+	if (sock < 0)
+		return -1;
+	if (send_fd(sock, fd))
+		fail("a descriptor cannot be stored: %m");
+	else
+		number = store->count++;
+	close_socket(sock);
+	return number;
+}
+
+int store_get(int number)
+{
+	int sock = open_socket(), fd;
+
+	if (sock < 0)
+		return -1;
+	/* A byte a message, so the offset counts messages. */
+	if (setsockopt(sock, SOL_SOCKET, SO_PEEK_OFF, &number, sizeof(number)))
+		fd = -1;
+	else
+		fd = receive(sock, MSG_PEEK);
+	if (fd < 0)
+		fail("a descriptor cannot be had from the store: %m");
+	close_socket(sock);
+	return fd;
+}
+
+void store_drain(void)
+{
+	int sock, fd;
+
+	if (store->id < 0)
+		return;
+	sock = open_socket();
+	if (sock < 0)
+		return;
+	while ((fd = receive(sock, 0)) >= 0)
+		close(fd);
+	close_socket(sock);
+}
