@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * An IP address that moves along with a process. For a while both hosts have it: until the commit, a
+ * guard at the destination (nftables) keeps it silent there, so that the network sees the source only.
+ *
+ *	destination			source
+ *	guard()
+ *	add(), wait_gid()
+ *	... the process is restored ...	... the process is killed ...
+ *					del()
+ *	unguard(), announce()
+ *
+ * Undone by: kill_sockets(), del(), unguard(); and announce() at the source.
+ */
+#ifndef GODWIT_ADDRESS_H
+#define GODWIT_ADDRESS_H
+
+#include <jansson.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include "godwit.h"
+
+struct address {
+	int family;
+	struct in6_addr addr;	/* IPv4: the first 4 bytes */
+	int prefixlen;
+	char ifname[IFNAMSIZ];	/* at the destination; "": as at the source */
+	char here[IFNAMSIZ];	/* on this host, once checked or added */
+	char text[INET6_ADDRSTRLEN];
+	bool added;		/* by us, here */
+};
+
+struct addresses {
+	struct address *address;
+	size_t n;
+};
+
+/* ADDR/LEN%IFACE; LEN and IFACE may be left out where the source says them. -1 with fault(). */
+int address_parse(struct addresses *list, const char *text);
+void addresses_free(struct addresses *list);
+/* Is this, IPv4 as mapped, one of them? */
+bool addresses_have(const struct addresses *list, const struct in6_addr *gid);
+json_t *addresses_json(const struct addresses *list);
+int addresses_from_json(struct addresses *list, json_t *json);
+
+/* Source: they are here, may be taken away, and get the length and interface left out. */
+int addresses_check_source(struct addresses *list);
+/* Destination: the interfaces are here, the addresses are not. */
+int addresses_check_destination(const struct addresses *list);
+
+int addresses_guard(const struct addresses *list, const char *id);
+int addresses_unguard(const struct addresses *list, const char *id);
+int addresses_add(struct addresses *list);
+/* With added_only, those that addresses_add() added. */
+int addresses_del(struct addresses *list, bool added_only);
+/* Until each has its GID, if its interface carries an RDMA device. */
+int addresses_wait_gids(const struct addresses *list, int timeout_ms);
+/* Tell the neighbours: gratuitous ARP, as a request and as a reply; unsolicited neighbour advertisements. */
+int addresses_announce(const struct addresses *list);
+int addresses_kill_sockets(const struct addresses *list);
+
+#endif /* GODWIT_ADDRESS_H */

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * godwit agent: what ssh runs at the destination. Its loop, and its connection to the source, which may
+ * break and be taken up again through a socket in AGENT_DIR (--attach).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "agent.h"
+#include "peer.h"
+
+/* How long a move that is over waits for a source that was lost. */
+#define LINGER_S	60
+
+/* How often the driver is asked whether all peers have answered. */
+#define RESUME_POLL_MS	1
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_term(int sig)
+{
+	told_to_end = sig;
+}
+
+/* ---------------------------------------------------------- connections -- */
+
+static char *socket_path(const char *id)
+{
+	return xasprintf(AGENT_DIR "/%s.sock", id);
+}
+
+static int unix_address(const char *id, struct sockaddr_un *sun)
+{
+	char *path = socket_path(id);
+	bool fits = strlen(path) < sizeof(sun->sun_path) && !strchr(id, '/');
+
+	*sun = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (fits)
+		strcpy(sun->sun_path, path);
+	free(path);
+	return fits ? 0 : fault("move %s: it can't have such a name", id);
+}
+
+static int listen_for_attach(struct agent *a)
+{
+	struct sockaddr_un sun;
+
+	if (mkdir(AGENT_DIR, 0700) && errno != EEXIST)
+		return fault("%s: %s", AGENT_DIR, strerror(errno));
+	if (unix_address(a->id, &sun))
+		return -1;
+	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (a->listener < 0 || bind(a->listener, (struct sockaddr *)&sun, sizeof(sun)) ||
+	    listen(a->listener, 4))
+		return fault("move %s: %s", a->id, errno == EADDRINUSE ?
+			     "it is under way here already" : strerror(errno));
+	return 0;
+}
+
+static void drop_connection(struct agent *a)
+{
+	close_fd(&a->wire.in);
+	close_fd(&a->wire.out);
+	close_fd(&a->attached);
+}
+
+/* The two descriptors that one of our own kind sends over. */
+static int receive_wire(int sk, struct wire *wire)
+{
+	char byte, control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c;
+	int fd[2];
+
+	if (recvmsg(sk, &msg, MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
+		return -1;
+	memcpy(fd, CMSG_DATA(c), sizeof(fd));
+	*wire = (struct wire){ .in = fd[0], .out = fd[1] };
+	return 0;
+}
+
+static void accept_attach(struct agent *a)
+{
+	int sk = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred cred = { .uid = -1 };
+	socklen_t len = sizeof(cred);
+	struct wire wire;
+
+	if (sk < 0)
+		return;
+	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != 0 ||
+	    receive_wire(sk, &wire)) {
+		close(sk);
+		return;
+	}
+	drop_connection(a);
+	a->wire = wire;
+	a->attached = sk;
+}
+
+static int attach(const char *id)
+{
+	int fd[2] = { STDIN_FILENO, STDOUT_FILENO };
+	int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	char byte = 'A', control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	struct sockaddr_un sun;
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(c), fd, sizeof(fd));
+	if (unix_address(id, &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
+	    sendmsg(sk, &msg, MSG_NOSIGNAL) != 1) {
+		fault("move %s: it is not under way here", id);
+		return failed(EXIT_LOST);
+	}
+	/* it has our descriptors; it closes this when it needs us no more */
+	while (read(sk, &byte, 1) < 0 && errno == EINTR)
+		;
+	return EXIT_OK;
+}
+
+/* ---------------------------------------------------------------- state -- */
+
+/* For `godwit status`, and for who must settle a move by hand. */
+void agent_set_stage(struct agent *a, enum stage stage)
+{
+	char *path = xasprintf(AGENT_DIR "/%s.json", a->id);
+	static const char *const names[] = {
+		[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
+		[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
+		[STAGE_END] = "end",
+	};
+
+	a->stage = stage;
+	if (stage == STAGE_READY || stage == STAGE_COMMITTED) {
+		json_t *state = json_pack("{s:s, s:s, s:i, s:i}", "id", a->id, "stage", names[stage],
+					  "pid", (int)a->root, "agent", (int)getpid());
+
+		json_dump_file(state, path, JSON_COMPACT);
+		json_decref(state);
+	} else {
+		unlink(path);
+	}
+	free(path);
+}
+
+void agent_warn(struct agent *a, const char *text)
+{
+	json_array_append_new(a->warnings, json_string(text));
+}
+
+void agent_tell(struct agent *a, json_t *message)
+{
+	if (a->wire.out < 0) {
+		json_decref(message);
+		return;
+	}
+	if (wire_send(&a->wire, message)) {
+		fault_clear();
+		drop_connection(a);
+	}
+}
+
+void agent_failed(struct agent *a)
+{
+	json_t *message = json_pack("{s:s}", "failed", fault_text());
+
+	fault_clear();
+	if (a->stage < STAGE_COMMITTED)
+		agent_undo(a);
+	agent_tell(a, message);
+}
+
+/* ----------------------------------------------------------------- loop -- */
+
+static void lost_connection(struct agent *a)
+{
+	fault_clear();
+	drop_connection(a);
+	switch (a->stage) {
+	case STAGE_READY:
+		/* The source alone knows whether it killed the process. Hold it until we are told. */
+		break;
+	case STAGE_COMMITTED:
+		break;
+	case STAGE_RUNNING:
+		/* (it may come back and ask how it went) */
+		a->deadline = now_ns() + LINGER_S * INT64_C(1000000000);
+		break;
+	default:
+		agent_undo(a);
+		agent_set_stage(a, STAGE_END);
+	}
+}
+
+static void hear(struct agent *a)
+{
+	static char data[256 * 1024];
+	size_t length = sizeof(data);
+	json_t *message, *answer = NULL;
+	const char *op;
+
+	if (wire_receive(&a->wire, &message, data, &length, -1)) {
+		lost_connection(a);
+		return;
+	}
+	fault_clear();
+	if (!message) {
+		if (a->stage == STAGE_PREPARED && incoming_data(&a->incoming, data, length))
+			agent_failed(a);
+		return;
+	}
+	op = json_string_value(json_object_get(message, "op"));
+	if (agent_answer(a, op ? op : "", message, &answer))
+		agent_failed(a);
+	else if (answer)
+		agent_tell(a, answer);
+	json_decref(message);
+}
+
+static int poll_timeout(const struct agent *a)
+{
+	int64_t left;
+
+	if (a->stage == STAGE_COMMITTED)
+		return RESUME_POLL_MS;
+	if (!a->deadline || a->stage == STAGE_IDLE || a->stage == STAGE_READY ||
+	    (a->stage == STAGE_RUNNING && a->wire.in >= 0))
+		return -1;
+	left = (a->deadline - now_ns()) / 1000000;
+	return left > 0 ? left : 0;
+}
+
+/* Nobody asked what became of the process: it runs. */
+static void over(struct agent *a)
+{
+	images_remove(a->images);
+	agent_set_stage(a, STAGE_END);
+}
+
+static void loop(struct agent *a)
+{
+	while (a->stage != STAGE_END) {
+		struct pollfd p[4] = {
+			{ .fd = a->wire.in, .events = POLLIN },
+			{ .fd = a->listener, .events = POLLIN },
+			{ .fd = a->criu.sk, .events = a->gate ? 0 : POLLIN },
+			{ .fd = a->commit_sk, .events = POLLIN },
+		};
+		int n = poll(p, 4, poll_timeout(a));
+
+		if (told_to_end && a->stage != STAGE_READY)
+			lost_connection(a);
+		else if (n == 0 && a->stage == STAGE_COMMITTED)
+			agent_resumed(a);
+		else if (n == 0 && a->stage == STAGE_RUNNING)
+			over(a);
+		else if (n == 0 && fault("the source did not say commit in time"))
+			agent_failed(a);
+		if (n <= 0)
+			continue;
+		if (p[2].revents)
+			agent_criu_event(a);
+		else if (p[3].revents)
+			agent_plugin_event(a);
+		else if (p[0].revents)
+			hear(a);
+		else if (p[1].revents)
+			accept_attach(a);
+	}
+}
+
+static int work(const char *id)
+{
+	struct agent a = {
+		.id = id, .attached = -1, .listener = -1, .incoming = INCOMING_INIT, .criu = CRIU_INIT,
+		.commit_sk = -1,
+		.wire = { .in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
+			  .out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) },
+		.copied = json_array(), .warnings = json_array(),
+	};
+	struct sigaction term = { .sa_handler = on_term };
+	char *path = socket_path(id);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	/* What we start shall not hold the connection open. */
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	close(null);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	sigaction(SIGTERM, &term, NULL);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (listen_for_attach(&a)) {
+		agent_failed(&a);
+		free(path);
+		return EXIT_REFUSED;
+	}
+	loop(&a);
+	unlink(path);
+	free(path);
+	return EXIT_OK;
+}
+
+/* If the agent itself is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks it holds: end them. */
+static int keep(pid_t worker)
+{
+	int status;
+
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	proc_kill_descendants();
+	return EXIT_LOST;
+}
+
+int cmd_agent(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "id", required_argument, NULL, 'i' },
+		{ "attach", required_argument, NULL, 'a' },
+		{ }
+	};
+	const char *id = NULL;
+	pid_t worker;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 'a')
+			return attach(optarg);
+		if (c != 'i')
+			usage();
+		id = optarg;
+	}
+	if (!id || optind != argc)
+		usage();
+	if (geteuid() != 0) {
+		fault("agent: it must run as root");
+		return failed(EXIT_REFUSED);
+	}
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	worker = fork();
+	return worker ? keep(worker) : work(id);
+}

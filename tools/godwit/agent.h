@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * The destination's side of a move: one process per move, that takes the images, runs `criu restore`, holds
+ * the restored tasks until the source says commit, and undoes everything if it says abort or nothing.
+ */
+#ifndef GODWIT_AGENT_H
+#define GODWIT_AGENT_H
+
+#include "address.h"
+#include "criu.h"
+#include "images.h"
+#include "rdma.h"
+#include "wire.h"
+
+enum stage {
+	STAGE_IDLE,		/* nothing here to undo */
+	STAGE_PREPARED,		/* images, addresses, files may be here */
+	STAGE_RESTORING,
+	STAGE_READY,		/* tasks are held; only the source knows what to do with them */
+	STAGE_COMMITTED,	/* they are ours */
+	STAGE_RUNNING,		/* and run, and their connections go on */
+	STAGE_END,
+};
+
+struct agent {
+	enum stage stage;
+	const char *id;
+	struct wire wire;	/* -1: nobody is connected */
+	int attached;		/* socket of the process that brought the wire, or -1 */
+	int listener;
+	int64_t deadline;	/* an unfinished preparation is undone then; 0: none */
+	char *images;
+	struct incoming incoming;
+	struct addresses addresses;
+	json_t *copied;		/* paths of files that were not here before */
+	struct criu criu;
+	/*
+	 * What holds the tasks: the CRIU plugin, that asks at commit_sk before their connections resume;
+	 * or, without RDMA, CRIU itself, that waits for our answer before it lets them go.
+	 */
+	int commit_sk;
+	bool gate;
+	pid_t root;
+	struct tree tree;
+	struct contexts contexts;
+	int64_t committed_ns, running_ns;
+	json_t *warnings;
+};
+
+/* agent_ops.c: answers to what the source asks. 0 with *answer, or -1 with fault(). */
+int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer);
+
+/* agent_check.c: would this host take the process? An array of strings that speak against it. */
+json_t *agent_check(struct agent *a, json_t *message);
+json_t *agent_hello(struct agent *a);
+
+/* restore.c */
+int agent_restore(struct agent *a, json_t *message);
+void agent_criu_event(struct agent *a);	/* CRIU has something to say */
+void agent_plugin_event(struct agent *a);
+int agent_commit(struct agent *a);
+void agent_resumed(struct agent *a);	/* have all connections been resumed? Then the source is told. */
+void agent_tell_resumed(struct agent *a);
+void agent_undo(struct agent *a);	/* as if nothing had ever come here */
+
+void agent_tell(struct agent *a, json_t *message);
+void agent_failed(struct agent *a);	/* undo, and tell fault() */
+void agent_set_stage(struct agent *a, enum stage stage);
+void agent_warn(struct agent *a, const char *text);
+
+#endif /* GODWIT_AGENT_H */

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the destination says of itself, and whether it would take a process: before anything is stopped.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "agent.h"
+#include "host.h"
+
+static void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void problem(json_t *list, const char *format, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	json_array_append_new(list, json_string(text));
+}
+
+/* ---------------------------------------------------------------- hello -- */
+
+static int add_device(const char *device, void *arg)
+{
+	json_t *gids = json_array();
+	struct gid *gid;
+	size_t n = rdma_gids(device, &gid);
+
+	for (size_t i = 0; i < n; i++) {
+		char text[INET6_ADDRSTRLEN];
+
+		if (!gid[i].rocev2)
+			continue;
+		inet_ntop(AF_INET6, &gid[i].gid, text, sizeof(text));
+		json_array_append_new(gids, json_string(text));
+	}
+	free(gid);
+	json_object_set_new(arg, device, gids);
+	return 0;
+}
+
+json_t *agent_hello(struct agent *a)
+{
+	json_t *devices = json_object();
+	char key[20] = "";
+	uint64_t fingerprint;
+
+	rdma_each_device(add_device, devices);
+	if (rdma_key_fingerprint(&fingerprint) == 0 && fingerprint)
+		snprintf(key, sizeof(key), "%016llx", (unsigned long long)fingerprint);
+	fault_clear();
+	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION,
+			 "boot", host_boot_id(), "key", key, "devices", devices, "stage", (int)a->stage);
+}
+
+/* ---------------------------------------------------------------- check -- */
+
+static void check_pids(json_t *list, json_t *pids)
+{
+	json_t *pid;
+	size_t i;
+
+	json_array_foreach(pids, i, pid) {
+		int number = json_integer_value(pid);
+		char *path = xasprintf("/proc/%d", number), *name;
+
+		if (access(path, F_OK) == 0) {
+			name = proc_name(number);
+			problem(list, "process %d: the number is taken there by %s", number, name);
+			free(name);
+		}
+		free(path);
+	}
+}
+
+static void check_file(json_t *list, json_t *file)
+{
+	const char *path = json_string_value(json_object_get(file, "path"));
+	json_int_t size = json_integer_value(json_object_get(file, "size"));
+	mode_t mode = json_integer_value(json_object_get(file, "mode"));
+	const char *what = json_is_true(json_object_get(file, "writable")) ?
+		"put it on storage that both share, or give --copy" : "install the same there";
+	struct stat st;
+
+	if (!path || stat(path, &st))
+		problem(list, "file %s: it is not there: %s", path, what);
+	else if (st.st_size != size)
+		problem(list, "file %s: it has %lld bytes there and %lld here: %s", path,
+			(long long)st.st_size, (long long)size, what);
+	else if ((st.st_mode ^ mode) & (S_IFMT | 07777))
+		problem(list, "file %s: its mode is %o there and %o here: %s", path, st.st_mode & 07777,
+			mode & 07777, what);
+}
+
+static void check_files(json_t *list, json_t *files)
+{
+	json_t *file;
+	size_t i;
+
+	json_array_foreach(files, i, file)
+		check_file(list, file);
+}
+
+static void check_space(json_t *list, const char *base, json_int_t memory)
+{
+	/* (besides memory, images are some hundred kilobytes) */
+	uint64_t need = memory + (1 << 20), space = images_space(base);
+
+	if (space < need)
+		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
+			base, (unsigned long long)space >> 20, (unsigned long long)need >> 20);
+}
+
+/* Numbers of live objects of one kind on a device, from `rdma resource`; NULL: it could not tell. */
+static json_t *live_objects(const char *kind)
+{
+	const char *const argv[] = { "rdma", "-j", "-d", "resource", "show", kind, NULL };
+	char *text = NULL;
+	json_t *list = NULL;
+
+	if (run(argv, NULL, &text) == 0 && text)
+		list = json_loads(text, 0, NULL);
+	free(text);
+	return list;
+}
+
+static json_int_t object_number(json_t *object, const char *key)
+{
+	json_t *value = json_object_get(object, key);
+
+	/* (rdma prints keys in hexadecimal, as strings) */
+	return json_is_string(value) ? strtoll(json_string_value(value), NULL, 0) : json_integer_value(value);
+}
+
+static void check_numbers(json_t *list, json_t *live, const char *device, json_t *wanted, const char *key,
+			  const char *what)
+{
+	json_t *object, *number;
+	size_t i, j;
+
+	json_array_foreach(live, i, object) {
+		const char *name = json_string_value(json_object_get(object, "ifname"));
+
+		if (!name || strcmp(name, device) || !json_object_get(object, key))
+			continue;
+		json_array_foreach(wanted, j, number)
+			if (object_number(object, key) == json_integer_value(number))
+				problem(list, "%s %lld: it is taken there by process %lld (%s)", what,
+					(long long)json_integer_value(number),
+					(long long)object_number(object, "pid"),
+					json_string_value(json_object_get(object, "comm")) ?: "?");
+	}
+}
+
+static void check_contexts(json_t *list, json_t *contexts)
+{
+	json_t *context, *qps = live_objects("qp"), *mrs = live_objects("mr");
+	size_t i;
+
+	json_array_foreach(contexts, i, context) {
+		const char *device = json_string_value(json_object_get(context, "device"));
+
+		if (!device || !rdma_device_exists(device)) {
+			problem(list, "device %s: there is none: rdma link add %s type rxe netdev INTERFACE, "
+				"or give --device", device, device);
+			continue;
+		}
+		if (host_check_device(device))
+			problem(list, "%s", fault_text());
+		fault_clear();
+		check_numbers(list, qps, device, json_object_get(context, "qpns"), "lqpn", "QP");
+		check_numbers(list, mrs, device, json_object_get(context, "keys"), "lkey", "MR key");
+	}
+	json_decref(qps);
+	json_decref(mrs);
+	if (json_array_size(contexts) && host_check_plugin())
+		problem(list, "%s", fault_text());
+	fault_clear();
+}
+
+json_t *agent_check(struct agent *a, json_t *message)
+{
+	const char *base = json_string_value(json_object_get(message, "images"));
+	json_t *list = json_array();
+
+	if (host_check_criu() || host_check_nft() ||
+	    addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
+	    addresses_check_destination(&a->addresses))
+		problem(list, "%s", fault_text());
+	fault_clear();
+	check_pids(list, json_object_get(message, "pids"));
+	check_files(list, json_object_get(message, "files"));
+	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
+	check_contexts(list, json_object_get(message, "contexts"));
+	return list;
+}

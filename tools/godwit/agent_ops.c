@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the source asks of the destination, in the order of a move.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "agent.h"
+
+static int op_hello(struct agent *a, json_t *message, json_t **answer)
+{
+	if (json_integer_value(json_object_get(message, "wire")) != WIRE_VERSION)
+		return fault("the godwit here (%s) does not understand the other one's: install the same",
+			     GODWIT_VERSION);
+	*answer = agent_hello(a);
+	return 0;
+}
+
+static int op_ping(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)a;
+	(void)message;
+	*answer = json_pack("{s:s}", "op", "pong");
+	return 0;
+}
+
+static int op_check(struct agent *a, json_t *message, json_t **answer)
+{
+	addresses_free(&a->addresses);
+	*answer = json_pack("{s:o}", "problems", agent_check(a, message));
+	return 0;
+}
+
+/* Everything that can be done while the process still runs. */
+static int op_prepare(struct agent *a, json_t *message, json_t **answer)
+{
+	const char *base = json_string_value(json_object_get(message, "images"));
+
+	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 1000000;
+	agent_set_stage(a, STAGE_PREPARED);
+	addresses_free(&a->addresses);
+	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
+	    addresses_guard(&a->addresses, a->id))
+		return -1;
+	a->images = images_make(base ?: IMAGES_DIR, a->id);
+	*answer = json_pack("{s:b}", "prepared", 1);
+	return a->images ? 0 : -1;
+}
+
+static int op_addresses(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)message;
+	if (addresses_add(&a->addresses))
+		return -1;
+	*answer = json_pack("{s:b}", "added", 1);
+	return 0;
+}
+
+/*
+ * No answer to each: the source sends on. A failure reaches it when it next listens; what was on its way
+ * by then is let pass.
+ */
+static int op_file(struct agent *a, json_t *message, json_t **answer)
+{
+	const char *path = json_string_value(json_object_get(message, "path"));
+
+	(void)answer;
+	if (a->stage != STAGE_PREPARED)
+		return 0;
+	if (path && access(path, F_OK))
+		json_array_append_new(a->copied, json_string(path));
+	return incoming_begin(&a->incoming, a->images, message);
+}
+
+static int op_file_end(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)answer;
+	return a->stage == STAGE_PREPARED ? incoming_end(&a->incoming, message) : 0;
+}
+
+static int op_files_end(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)message;
+	if (a->stage == STAGE_PREPARED)
+		*answer = json_pack("{s:b}", "received", 1);
+	return 0;
+}
+
+static int op_restore(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)answer;	/* "ready" comes when it is */
+	return agent_restore(a, message);
+}
+
+static int op_commit(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)message;
+	(void)answer;
+	return agent_commit(a);
+}
+
+static int op_abort(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)message;
+	if (a->stage >= STAGE_COMMITTED)
+		return fault("it is too late: the process runs here");
+	agent_undo(a);
+	*answer = json_pack("{s:b, s:O}", "aborted", 1, "warnings", a->warnings);
+	return 0;
+}
+
+static int op_bye(struct agent *a, json_t *message, json_t **answer)
+{
+	if (a->stage == STAGE_READY || a->stage == STAGE_COMMITTED)
+		return fault("it is too early: say commit or abort");
+	if (a->stage < STAGE_COMMITTED)
+		agent_undo(a);
+	else if (!json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
+		agent_warn(a, fault_text());
+	fault_clear();
+	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
+	agent_set_stage(a, STAGE_END);
+	return 0;
+}
+
+int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer)
+{
+	static const struct {
+		const char *op;
+		int (*function)(struct agent *, json_t *, json_t **);
+	} ops[] = {
+		{ "hello", op_hello }, { "ping", op_ping }, { "check", op_check },
+		{ "prepare", op_prepare }, { "addresses", op_addresses }, { "file", op_file },
+		{ "file-end", op_file_end }, { "files-end", op_files_end }, { "restore", op_restore },
+		{ "commit", op_commit }, { "abort", op_abort }, { "bye", op_bye },
+	};
+
+	for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
+		if (!strcmp(ops[i].op, op))
+			return ops[i].function(a, message, answer);
+	return fault("'%s' is not known here", op);
+}

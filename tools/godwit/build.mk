@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+#
+# The command godwit: build/godwit. What is generated lies with its objects.
+
+BUILD ?= build
+godwit_dir := tools/godwit
+godwit_build := $(BUILD)/tools/godwit
+godwit_obj := $(patsubst $(godwit_dir)/%.c,$(godwit_build)/%.o,$(wildcard $(godwit_dir)/*.c))
+godwit_pb := $(godwit_build)/rpc.pb-c.o $(godwit_build)/rdma.pb-c.o
+GODWIT_VERSION ?= 0.1
+godwit_cflags := -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
+	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_build) $(VERBS_CFLAGS)
+
+ALL += $(BUILD)/godwit
+INSTALL += install-godwit
+.PHONY: install-godwit
+
+# CRIU's RPC, as its -dev package declares it; the plugin's images.
+$(godwit_build)/rpc.proto: /usr/include/criu/rpc.proto
+	$(Q)mkdir -p $(@D) && cp $< $@
+
+$(godwit_build)/rdma.proto: criu-plugin/images/rdma.proto
+	$(Q)mkdir -p $(@D) && cp $< $@
+
+$(godwit_build)/%.pb-c.c: $(godwit_build)/%.proto
+	$(call say,PROTOC,$@)
+	$(Q)protoc-c --proto_path=$(@D) --c_out=$(@D) $< 2>/dev/null
+
+$(godwit_build)/%.pb-c.o: $(godwit_build)/%.pb-c.c
+	$(call say,CC,$@)
+	$(Q)$(CC) -O2 -g -c -o $@ $<
+
+$(godwit_obj): $(godwit_build)/%.o: $(godwit_dir)/%.c $(godwit_pb:.o=.c) $(verbs_headers)
+	$(call say,CC,$@)
+	$(Q)$(CC) -O2 -g $(godwit_cflags) -MMD -MP -c -o $@ $<
+
+$(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(verbs_lib)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(godwit_obj) $(godwit_pb) $(VERBS_LIBS) -libverbs -ljansson -lprotobuf-c
+
+-include $(godwit_obj:.o=.d)
+
+install-godwit: $(BUILD)/godwit
+	$(call say,INSTALL,$(DESTDIR)$(BINDIR)/godwit)
+	$(Q)install -D -m 755 $(BUILD)/godwit $(DESTDIR)$(BINDIR)/godwit
+	$(Q)install -D -m 644 $(godwit_dir)/godwit.1 $(DESTDIR)$(MANDIR)/man1/godwit.1

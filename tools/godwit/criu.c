@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "criu.h"
+#include "rpc.pb-c.h"
+
+#define MESSAGE_MAX	65536
+
+static void exec_criu(int sk, const char *images, int inherit)
+{
+	char fd_text[16], *err = xasprintf("%s/criu.err", images);
+	int null = open("/dev/null", O_RDWR);
+	int log = open(err, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();	/* a terminal's ^C is for godwit alone */
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	dup2(log >= 0 ? log : null, STDERR_FILENO);
+	fcntl(sk, F_SETFD, 0);
+	if (inherit >= 0) {
+		fcntl(inherit, F_SETFD, 0);
+		/* Should we die, the tasks it holds are to stay held. */
+		prctl(PR_SET_PDEATHSIG, SIGSTOP);
+	}
+	snprintf(fd_text, sizeof(fd_text), "%d", sk);
+	execlp("criu", "criu", "swrk", fd_text, NULL);
+	_exit(127);
+}
+
+static int start(struct criu *criu, const char *images, int inherit)
+{
+	int sk[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
+		return fault("criu: socketpair: %s", strerror(errno));
+	criu->sk = sk[0];
+	criu->pid = fork();
+	if (criu->pid == 0)
+		exec_criu(sk[1], images, inherit);
+	close(sk[1]);
+	criu->pidfd = criu->pid < 0 ? -1 : pidfd_open(criu->pid, 0);
+	if (criu->pidfd < 0)
+		return fault("criu: %s", strerror(errno));
+	fcntl(criu->pidfd, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+static int request(struct criu *criu, CriuReq *req)
+{
+	size_t length = criu_req__get_packed_size(req);
+	uint8_t *buf = xcalloc(1, length);
+	ssize_t n;
+
+	criu_req__pack(req, buf);
+	n = send(criu->sk, buf, length, MSG_NOSIGNAL);
+	free(buf);
+	return n == (ssize_t)length ? 0 : fault("criu does not listen: %s", strerror(errno));
+}
+
+static void common_options(CriuOpts *opts, const struct criu_options *options)
+{
+	opts->images_dir_fd = -1;
+	opts->images_dir = (char *)options->images;
+	opts->log_file = (char *)options->log;
+	opts->has_log_level = true;
+	opts->log_level = 4;
+	opts->has_tcp_established = true;
+	opts->tcp_established = true;
+	opts->has_shell_job = true;
+	opts->shell_job = options->shell_job;
+	opts->has_file_locks = true;
+	opts->file_locks = options->file_locks;
+	opts->has_notify_scripts = true;
+	opts->notify_scripts = true;
+	/* the cgroups of one host mean nothing on another */
+	opts->has_manage_cgroups_mode = true;
+	opts->manage_cgroups_mode = CRIU_CG_MODE__IGNORE;
+}
+
+int criu_dump(struct criu *criu, const struct criu_options *options)
+{
+	CriuOpts opts = CRIU_OPTS__INIT;
+	CriuReq req = CRIU_REQ__INIT;
+
+	common_options(&opts, options);
+	opts.has_pid = true;
+	opts.pid = options->pid;
+	opts.has_network_lock = true;
+	opts.network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
+	req.type = CRIU_REQ_TYPE__DUMP;
+	req.opts = &opts;
+	return start(criu, options->images, -1) ?: request(criu, &req);
+}
+
+int criu_restore(struct criu *criu, const struct criu_options *options)
+{
+	CriuOpts opts = CRIU_OPTS__INIT;
+	CriuReq req = CRIU_REQ__INIT;
+
+	common_options(&opts, options);
+	req.type = CRIU_REQ_TYPE__RESTORE;
+	req.opts = &opts;
+	return start(criu, options->images, options->inherit) ?: request(criu, &req);
+}
+
+/* CRIU puts the place in its source before its messages: "(00.123456) Error (criu/x.c:12): text" */
+static const char *bare(const char *message)
+{
+	const char *p = strstr(message, "Error (");
+
+	p = p ? strstr(p, "): ") : NULL;
+	return p ? p + 3 : message;
+}
+
+static enum criu_event died(struct criu *criu)
+{
+	if (criu_wait(criu, 10000))
+		fault("criu closed its socket, but runs on");
+	else if (WIFSIGNALED(criu->status))
+		fault("criu was killed by signal %d", WTERMSIG(criu->status));
+	else if (WEXITSTATUS(criu->status) == 127)
+		fault("criu is not installed");
+	else
+		fault("criu ended with status %d", WEXITSTATUS(criu->status));
+	return CRIU_DIED;
+}
+
+static enum criu_event understand(const CriuResp *resp, char script[64], pid_t *pid)
+{
+	if (resp->type == CRIU_REQ_TYPE__NOTIFY && resp->notify) {
+		snprintf(script, 64, "%s", resp->notify->script ? resp->notify->script : "");
+		if (pid && resp->notify->has_pid)
+			*pid = resp->notify->pid;
+		return CRIU_NOTIFY;
+	}
+	if (resp->success)
+		return CRIU_DONE;
+	if (resp->cr_errmsg)
+		fault("%s", bare(resp->cr_errmsg));
+	else if (resp->has_cr_errno)
+		fault("criu: %s", strerror(resp->cr_errno));
+	return CRIU_FAILED;
+}
+
+enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid)
+{
+	static uint8_t buf[MESSAGE_MAX];
+	enum criu_event event;
+	CriuResp *resp;
+	ssize_t n;
+
+	do
+		n = recv(criu->sk, buf, sizeof(buf), 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return died(criu);
+	resp = criu_resp__unpack(NULL, n, buf);
+	if (!resp) {
+		fault("criu says what we don't understand");
+		return CRIU_FAILED;
+	}
+	event = understand(resp, script, pid);
+	criu_resp__free_unpacked(resp, NULL);
+	return event;
+}
+
+int criu_answer(struct criu *criu, bool ok)
+{
+	CriuReq req = CRIU_REQ__INIT;
+
+	req.type = CRIU_REQ_TYPE__NOTIFY;
+	req.has_notify_success = true;
+	req.notify_success = ok;
+	return request(criu, &req);
+}
+
+int criu_wait(struct criu *criu, int timeout_ms)
+{
+	struct pollfd p = { .fd = criu->pidfd, .events = POLLIN };
+
+	if (criu->pid <= 0)
+		return 0;
+	while (poll(&p, 1, timeout_ms) < 0 && errno == EINTR)
+		;
+	if (!(p.revents & POLLIN))
+		return -1;
+	waitpid(criu->pid, &criu->status, 0);
+	criu->pid = -1;
+	return 0;
+}
+
+void criu_close(struct criu *criu)
+{
+	close_fd(&criu->sk);
+	close_fd(&criu->pidfd);
+}
+
+int criu_version(void)
+{
+	const char *const argv[] = { "criu", "--version", NULL };
+	int major = 0, minor = 0, sub = 0;
+	char *text = NULL, *at;
+
+	if (run(argv, NULL, &text) == 0 && text && (at = strstr(text, "Version: ")))
+		sscanf(at, "Version: %d.%d.%d", &major, &minor, &sub);
+	free(text);
+	return major * 10000 + minor * 100 + sub;
+}

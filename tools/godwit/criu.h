@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * Stock CRIU, run as `criu swrk` and talked to by its RPC: it asks at each step ("pre-dump", "post-dump",
+ * ...) and does nothing more until it is answered. A refused post-dump makes it undo the dump.
+ */
+#ifndef GODWIT_CRIU_H
+#define GODWIT_CRIU_H
+
+#include "godwit.h"
+
+struct criu {
+	pid_t pid;
+	int pidfd;
+	int sk;
+	int status;	/* as of waitpid(), once it is gone */
+};
+
+#define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1 }
+
+struct criu_options {
+	const char *images;	/* a folder; its logs go there, too */
+	const char *log;	/* a file name in it */
+	pid_t pid;		/* dump */
+	int inherit;		/* restore: a descriptor that CRIU shall have, or -1 */
+	bool shell_job;
+	bool file_locks;
+};
+
+enum criu_event {
+	CRIU_NOTIFY,		/* it waits for criu_answer() */
+	CRIU_DONE,
+	CRIU_FAILED,		/* with fault() */
+	CRIU_DIED,		/* killed, or ended without a word; with fault() */
+};
+
+int criu_dump(struct criu *criu, const struct criu_options *options);
+int criu_restore(struct criu *criu, const struct criu_options *options);
+
+/* What it says next; blocks. script: the step's name on CRIU_NOTIFY. pid: that of a restored root. */
+enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid);
+int criu_answer(struct criu *criu, bool ok);
+
+/* Wait until it is gone; -1 when it still runs then. */
+int criu_wait(struct criu *criu, int timeout_ms);
+void criu_close(struct criu *criu);
+
+/* major * 10000 + minor * 100 + sublevel, 0 when there is none. */
+int criu_version(void);
+
+#endif /* GODWIT_CRIU_H */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * What every part of godwit uses: exit codes, the one reason for a failure, memory.
+ */
+#ifndef GODWIT_H
+#define GODWIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Exit codes, as godwit(1) promises them. */
+enum {
+	EXIT_OK		= 0,
+	EXIT_USAGE	= 1,
+	EXIT_REFUSED	= 2,	/* before anything was stopped */
+	EXIT_STAYED	= 3,	/* failed; the process runs at the source as before */
+	EXIT_WARNED	= 4,	/* moved, but something was left undone */
+	EXIT_LOST	= 5,	/* failed after the commit, or it is unknown who holds what */
+};
+
+/*
+ * fault() remembers why something failed: one line, "object: reason: what to do". The first call counts
+ * until fault_clear(), so that the deepest reason wins. It returns -1.
+ */
+int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *fault_text(void);	/* never NULL */
+bool fault_is_set(void);
+void fault_clear(void);
+
+/* These end the program when memory does. */
+void *xrealloc(void *p, size_t size);
+void *xcalloc(size_t n, size_t size);
+char *xstrdup(const char *s);
+char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Room for one more in an array that doubles; n is how many it holds. */
+#define GROW(array, n) do {						\
+	if (((n) & ((n) - 1)) == 0)					\
+		(array) = xrealloc((array), ((n) ? (n) * 2 : 1) * sizeof(*(array))); \
+} while (0)
+
+int64_t now_ns(void);		/* CLOCK_MONOTONIC */
+void close_fd(int *fd);		/* and set it to -1 */
+
+/* The whole file as text, or NULL with errno. Free it. */
+char *read_file(const char *path);
+/* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
+int run(const char *const argv[], const char *text, char **output);
+
+/* Subcommands. */
+int cmd_agent(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+int cmd_key(int argc, char **argv);
+int cmd_migrate(int argc, char **argv);
+int cmd_settle(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+
+void usage(void) __attribute__((noreturn));
+/* Print the reason, as "godwit: ...", and give back code. */
+int failed(int code);
+/* A process id, or usage(). */
+pid_t parse_pid(const char *text);
+
+#endif /* GODWIT_H */

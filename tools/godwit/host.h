@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * Is this host able to take part in moves? Each check gives 0, or -1 with fault().
+ */
+#ifndef GODWIT_HOST_H
+#define GODWIT_HOST_H
+
+#include "godwit.h"
+
+int host_check_criu(void);
+int host_check_nft(void);
+int host_check_plugin(void);
+int host_check_device(const char *device);	/* our driver, of a version that we understand */
+int host_check_root(void);
+
+const char *host_boot_id(void);
+const char *host_plugin_path(void);
+
+#endif /* GODWIT_HOST_H */

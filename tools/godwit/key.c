@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * godwit key: the cluster's key. It lies in KEY_FILE, one line of 64 hexadecimal digits, during a rotation
+ * followed by the old one; and in the driver, which forgets it when it is unloaded (key load). It is never
+ * on a command line, and never printed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "host.h"
+#include "rdma.h"
+
+#define KEY_DIR		"/etc/godwit"
+#define KEY_FILE	KEY_DIR "/key"
+#define KEY_DIGITS	(2 * RXE_MIGR_KEY_LEN)
+
+struct keys {
+	uint8_t key[2][RXE_MIGR_KEY_LEN];	/* the one in force, the old one */
+	int n;
+};
+
+/* ---------------------------------------------------------------- files -- */
+
+static bool parse_line(const char *line, uint8_t key[RXE_MIGR_KEY_LEN])
+{
+	if (strlen(line) != KEY_DIGITS || strspn(line, "0123456789abcdefABCDEF") != KEY_DIGITS)
+		return false;
+	for (int i = 0; i < RXE_MIGR_KEY_LEN; i++)
+		sscanf(line + 2 * i, "%2hhx", &key[i]);
+	return true;
+}
+
+static int parse(FILE *f, const char *name, struct keys *keys)
+{
+	char line[KEY_DIGITS + 8];
+
+	keys->n = 0;
+	while (fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\r\n")] = '\0';
+		if (!line[0])
+			continue;
+		if (keys->n == 2 || !parse_line(line, keys->key[keys->n]))
+			return fault("%s: it holds no key: a line of %d hexadecimal digits", name, KEY_DIGITS);
+		keys->n++;
+	}
+	explicit_bzero(line, sizeof(line));
+	return keys->n ? 0 : fault("%s: it is empty", name);
+}
+
+/* A key that others can read is none. */
+static int read_keys(const char *name, struct keys *keys)
+{
+	FILE *f = strcmp(name, "-") ? fopen(name, "re") : stdin;
+	struct stat st;
+	int ret;
+
+	if (!f || fstat(fileno(f), &st))
+		return fault("%s: %s", name, strerror(errno));
+	if (f != stdin && (st.st_mode & 077))
+		ret = fault("%s: others may read it: chmod 600, and think of a new key", name);
+	else
+		ret = parse(f, f == stdin ? "stdin" : name, keys);
+	if (f != stdin)
+		fclose(f);
+	return ret;
+}
+
+static int write_keys(const char *path, const struct keys *keys, int flags)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+	int ret = 0;
+
+	if (fd < 0 || fchmod(fd, 0600))
+		ret = -1;
+	for (int n = 0; !ret && n < keys->n; n++) {
+		for (int i = 0; i < RXE_MIGR_KEY_LEN; i++)
+			if (dprintf(fd, "%02x", keys->key[n][i]) < 0)
+				ret = -1;
+		if (dprintf(fd, "\n") < 0)
+			ret = -1;
+	}
+	if (fd >= 0 && (fsync(fd) || close(fd)))
+		ret = -1;
+	return ret ? fault("%s: %s", path, strerror(errno)) : 0;
+}
+
+/* The file is whole at any time. */
+static int store(const struct keys *keys)
+{
+	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
+		return fault("%s: %s", KEY_DIR, strerror(errno));
+	if (write_keys(KEY_FILE ".new", keys, O_TRUNC))
+		return -1;
+	return rename(KEY_FILE ".new", KEY_FILE) ? fault("%s: %s", KEY_FILE, strerror(errno)) : 0;
+}
+
+/* --------------------------------------------------------------- driver -- */
+
+struct request {
+	struct rxe_migr_key key;
+	uint64_t fingerprint;
+};
+
+static int tell_device(const char *device, void *arg)
+{
+	struct ibv_context *ctx = rdma_open(device);
+	struct request *r = arg;
+	int ret;
+
+	if (!ctx)
+		return -1;
+	ret = ibv_migration_key(ctx, &r->key, &r->fingerprint);
+	ibv_close_device(ctx);
+	/* (one device speaks for all of this host) */
+	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
+}
+
+static int tell(unsigned int op, const uint8_t *key, uint64_t *fingerprint)
+{
+	struct request r = { .key.op = op };
+	int ret;
+
+	if (key)
+		memcpy(r.key.key, key, sizeof(r.key.key));
+	ret = rdma_each_device(tell_device, &r);
+	explicit_bzero(&r.key, sizeof(r.key));
+	if (fingerprint)
+		*fingerprint = r.fingerprint;
+	if (ret == 0)
+		return fault("there is no rxe device here yet: add one, then godwit key load");
+	return ret < 0 ? -1 : 0;
+}
+
+static int load(const struct keys *keys)
+{
+	if (tell(RXE_MIGR_KEY_CLEAR, NULL, NULL))
+		return -1;
+	for (int n = keys->n - 1; n >= 0; n--)
+		if (tell(RXE_MIGR_KEY_SET, keys->key[n], NULL))
+			return -1;
+	return 0;
+}
+
+/* ------------------------------------------------------------- commands -- */
+
+static int key_set(const char *file)
+{
+	struct keys keys;
+
+	if (read_keys(file, &keys))
+		return -1;
+	keys.n = 1;
+	return store(&keys) ?: load(&keys);
+}
+
+static int key_generate(const char *file)
+{
+	struct keys keys = { .n = 1 };
+
+	if (!strcmp(file, "-"))
+		return fault("say which file the new key is to be written to");
+	if (getrandom(keys.key[0], RXE_MIGR_KEY_LEN, 0) != RXE_MIGR_KEY_LEN)
+		return fault("no random numbers: %s", strerror(errno));
+	return write_keys(file, &keys, O_EXCL);
+}
+
+static int key_show(const char *file)
+{
+	uint64_t fingerprint;
+
+	(void)file;
+	if (rdma_key_fingerprint(&fingerprint))
+		return -1;
+	if (fingerprint)
+		printf("%016llx\n", (unsigned long long)fingerprint);
+	else
+		printf("none\n");
+	return 0;
+}
+
+static int key_rotate(const char *file)
+{
+	struct keys new, old;
+
+	if (read_keys(file, &new))
+		return -1;
+	if (read_keys(KEY_FILE, &old))
+		return -1;
+	memcpy(new.key[1], old.key[0], RXE_MIGR_KEY_LEN);
+	new.n = 2;
+	return store(&new) ?: tell(RXE_MIGR_KEY_SET, new.key[0], NULL);
+}
+
+static int key_drop_old(const char *file)
+{
+	struct keys keys;
+
+	(void)file;
+	if (read_keys(KEY_FILE, &keys))
+		return -1;
+	keys.n = 1;
+	return store(&keys) ?: tell(RXE_MIGR_KEY_DROP_OLD, NULL, NULL);
+}
+
+static int key_clear(const char *file)
+{
+	(void)file;
+	if (unlink(KEY_FILE) && errno != ENOENT)
+		return fault("%s: %s", KEY_FILE, strerror(errno));
+	return tell(RXE_MIGR_KEY_CLEAR, NULL, NULL);
+}
+
+static int key_load(const char *file)
+{
+	struct keys keys;
+
+	(void)file;
+	return read_keys(KEY_FILE, &keys) ?: load(&keys);
+}
+
+int cmd_key(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*function)(const char *file);
+		bool takes_file;
+	} commands[] = {
+		{ "set", key_set, true }, { "generate", key_generate, true }, { "show", key_show, false },
+		{ "rotate", key_rotate, true }, { "drop-old", key_drop_old, false },
+		{ "clear", key_clear, false }, { "load", key_load, false },
+	};
+
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++) {
+		if (strcmp(argv[1], commands[i].name) || argc > 2 + commands[i].takes_file)
+			continue;
+		if (host_check_root() || commands[i].function(argc > 2 ? argv[2] : "-"))
+			return failed(EXIT_REFUSED);
+		return EXIT_OK;
+	}
+	usage();
+}

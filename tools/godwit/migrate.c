@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * godwit migrate. Two processes: one works, the other waits for it and, should it be killed, puts right
+ * what it left behind.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "images.h"
+#include "move.h"
+
+/* Peers wait 60 s for a process that is stopped; we give up before they do. */
+#define LIMIT_S		45
+
+static pid_t worker;
+
+static void pass_on(int sig)
+{
+	if (worker > 0)
+		kill(worker, sig);
+}
+
+static int transact(struct move *m)
+{
+	int code = move_check(m);
+
+	if (code)
+		return code;
+	code = move_until_ready(m);
+	if (code)
+		return move_back(m);
+	m->shared->decided = true;
+	return move_forward(m);
+}
+
+static int conclude(struct move *m, int code)
+{
+	if (code == EXIT_OK)
+		return report_moved(&m->report, m->json);
+	return report_failed(code, &m->report, m->json);
+}
+
+static int work(struct move *m)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return conclude(m, transact(m));
+}
+
+/* The worker was killed. What it had begun, CRIU ends or undoes, as it finds its socket closed. */
+static int recover(struct move *m, int status)
+{
+	int code;
+
+	fault("godwit itself was killed by signal %d", WTERMSIG(status));
+	if (m->shared->over || !m->shared->stopping)
+		return conclude(m, m->shared->over ? EXIT_LOST : EXIT_REFUSED);
+	m->images = xasprintf("%s/%s", m->images_base, m->id);
+	m->criu.pid = m->shared->criu;
+	m->criu.pidfd = m->criu.pid > 0 ? pidfd_open(m->criu.pid, 0) : -1;
+	m->report.rdma = m->plan.rdma;
+	if (!m->shared->decided) {
+		code = move_back(m);
+	} else {
+		fault_clear();
+		code = move_forward(m);
+	}
+	return conclude(m, code);
+}
+
+static int guard(struct move *m)
+{
+	int status;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	worker = fork();
+	if (worker == 0)
+		return work(m);
+	signal(SIGINT, SIG_IGN);	/* (a terminal sends it to the worker, too) */
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGTERM, pass_on);
+	while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
+		;
+	worker = -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : recover(m, status);
+}
+
+static void make_id(struct move *m)
+{
+	char host[64] = "";
+	uint32_t random;
+
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = '\0';
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		random = now_ns();
+	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->pid, random);
+}
+
+static void parse(struct move *m, int argc, char **argv, bool *verbose)
+{
+	static const struct option options[] = {
+		{ "to", required_argument, NULL, 't' },
+		{ "address", required_argument, NULL, 'a' },
+		{ "copy", required_argument, NULL, 'c' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "images", required_argument, NULL, 'i' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "leave-images", no_argument, NULL, 'l' },
+		{ "limit", required_argument, NULL, 'L' },
+		{ "ssh", required_argument, NULL, 's' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ }
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "t:a:v", options, NULL)) != -1)
+		switch (c) {
+		case 't': m->host = optarg; break;
+		case 'a':
+			if (address_parse(&m->addresses, optarg))
+				exit(failed(EXIT_USAGE));
+			break;
+		case 'c':
+			GROW(m->copy, m->num_copy);
+			m->copy[m->num_copy++] = optarg;
+			break;
+		case 'd': m->device_map = optarg; break;
+		case 'i': m->images_base = optarg; break;
+		case 'j': m->json = true; break;
+		case 'l': m->leave_images = true; break;
+		case 'L': m->limit_ms = parse_pid(optarg) * 1000; break;
+		case 's': m->ssh = optarg; break;
+		case 'v': *verbose = true; break;
+		default: usage();
+		}
+	/* (ssh would take it for an option) */
+	if (optind != argc - 1 || !m->host || m->host[0] == '-' || m->images_base[0] != '/')
+		usage();
+	m->pid = parse_pid(argv[optind]);
+}
+
+int cmd_migrate(int argc, char **argv)
+{
+	struct move m = {
+		.images_base = IMAGES_DIR, .limit_ms = LIMIT_S * 1000, .peer = PEER_INIT,
+		.criu = CRIU_INIT, .signals = -1,
+		.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1,
+			    .restore = -1, .warnings = json_array() },
+	};
+	bool verbose = false;
+
+	parse(&m, argc, argv, &verbose);
+	make_id(&m);
+	m.report.host = m.host;
+	m.report.pid = m.pid;
+	report_start(verbose, m.json);
+	m.shared = mmap(NULL, sizeof(*m.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (m.shared == MAP_FAILED) {
+		fault("no memory");
+		return failed(EXIT_REFUSED);
+	}
+	/* The guard must know whom to look after. */
+	if (tree_collect(&m.plan.tree, m.pid))
+		return conclude(&m, EXIT_REFUSED);
+	return guard(&m);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * A move, as its source sees it. README.md has the order of things, and who runs where after which failure.
+ */
+#ifndef GODWIT_MOVE_H
+#define GODWIT_MOVE_H
+
+#include "address.h"
+#include "criu.h"
+#include "peer.h"
+#include "plan.h"
+#include "report.h"
+
+/* What outlives the process that works: its guard goes on from here. */
+struct move_shared {
+	pid_t criu;
+	bool stopping;		/* CRIU was started: something may be stopped */
+	bool restoring;		/* the destination may hold a copy */
+	bool decided;		/* the source is to die: from here it only goes forward */
+	bool committed;		/* the destination was told so */
+	bool over;		/* nothing is left to do */
+};
+
+struct move {
+	/* as asked */
+	pid_t pid;
+	const char *host, *ssh, *images_base;
+	struct addresses addresses;
+	char **copy;		/* files to take along */
+	size_t num_copy;
+	const char *device_map;	/* OLD=NEW,... or NULL */
+	int limit_ms;
+	bool json, leave_images;
+	/* as it goes */
+	char id[80];
+	char *images;
+	struct plan plan;
+	struct peer peer;
+	struct criu criu;
+	bool criu_asks;		/* and waits for our answer */
+	bool gids_change;
+	char *gid_map;
+	int signals;		/* signalfd */
+	int64_t deadline;
+	int64_t freeze_ns, stop_ns, dumped_ns, sent_ns, ready_ns, resumed_ns;
+	struct report report;
+	struct move_shared *shared;
+};
+
+/* source.c: everything up to the decision. Gives an exit code if it went wrong, else EXIT_OK. */
+int move_check(struct move *m);
+int move_until_ready(struct move *m);
+
+/* settle.c */
+/* From the decision on: kill, commit, wait until it runs there. */
+int move_forward(struct move *m);
+/* Before it: the process goes on here, and the destination forgets it. */
+int move_back(struct move *m);
+
+#endif /* GODWIT_MOVE_H */

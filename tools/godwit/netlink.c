@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_addr.h>
+#include <linux/inet_diag.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "netlink.h"
+
+struct request {
+	struct nlmsghdr head;
+	char body[512];
+};
+
+static void *put(struct request *r, const void *data, size_t length)
+{
+	char *at = (char *)r + NLMSG_ALIGN(r->head.nlmsg_len);
+
+	memcpy(at, data, length);
+	r->head.nlmsg_len = NLMSG_ALIGN(r->head.nlmsg_len) + length;
+	return at;
+}
+
+static void put_attr(struct request *r, int type, const void *data, size_t length)
+{
+	struct nlattr attr = { .nla_len = NLA_HDRLEN + length, .nla_type = type };
+
+	put(r, &attr, sizeof(attr));
+	put(r, data, length);
+}
+
+static struct request request(int type, int flags)
+{
+	return (struct request){ .head = {
+		.nlmsg_len = NLMSG_HDRLEN, .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | flags,
+		.nlmsg_seq = 1,
+	} };
+}
+
+static int nl_open(int protocol)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Read answers until the acknowledge or the end of a dump; each sees what comes before. */
+static int receive(int fd, void (*each)(const struct nlmsghdr *, void *), void *arg)
+{
+	static char buf[65536] __attribute__((aligned(NLMSG_ALIGNTO)));
+
+	for (;;) {
+		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+		const struct nlmsghdr *h;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		for (h = (void *)buf; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == NLMSG_ERROR)
+				return ((const struct nlmsgerr *)NLMSG_DATA(h))->error;
+			if (h->nlmsg_type == NLMSG_DONE)
+				return 0;
+			if (each)
+				each(h, arg);
+		}
+	}
+}
+
+static int talk(int protocol, const struct request *r, void (*each)(const struct nlmsghdr *, void *),
+		void *arg)
+{
+	int fd = nl_open(protocol), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = send(fd, r, r->head.nlmsg_len, 0) < 0 ? -errno : receive(fd, each, arg);
+	close(fd);
+	return ret;
+}
+
+/* ------------------------------------------------------------ addresses -- */
+
+static size_t address_size(int family)
+{
+	return family == AF_INET ? 4 : 16;
+}
+
+static int address_change(const struct nl_address *a, int type, int flags)
+{
+	struct request r = request(type, NLM_F_ACK | flags);
+	struct ifaddrmsg msg = {
+		.ifa_family = a->family, .ifa_prefixlen = a->prefixlen, .ifa_index = a->ifindex,
+		/* the other host has it still: no duplicate detection */
+		.ifa_flags = a->family == AF_INET6 ? IFA_F_NODAD : 0,
+	};
+
+	put(&r, &msg, sizeof(msg));
+	put_attr(&r, IFA_LOCAL, &a->addr, address_size(a->family));
+	put_attr(&r, IFA_ADDRESS, &a->addr, address_size(a->family));
+	return talk(NETLINK_ROUTE, &r, NULL, NULL);
+}
+
+int nl_address_add(const struct nl_address *address)
+{
+	return address_change(address, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
+}
+
+int nl_address_del(const struct nl_address *address)
+{
+	return address_change(address, RTM_DELADDR, 0);
+}
+
+struct search {
+	struct nl_address wanted;
+	bool found;
+	int secondaries;	/* on its interface and in its subnet */
+};
+
+static bool same_subnet(const struct nl_address *a, const void *addr)
+{
+	uint32_t x, y, mask = a->prefixlen ? htonl(~0U << (32 - a->prefixlen)) : 0;
+
+	memcpy(&x, &a->addr, 4);
+	memcpy(&y, addr, 4);
+	return ((x ^ y) & mask) == 0;
+}
+
+static const void *local_address(const struct nlmsghdr *h)
+{
+	const struct ifaddrmsg *msg = NLMSG_DATA(h);
+	const struct rtattr *attr = IFA_RTA(msg);
+	int left = IFA_PAYLOAD(h);
+	const void *addr = NULL;
+
+	for (; RTA_OK(attr, left); attr = RTA_NEXT(attr, left))
+		if (attr->rta_type == IFA_LOCAL || (attr->rta_type == IFA_ADDRESS && !addr))
+			addr = RTA_DATA(attr);
+	return addr;
+}
+
+static void search_address(const struct nlmsghdr *h, void *arg)
+{
+	const struct ifaddrmsg *msg = NLMSG_DATA(h);
+	const void *addr = local_address(h);
+	struct search *s = arg;
+
+	if (h->nlmsg_type != RTM_NEWADDR || !addr || msg->ifa_family != s->wanted.family)
+		return;
+	if (!memcmp(addr, &s->wanted.addr, address_size(s->wanted.family))) {
+		s->found = true;
+		s->wanted.prefixlen = msg->ifa_prefixlen;
+		s->wanted.ifindex = msg->ifa_index;
+		s->wanted.secondary = msg->ifa_flags & IFA_F_SECONDARY;
+	} else if (msg->ifa_family == AF_INET && (msg->ifa_flags & IFA_F_SECONDARY) &&
+		   (int)msg->ifa_index == s->wanted.ifindex && same_subnet(&s->wanted, addr)) {
+		s->secondaries++;
+	}
+}
+
+static int search(struct search *s)
+{
+	struct request r = request(RTM_GETADDR, NLM_F_DUMP);
+	struct ifaddrmsg msg = { .ifa_family = s->wanted.family };
+
+	put(&r, &msg, sizeof(msg));
+	return talk(NETLINK_ROUTE, &r, search_address, s);
+}
+
+int nl_address_find(struct nl_address *address)
+{
+	struct search s = { .wanted = *address };
+	int ret = search(&s);
+
+	if (ret)
+		return ret;
+	if (!s.found)
+		return -ENOENT;
+	*address = s.wanted;
+	return 0;
+}
+
+bool nl_address_has_secondaries(const struct nl_address *address)
+{
+	struct search s = { .wanted = *address };
+
+	return address->family == AF_INET && !address->secondary && search(&s) == 0 && s.secondaries;
+}
+
+/* ------------------------------------------------------------------ TCP -- */
+
+struct victims {
+	int family;
+	struct in6_addr local;
+	struct inet_diag_sockid *id;
+	size_t n;
+};
+
+static void collect_victim(const struct nlmsghdr *h, void *arg)
+{
+	const struct inet_diag_msg *msg = NLMSG_DATA(h);
+	struct victims *v = arg;
+
+	if (h->nlmsg_type != SOCK_DIAG_BY_FAMILY || msg->idiag_family != v->family ||
+	    memcmp(msg->id.idiag_src, &v->local, address_size(v->family)))
+		return;
+	GROW(v->id, v->n);
+	v->id[v->n++] = msg->id;
+}
+
+static struct request diag_request(int type, int flags, int family, const struct inet_diag_sockid *id)
+{
+	struct request r = request(type, flags);
+	struct inet_diag_req_v2 diag = {
+		.sdiag_family = family, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0U,
+	};
+
+	if (id)
+		diag.id = *id;
+	put(&r, &diag, sizeof(diag));
+	return r;
+}
+
+int nl_tcp_destroy(int family, const struct in6_addr *local)
+{
+	struct victims v = { .family = family, .local = *local };
+	struct request r = diag_request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, family, NULL);
+	int ret = talk(NETLINK_SOCK_DIAG, &r, collect_victim, &v);
+
+	for (size_t i = 0; i < v.n; i++) {
+		int error;
+
+		r = diag_request(SOCK_DESTROY, NLM_F_ACK, family, &v.id[i]);
+		error = talk(NETLINK_SOCK_DIAG, &r, NULL, NULL);
+		if (error && error != -ENOENT)
+			ret = error;
+	}
+	free(v.id);
+	return ret;
+}
+
+/* ------------------------------------------------------------- nftables -- */
+
+static struct request nft_request(int type, int flags, int family, int res_id)
+{
+	struct request r = request(type, flags);
+	struct nfgenmsg msg = {
+		.nfgen_family = family, .version = NFNETLINK_V0, .res_id = htons(res_id),
+	};
+
+	put(&r, &msg, sizeof(msg));
+	return r;
+}
+
+int nl_table_delete(int family, const char *name)
+{
+	struct request part[3] = {
+		nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES),
+		nft_request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE, NLM_F_ACK, family, 0),
+		nft_request(NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES),
+	};
+	int fd = nl_open(NETLINK_NETFILTER), ret;
+	char batch[sizeof(part)];
+	size_t length = 0;
+
+	if (fd < 0)
+		return fd;
+	put_attr(&part[1], NFTA_TABLE_NAME, name, strlen(name) + 1);
+	for (int i = 0; i < 3; i++) {
+		memset(batch + length, 0, NLMSG_ALIGN(part[i].head.nlmsg_len));
+		memcpy(batch + length, &part[i], part[i].head.nlmsg_len);
+		length += NLMSG_ALIGN(part[i].head.nlmsg_len);
+	}
+	ret = send(fd, batch, length, 0) < 0 ? -errno : receive(fd, NULL, NULL);
+	close(fd);
+	return ret;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * The few requests to the kernel's network configuration that lie on the path where every millisecond
+ * counts, so that no program is started for them. All give 0 or a negative errno.
+ */
+#ifndef GODWIT_NETLINK_H
+#define GODWIT_NETLINK_H
+
+#include <netinet/in.h>
+#include "godwit.h"
+
+struct nl_address {
+	int family;
+	struct in6_addr addr;	/* IPv4: the first 4 bytes */
+	int prefixlen;
+	int ifindex;
+	bool secondary;
+};
+
+int nl_address_add(const struct nl_address *address);
+int nl_address_del(const struct nl_address *address);
+/* Fill in where this host has address->addr; -ENOENT: it doesn't. */
+int nl_address_find(struct nl_address *address);
+/* Does deleting this one take others along? (a primary address of IPv4 takes its secondaries) */
+bool nl_address_has_secondaries(const struct nl_address *address);
+
+/* Destroy every TCP socket that is bound to this local address, without a word to its peer's side. */
+int nl_tcp_destroy(int family, const struct in6_addr *local);
+
+/* nftables: delete a table. family: NFPROTO_INET, NFPROTO_ARP. -ENOENT: there is none. */
+int nl_table_delete(int family, const char *name);
+
+#endif /* GODWIT_NETLINK_H */

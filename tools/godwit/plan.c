@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <arpa/inet.h>
+#include <endian.h>
+#include <infiniband/verbs.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "plan.h"
+
+static void add(json_t *list, const char *format, va_list ap)
+{
+	char *text;
+
+	if (vasprintf(&text, format, ap) < 0)
+		abort();
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (!strcmp(json_string_value(json_array_get(list, i)), text)) {
+			free(text);
+			return;
+		}
+	json_array_append_new(list, json_string(text));
+	free(text);
+}
+
+void plan_problem(struct plan *plan, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	add(plan->problems, format, ap);
+	va_end(ap);
+}
+
+void plan_note(struct plan *plan, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	add(plan->notes, format, ap);
+	va_end(ap);
+}
+
+/* ------------------------------------------------------------ processes -- */
+
+static int tracer_of(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/status", pid);
+	char *text = read_file(path);
+	char *line = text ? strstr(text, "\nTracerPid:") : NULL;
+	int tracer = line ? atoi(line + 11) : 0;
+
+	free(text);
+	free(path);
+	return tracer;
+}
+
+static void look_at_tasks(struct plan *plan)
+{
+	pid_t root = plan->tree.task[0].pid;
+
+	if (root == 1)
+		plan_problem(plan, "process 1: it is this host's init");
+	for (size_t i = 0; i < plan->tree.n; i++) {
+		pid_t pid = plan->tree.task[i].pid;
+		int tracer = tracer_of(pid);
+
+		if (pid == getpid() || pid == getppid())
+			plan_problem(plan, "process %d: godwit itself runs under it", root);
+		if (tracer)
+			plan_problem(plan, "process %d: process %d traces it: end that", pid, tracer);
+	}
+	plan->shell_job = !tree_has(&plan->tree, proc_sid(root));
+	plan->own_netns = proc_own_netns(root);
+	plan->file_locks = proc_has_locks(&plan->tree);
+	plan->memory = tree_memory(&plan->tree);
+}
+
+/* ---------------------------------------------------------- descriptors -- */
+
+static bool harmless(dev_t dev)
+{
+	/* null, zero, full, random, urandom */
+	return major(dev) == 1 && (minor(dev) == 3 || minor(dev) == 5 || minor(dev) == 7 ||
+				   minor(dev) == 8 || minor(dev) == 9);
+}
+
+/* /dev/tty, /dev/tty1, /dev/ttyS0, /dev/console, /dev/pts/0 */
+static bool terminal(dev_t dev)
+{
+	return major(dev) == 4 || major(dev) == 5 || (major(dev) >= 136 && major(dev) <= 143);
+}
+
+static void look_at_device(struct plan *plan, const struct proc_fd *fd)
+{
+	char device[64];
+	enum rdma_node node = rdma_node(fd->st.st_rdev, device);
+
+	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS || node == NODE_RDMA_CM)
+		return;
+	if (terminal(fd->st.st_rdev))
+		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
+			     "start the program without one", fd->pid, fd->fd, fd->link);
+	else
+		plan_problem(plan, "process %d, descriptor %d: the device %s can't be moved",
+			     fd->pid, fd->fd, fd->link);
+}
+
+struct pipe_search {
+	const struct tree *tree;
+	ino_t inode;
+	pid_t holder;
+};
+
+static int other_end(const struct proc_fd *fd, void *arg)
+{
+	struct pipe_search *s = arg;
+
+	if (!S_ISFIFO(fd->st.st_mode) || fd->st.st_ino != s->inode || tree_has(s->tree, fd->pid))
+		return 0;
+	s->holder = fd->pid;
+	return 1;
+}
+
+static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
+{
+	struct pipe_search s = { .tree = &plan->tree, .inode = fd->st.st_ino };
+
+	if (strncmp(fd->link, "pipe:", 5) || !proc_each_fd_of_all(other_end, &s))
+		return;
+	plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
+		     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
+}
+
+static int look_at_fd(const struct proc_fd *fd, void *arg)
+{
+	if (S_ISCHR(fd->st.st_mode) || S_ISBLK(fd->st.st_mode))
+		look_at_device(arg, fd);
+	else if (S_ISFIFO(fd->st.st_mode))
+		look_at_pipe(arg, fd);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ TCP -- */
+
+struct tcp_look {
+	struct plan *plan;
+	const struct addresses *addresses;
+};
+
+static bool is_loopback(const struct in6_addr *a)
+{
+	return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+}
+
+static bool is_any(const struct in6_addr *a)
+{
+	static const struct in6_addr any4 = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+
+	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
+}
+
+static const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
+{
+	if (IN6_IS_ADDR_V4MAPPED(a))
+		return inet_ntop(AF_INET, &a->s6_addr[12], text, INET6_ADDRSTRLEN);
+	return inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
+}
+
+static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
+{
+	struct tcp_look *look = arg;
+	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
+
+	if (is_any(&tcp->local) || is_loopback(&tcp->local) ||
+	    addresses_have(look->addresses, &tcp->local))
+		return 0;
+	ip_text(&tcp->local, local);
+	ip_text(&tcp->remote, remote);
+	if (tcp->remote_port)
+		plan_problem(look->plan, "process %d, descriptor %d: the TCP connection %s:%u - %s:%u can't "
+			     "move without its address: use an address of its own, and --address %s",
+			     tcp->pid, tcp->fd, local, tcp->local_port, remote, tcp->remote_port, local);
+	else
+		plan_problem(look->plan, "process %d, descriptor %d: the TCP socket is bound to %s:%u: use an "
+			     "address of its own, and --address %s", tcp->pid, tcp->fd, local,
+			     tcp->local_port, local);
+	return 0;
+}
+
+/* ----------------------------------------------------------------- RDMA -- */
+
+static const char *qp_type_name(unsigned int type)
+{
+	switch (type) {
+	case IBV_QPT_RC: return "RC";
+	case IBV_QPT_UC: return "UC";
+	case IBV_QPT_UD: return "UD";
+	case IBV_QPT_RAW_PACKET: return "raw packet";
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV: return "XRC";
+	}
+	return "unknown";
+}
+
+static void look_at_record(struct plan *plan, const struct context *c, const struct rxe_migr_rec *rec)
+{
+	const struct rxe_migr_rec_qp *qp = (const void *)rec;
+	uint32_t handle = le32toh(rec->handle);
+
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_OTHER:
+		plan_problem(plan, "process %d, %s, object %u: the driver can't move objects of kind %u",
+			     c->pid, c->device, handle,
+			     le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
+		break;
+	case RXE_MIGR_REC_QP:
+		plan->qps++;
+		if (qp->qp_type != IBV_QPT_RC)
+			plan_problem(plan, "process %d, %s, QP %u: %s queue pairs can't be moved", c->pid,
+				     c->device, le32toh(qp->qpn), qp_type_name(qp->qp_type));
+		else if (qp->qp_state >= IBV_QPS_RTR && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS))
+			plan_note(plan, "process %d, %s, QP %u: it is not known yet whether its peer speaks "
+				  "our protocol", c->pid, c->device, le32toh(qp->qpn));
+		break;
+	}
+}
+
+static void look_at_contexts(struct plan *plan)
+{
+	const struct rxe_migr_rec *rec;
+
+	for (size_t i = 0; i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+
+		plan->rdma = true;
+		if (!c->ours) {
+			plan_problem(plan, "process %d, descriptor %d: the driver of %s does not know how "
+				     "to move: load our rdma_rxe", c->pid, c->fd,
+				     c->device[0] ? c->device : "its device");
+			continue;
+		}
+		if (c->query.state != RXE_MIGR_CTX_RUNNING)
+			plan_problem(plan, "process %d, %s: it is being moved already", c->pid, c->device);
+		for_each_record(rec, c->dump, c->length)
+			look_at_record(plan, c, rec);
+	}
+}
+
+/* ------------------------------------------------------------- together -- */
+
+int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
+{
+	struct tcp_look look = { plan, addresses };
+
+	*plan = (struct plan){ .problems = json_array(), .notes = json_array() };
+	if (tree_collect(&plan->tree, pid))
+		goto fail;
+	look_at_tasks(plan);
+	if (proc_files(&plan->tree, &plan->files) ||
+	    proc_each_fd(&plan->tree, look_at_fd, plan) ||
+	    contexts_find(&plan->tree, &plan->contexts) ||
+	    contexts_inspect(&plan->contexts))
+		goto fail;
+	/* (a network namespace of its own goes along, addresses and all) */
+	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
+		goto fail;
+	look_at_contexts(plan);
+	return 0;
+fail:
+	plan_free(plan);
+	return -1;
+}
+
+void plan_free(struct plan *plan)
+{
+	tree_free(&plan->tree);
+	contexts_free(&plan->contexts);
+	proc_files_free(&plan->files);
+	json_decref(plan->problems);
+	json_decref(plan->notes);
+	*plan = (struct plan){ 0 };
+}
+
+static json_t *files_json(const struct proc_files *files)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < files->n; i++)
+		json_array_append_new(array, json_pack("{s:s, s:I, s:i, s:b}",
+			"path", files->file[i].path, "size", (json_int_t)files->file[i].size,
+			"mode", (int)files->file[i].mode, "writable", files->file[i].writable));
+	return array;
+}
+
+static json_t *pids_json(const struct tree *tree)
+{
+	json_t *array = json_array();
+	pid_t *tids;
+	size_t n = tree_threads(tree, &tids);
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(array, json_integer(tids[i]));
+	free(tids);
+	return array;
+}
+
+/* What takes a number on the device: {"device": "rxe0", "qpns": [...], "keys": [...]} */
+static json_t *context_json(const struct context *c)
+{
+	json_t *qpns = json_array(), *keys = json_array();
+	const struct rxe_migr_rec *rec;
+
+	for_each_record(rec, c->dump, c->length) {
+		if (le16toh(rec->type) == RXE_MIGR_REC_QP)
+			json_array_append_new(qpns, json_integer(le32toh(
+				((const struct rxe_migr_rec_qp *)rec)->qpn)));
+		if (le16toh(rec->type) == RXE_MIGR_REC_MR)
+			json_array_append_new(keys, json_integer(le32toh(
+				((const struct rxe_migr_rec_mr *)rec)->key)));
+	}
+	return json_pack("{s:s, s:o, s:o}", "device", c->device, "qpns", qpns, "keys", keys);
+}
+
+json_t *plan_json(const struct plan *plan)
+{
+	json_t *contexts = json_array();
+
+	for (size_t i = 0; i < plan->contexts.n; i++)
+		json_array_append_new(contexts, context_json(&plan->contexts.context[i]));
+	return json_pack("{s:o, s:o, s:o, s:I}", "pids", pids_json(&plan->tree),
+			 "files", files_json(&plan->files), "contexts", contexts,
+			 "memory", (json_int_t)plan->memory);
+}
+
+static void add_gid(json_t *array, const uint8_t gid[16])
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (!memcmp(gid, &in6addr_any, 16))
+		return;
+	inet_ntop(AF_INET6, gid, text, sizeof(text));
+	for (size_t i = 0; i < json_array_size(array); i++)
+		if (!strcmp(json_string_value(json_array_get(array, i)), text))
+			return;
+	json_array_append_new(array, json_string(text));
+}
+
+json_t *plan_source_gids(const struct plan *plan)
+{
+	json_t *array = json_array();
+	const struct rxe_migr_rec *rec;
+
+	for (size_t i = 0; i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+
+		for_each_record(rec, c->dump, c->length) {
+			if (le16toh(rec->type) == RXE_MIGR_REC_QP)
+				add_gid(array, ((const struct rxe_migr_rec_qp *)rec)->sgid);
+			if (le16toh(rec->type) == RXE_MIGR_REC_AH)
+				add_gid(array, ((const struct rxe_migr_rec_ah *)rec)->sgid);
+		}
+	}
+	return array;
+}

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "proc.h"
+
+/* ------------------------------------------------------------- the tree -- */
+
+size_t proc_children(pid_t pid, pid_t **children)
+{
+	char *path = xasprintf("/proc/%d/task", pid);
+	DIR *dir = opendir(path);
+	struct dirent *de;
+	size_t n = 0;
+
+	free(path);
+	*children = NULL;
+	while (dir && (de = readdir(dir))) {
+		char *text, *next, *end;
+		long child;
+
+		if (!isdigit(de->d_name[0]))
+			continue;
+		path = xasprintf("/proc/%d/task/%s/children", pid, de->d_name);
+		text = read_file(path);
+		free(path);
+		for (next = text; next && (child = strtol(next, &end, 10), end != next); next = end) {
+			GROW(*children, n);
+			(*children)[n++] = child;
+		}
+		free(text);
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static int tree_add(struct tree *tree, pid_t pid)
+{
+	pid_t *children;
+	size_t i, n;
+	int pidfd = pidfd_open(pid, 0);
+
+	if (pidfd < 0)
+		return fault("process %d: %s", pid, strerror(errno));
+	GROW(tree->task, tree->n);
+	tree->task[tree->n++] = (struct task){
+		.pid = pid, .pidfd = pidfd, .was_stopped = proc_state(pid) == 'T',
+	};
+	n = proc_children(pid, &children);
+	for (i = 0; i < n; i++)
+		if (tree_add(tree, children[i]))
+			break;
+	free(children);
+	return i < n ? -1 : 0;
+}
+
+int tree_collect(struct tree *tree, pid_t root)
+{
+	*tree = (struct tree){ 0 };
+	if (tree_add(tree, root) == 0)
+		return 0;
+	tree_free(tree);
+	return -1;
+}
+
+void tree_free(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		close(tree->task[i].pidfd);
+	free(tree->task);
+	*tree = (struct tree){ 0 };
+}
+
+bool tree_has(const struct tree *tree, pid_t pid)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		if (tree->task[i].pid == pid)
+			return true;
+	return false;
+}
+
+static bool gone(const struct task *task, int timeout_ms)
+{
+	struct pollfd p = { .fd = task->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+size_t tree_alive(const struct tree *tree)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < tree->n; i++)
+		n += !gone(&tree->task[i], 0);
+	return n;
+}
+
+int tree_wait_gone(const struct tree *tree, int timeout_ms)
+{
+	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
+
+	for (size_t i = 0; i < tree->n; i++) {
+		int64_t left = (end - now_ns()) / 1000000;
+
+		if (!gone(&tree->task[i], left > 0 ? left : 0))
+			return -1;
+	}
+	return 0;
+}
+
+static uint64_t status_value(pid_t pid, const char *key)
+{
+	char *path = xasprintf("/proc/%d/status", pid);
+	char *text = read_file(path);
+	char *line = text ? strstr(text, key) : NULL;
+	uint64_t value = line ? strtoull(line + strlen(key), NULL, 10) : 0;
+
+	free(text);
+	free(path);
+	return value;
+}
+
+uint64_t tree_memory(const struct tree *tree)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < tree->n; i++)
+		sum += status_value(tree->task[i].pid, "\nVmRSS:") * 1024 +
+		       status_value(tree->task[i].pid, "\nVmSwap:") * 1024;
+	return sum;
+}
+
+size_t tree_threads(const struct tree *tree, pid_t **tids)
+{
+	size_t i, n = 0;
+
+	*tids = NULL;
+	for (i = 0; i < tree->n; i++) {
+		char *path = xasprintf("/proc/%d/task", tree->task[i].pid);
+		DIR *dir = opendir(path);
+		struct dirent *de;
+
+		free(path);
+		while (dir && (de = readdir(dir))) {
+			if (!isdigit(de->d_name[0]))
+				continue;
+			GROW(*tids, n);
+			(*tids)[n++] = atoi(de->d_name);
+		}
+		if (dir)
+			closedir(dir);
+	}
+	return n;
+}
+
+static void kill_below(pid_t pid)
+{
+	pid_t *children;
+	size_t n = proc_children(pid, &children);
+
+	for (size_t i = 0; i < n; i++) {
+		kill_below(children[i]);
+		kill(children[i], SIGKILL);
+	}
+	free(children);
+}
+
+void proc_kill_descendants(void)
+{
+	/* (one may have forked while we looked: go on until we are told that there are none) */
+	do
+		kill_below(getpid());
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+}
+
+/* ---------------------------------------------------------- one process -- */
+
+char *proc_name(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/comm", pid);
+	char *name = read_file(path);
+
+	free(path);
+	if (!name)
+		return xstrdup("?");
+	name[strcspn(name, "\n")] = '\0';
+	return name;
+}
+
+/* Field 3 and on of /proc/PID/stat; the second, the name, may hold anything. */
+static char *stat_fields(pid_t pid, char **text)
+{
+	char *path = xasprintf("/proc/%d/stat", pid);
+	char *end;
+
+	*text = read_file(path);
+	free(path);
+	end = *text ? strrchr(*text, ')') : NULL;
+	return end && end[1] ? end + 2 : NULL;
+}
+
+char proc_state(pid_t pid)
+{
+	char *text, *field = stat_fields(pid, &text);
+	char state = field ? *field : 0;
+
+	free(text);
+	return state;
+}
+
+pid_t proc_sid(pid_t pid)
+{
+	char *text, *field = stat_fields(pid, &text);
+	int sid = 0;
+
+	if (!field || sscanf(field, "%*c %*d %*d %d", &sid) != 1)
+		sid = 0;
+	free(text);
+	return sid;
+}
+
+bool proc_own_netns(pid_t pid)
+{
+	struct stat ours, its;
+	char *path = xasprintf("/proc/%d/ns/net", pid);
+	bool own = stat("/proc/self/ns/net", &ours) == 0 && stat(path, &its) == 0 &&
+		   ours.st_ino != its.st_ino;
+
+	free(path);
+	return own;
+}
+
+bool proc_has_locks(const struct tree *tree)
+{
+	char *text = read_file("/proc/locks"), *line, *save;
+	bool found = false;
+	int pid;
+
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+		if (sscanf(line, "%*s %*s %*s %*s %d", &pid) == 1 && tree_has(tree, pid))
+			found = true;
+	free(text);
+	return found;
+}
+
+/* ---------------------------------------------------------- descriptors -- */
+
+static int each_fd_of(pid_t pid, int (*each)(const struct proc_fd *, void *), void *arg)
+{
+	char *path = xasprintf("/proc/%d/fd", pid);
+	DIR *dir = opendir(path);
+	struct dirent *de;
+	int ret = 0;
+
+	free(path);
+	while (!ret && dir && (de = readdir(dir))) {
+		struct proc_fd fd = { .pid = pid, .fd = atoi(de->d_name) };
+		struct stat link_st;
+		char link[4096];
+		ssize_t len;
+
+		if (!isdigit(de->d_name[0]))
+			continue;
+		len = readlinkat(dirfd(dir), de->d_name, link, sizeof(link) - 1);
+		if (len < 0 || fstatat(dirfd(dir), de->d_name, &fd.st, 0) ||
+		    fstatat(dirfd(dir), de->d_name, &link_st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		link[len] = '\0';
+		fd.link = link;
+		fd.writable = link_st.st_mode & S_IWUSR;
+		ret = each(&fd, arg);
+	}
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg)
+{
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < tree->n; i++)
+		ret = each_fd_of(tree->task[i].pid, each, arg);
+	return ret;
+}
+
+int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *de;
+	int ret = 0;
+
+	while (!ret && dir && (de = readdir(dir)))
+		if (isdigit(de->d_name[0]))
+			ret = each_fd_of(atoi(de->d_name), each, arg);
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+int proc_get_fd(pid_t pid, int fd)
+{
+	int pidfd = pidfd_open(pid, 0);
+	int copy = pidfd < 0 ? -1 : pidfd_getfd(pidfd, fd, 0);
+	int error = errno;
+
+	close_fd(&pidfd);
+	errno = error;
+	return copy;
+}
+
+bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
+{
+	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
+}
+
+/* ---------------------------------------------------------------- files -- */
+
+static void files_add(struct proc_files *files, const char *path, const struct stat *st,
+		      bool mapped, bool writable)
+{
+	size_t len = strlen(path);
+
+	if (path[0] != '/' || !S_ISREG(st->st_mode))
+		return;
+	/* (CRIU carries unlinked files along; they have no links, whatever they are called) */
+	if (st->st_nlink == 0 || (len > 10 && !strcmp(path + len - 10, " (deleted)")))
+		return;
+	for (size_t i = 0; i < files->n; i++)
+		if (!strcmp(files->file[i].path, path)) {
+			files->file[i].mapped |= mapped;
+			files->file[i].writable |= writable;
+			return;
+		}
+	GROW(files->file, files->n);
+	files->file[files->n++] = (struct proc_file){
+		.path = xstrdup(path), .size = st->st_size, .mode = st->st_mode,
+		.mapped = mapped, .writable = writable,
+	};
+}
+
+static int files_add_fd(const struct proc_fd *fd, void *arg)
+{
+	/* (memfds and shared memory are CRIU's to carry) */
+	if (strncmp(fd->link, "/memfd:", 7) && strncmp(fd->link, "/SYSV", 5))
+		files_add(arg, fd->link, &fd->st, false, fd->writable);
+	return 0;
+}
+
+static void files_add_maps(struct proc_files *files, pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/maps", pid);
+	char *text = read_file(path), *line, *save;
+
+	free(path);
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+		unsigned long inode;
+		struct stat st;
+		int at = 0;
+
+		if (sscanf(line, "%*s %*s %*s %*s %lu %n", &inode, &at) < 1 || !at || !inode)
+			continue;
+		if (line[at] == '/' && !stat(line + at, &st) && st.st_ino == inode)
+			files_add(files, line + at, &st, true, false);
+	}
+	free(text);
+}
+
+int proc_files(const struct tree *tree, struct proc_files *files)
+{
+	*files = (struct proc_files){ 0 };
+	for (size_t i = 0; i < tree->n; i++)
+		files_add_maps(files, tree->task[i].pid);
+	return proc_each_fd(tree, files_add_fd, files);
+}
+
+void proc_files_free(struct proc_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		free(files->file[i].path);
+	free(files->file);
+	*files = (struct proc_files){ 0 };
+}
+
+/* ------------------------------------------------------------------ TCP -- */
+
+struct tcp_walk {
+	int (*each)(const struct proc_tcp *, void *);
+	void *arg;
+	pid_t pid;		/* whose tables these are */
+	char *table[2];		/* /proc/PID/net/tcp, tcp6 */
+};
+
+static bool parse_address(const char *hex, struct in6_addr *addr)
+{
+	uint32_t word[4];
+
+	*addr = in6addr_any;
+	if (strlen(hex) == 8 && sscanf(hex, "%8x", &word[0]) == 1) {
+		addr->s6_addr[10] = addr->s6_addr[11] = 0xff;
+		memcpy(&addr->s6_addr[12], &word[0], 4);
+		return true;
+	}
+	if (sscanf(hex, "%8x%8x%8x%8x", &word[0], &word[1], &word[2], &word[3]) != 4)
+		return false;
+	memcpy(addr, word, sizeof(*addr));
+	return true;
+}
+
+static bool parse_tcp(const char *text, unsigned long wanted, struct proc_tcp *tcp)
+{
+	char line[256], local[33], remote[33];
+	unsigned int lport, rport, state;
+	unsigned long inode;
+
+	/* (sscanf() first measures all that follows) */
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
+	if (sscanf(line, " %*d: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*s %*s %*s %*s %*s %lu",
+		   local, &lport, remote, &rport, &state, &inode) != 6 || inode != wanted)
+		return false;
+	tcp->state = state;
+	tcp->local_port = lport;
+	tcp->remote_port = rport;
+	return parse_address(local, &tcp->local) && parse_address(remote, &tcp->remote);
+}
+
+static void tcp_tables(struct tcp_walk *walk, pid_t pid)
+{
+	static const char *const names[] = { "tcp", "tcp6" };
+
+	if (walk->pid == pid)
+		return;
+	walk->pid = pid;
+	for (int i = 0; i < 2; i++) {
+		char *path = xasprintf("/proc/%d/net/%s", pid, names[i]);
+
+		free(walk->table[i]);
+		walk->table[i] = read_file(path);
+		free(path);
+	}
+}
+
+static int tcp_each_fd(const struct proc_fd *fd, void *arg)
+{
+	struct tcp_walk *walk = arg;
+	unsigned long inode;
+	int ret = 0;
+
+	if (sscanf(fd->link, "socket:[%lu]", &inode) != 1)
+		return 0;
+	tcp_tables(walk, fd->pid);
+	for (int i = 0; !ret && i < 2; i++) {
+		char *line = walk->table[i];
+
+		while (!ret && line && (line = strchr(line, '\n')) && *++line) {
+			struct proc_tcp tcp = { .pid = fd->pid, .fd = fd->fd };
+
+			if (parse_tcp(line, inode, &tcp))
+				ret = walk->each(&tcp, walk->arg);
+		}
+	}
+	return ret;
+}
+
+int proc_each_tcp(const struct tree *tree, int (*each)(const struct proc_tcp *, void *), void *arg)
+{
+	struct tcp_walk walk = { .each = each, .arg = arg };
+	int ret = proc_each_fd(tree, tcp_each_fd, &walk);
+
+	free(walk.table[0]);
+	free(walk.table[1]);
+	return ret;
+}

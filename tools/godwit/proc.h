@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * A process and its descendants, seen through /proc.
+ */
+#ifndef GODWIT_PROC_H
+#define GODWIT_PROC_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include "godwit.h"
+
+struct task {
+	pid_t pid;
+	int pidfd;
+	bool was_stopped;	/* by a signal, when we first looked */
+};
+
+struct tree {
+	struct task *task;	/* the root first, parents before children */
+	size_t n;
+};
+
+int tree_collect(struct tree *tree, pid_t root);
+void tree_free(struct tree *tree);
+bool tree_has(const struct tree *tree, pid_t pid);
+/* How many still run, that is: have not at least become zombies. */
+size_t tree_alive(const struct tree *tree);
+/* Wait until none does. */
+int tree_wait_gone(const struct tree *tree, int timeout_ms);
+uint64_t tree_memory(const struct tree *tree);		/* bytes resident */
+size_t tree_threads(const struct tree *tree, pid_t **tids);
+
+/* The direct children of pid, of all its threads. */
+size_t proc_children(pid_t pid, pid_t **children);
+/* Kill and reap all of ours, children before their parents, until none is left. */
+void proc_kill_descendants(void);
+char *proc_name(pid_t pid);	/* its comm, or "?" */
+char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
+pid_t proc_sid(pid_t pid);
+bool proc_own_netns(pid_t pid);	/* other than ours */
+bool proc_has_locks(const struct tree *tree);
+
+/* An open descriptor. link: what /proc/PID/fd/FD says. */
+struct proc_fd {
+	pid_t pid;
+	int fd;
+	const char *link;
+	struct stat st;
+	bool writable;
+};
+
+/* Call each for all descriptors of the tree until it returns other than 0; return that. */
+int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
+/* The same for every process of the host. */
+int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
+/* A copy of its descriptor here; -1 with errno. */
+int proc_get_fd(pid_t pid, int fd);
+/* Are these one open file? */
+bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
+
+/* Files that must be at the destination as they are here. */
+struct proc_file {
+	char *path;
+	uint64_t size;
+	mode_t mode;
+	bool mapped;
+	bool writable;
+};
+
+struct proc_files {
+	struct proc_file *file;
+	size_t n;
+};
+
+int proc_files(const struct tree *tree, struct proc_files *files);
+void proc_files_free(struct proc_files *files);
+
+/* A TCP socket of the tree. */
+struct proc_tcp {
+	pid_t pid;
+	int fd;
+	int state;		/* enum of linux/tcp_states.h: 1 established, 10 listen */
+	struct in6_addr local, remote;	/* IPv4 as mapped */
+	uint16_t local_port, remote_port;
+};
+
+/* As proc_each_fd(). */
+int proc_each_tcp(const struct tree *tree, int (*each)(const struct proc_tcp *, void *), void *arg);
+
+#endif /* GODWIT_PROC_H */

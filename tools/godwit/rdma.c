@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "rdma.h"
+
+/* ------------------------------------------------------------- contexts -- */
+
+static void device_of(const char *uverbs, char device[64])
+{
+	char *path = xasprintf("/sys/class/infiniband_verbs/%s/ibdev", uverbs);
+	char *name = read_file(path);
+
+	free(path);
+	device[0] = '\0';
+	if (name)
+		snprintf(device, 64, "%.*s", (int)strcspn(name, "\n"), name);
+	free(name);
+}
+
+/* sysfs has .../CLASS/NAME for the number of a device. */
+enum rdma_node rdma_node(dev_t rdev, char device[64])
+{
+	char *path = xasprintf("/sys/dev/char/%u:%u", major(rdev), minor(rdev));
+	char link[4096], *name, *class;
+	ssize_t len = readlink(path, link, sizeof(link) - 1);
+
+	free(path);
+	device[0] = '\0';
+	if (len <= 0)
+		return NODE_OTHER;
+	link[len] = '\0';
+	name = strrchr(link, '/');
+	if (!name)
+		return NODE_OTHER;
+	*name++ = '\0';
+	class = strrchr(link, '/');
+	if (class && !strcmp(class, "/infiniband_verbs")) {
+		device_of(name, device);
+		return NODE_UVERBS;
+	}
+	if (class && !strcmp(class, "/infiniband_mad"))
+		return NODE_RDMA_OTHER;
+	return strcmp(name, "rdma_cm") ? NODE_OTHER : NODE_RDMA_CM;
+}
+
+static int add_context(const struct proc_fd *fd, void *arg)
+{
+	struct contexts *list = arg;
+	struct context *c;
+	char device[64];
+
+	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, device) != NODE_UVERBS)
+		return 0;
+	for (size_t i = 0; i < list->n; i++)
+		if (proc_same_file(list->context[i].pid, list->context[i].fd, fd->pid, fd->fd))
+			return 0;
+	GROW(list->context, list->n);
+	c = &list->context[list->n];
+	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++ };
+	strcpy(c->device, device);
+	return 0;
+}
+
+int contexts_find(const struct tree *tree, struct contexts *list)
+{
+	*list = (struct contexts){ 0 };
+	return proc_each_fd(tree, add_context, list);
+}
+
+void contexts_free(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->context[i].dump);
+	free(list->context);
+	*list = (struct contexts){ 0 };
+}
+
+struct ibv_context *context_attach(const struct context *context)
+{
+	int fd = proc_get_fd(context->pid, context->fd);
+	struct ibv_context *ctx = fd < 0 ? NULL : ibv_attach_context(fd);
+
+	if (!ctx && fd >= 0)
+		close(fd);
+	return ctx;
+}
+
+static int inspect(struct context *c, struct ibv_context *ctx)
+{
+	int size = 0, count, ret;
+
+	ret = ibv_query_migration(ctx, &c->query);
+	if (ret)
+		return ret;
+	c->ours = true;
+	/* (it may grow between the two calls: it runs) */
+	for (int tries = 0; tries < 10; tries++) {
+		count = size;
+		ret = ibv_inspect_context(ctx, &count, c->dump, size);
+		if (ret != ENOSPC)
+			break;
+		size = count + 4096;
+		c->dump = xrealloc(c->dump, size);
+	}
+	c->length = ret ? 0 : size;
+	return ret;
+}
+
+/* The length of a dump is that of its records, not that of the buffer. */
+static void trim(struct context *c)
+{
+	const struct rxe_migr_rec *rec;
+	size_t used = 0;
+
+	for_each_record(rec, c->dump, c->length)
+		used += le32toh(rec->length);
+	c->length = used;
+}
+
+int contexts_inspect(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = ctx ? inspect(c, ctx) : errno;
+
+		if (ctx)
+			ibv_detach_context(ctx);
+		if (ret && c->ours)
+			return fault("process %d, descriptor %d: the driver does not show its RDMA objects: %s",
+				     c->pid, c->fd, strerror(ret));
+		if (ret == EPERM || ret == EACCES)
+			return fault("process %d: not permitted: godwit needs CAP_SYS_ADMIN", c->pid);
+		if (c->ours)
+			trim(c);
+	}
+	return 0;
+}
+
+int contexts_query(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = ctx ? ibv_query_migration(ctx, &c->query) : errno;
+
+		if (ctx)
+			ibv_detach_context(ctx);
+		if (ret)
+			return fault("process %d, descriptor %d: the driver does not tell its state: %s",
+				     c->pid, c->fd, strerror(ret));
+	}
+	return 0;
+}
+
+int contexts_abort(struct contexts *list)
+{
+	int failures = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = 0;
+
+		c->ours = ctx && ibv_query_migration(ctx, &c->query) == 0;
+		if (c->ours && c->query.state == RXE_MIGR_CTX_STOPPED)
+			ret = ibv_abort_context(ctx);
+		/* (the CRIU plugin tries the same: it may have been faster) */
+		if (ret && ibv_query_migration(ctx, &c->query) == 0 &&
+		    c->query.state == RXE_MIGR_CTX_STOPPED) {
+			fault("process %d, descriptor %d: its connections can't be set going again: %s",
+			      c->pid, c->fd, strerror(ret));
+			failures++;
+		}
+		if (ctx)
+			ibv_detach_context(ctx);
+	}
+	return failures ? -1 : 0;
+}
+
+/* -------------------------------------------------------------- devices -- */
+
+/* Only rxe's devices know our methods; others are none of our business. */
+static bool is_rxe(const char *device)
+{
+	char *path = xasprintf("/sys/class/infiniband/%s/parent", device);
+	bool rxe = access(path, R_OK) == 0;
+
+	free(path);
+	return rxe;
+}
+
+int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	struct dirent *de;
+	int ret = 0;
+
+	while (!ret && dir && (de = readdir(dir)))
+		if (de->d_name[0] != '.' && is_rxe(de->d_name))
+			ret = each(de->d_name, arg);
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+bool rdma_device_exists(const char *device)
+{
+	char *path = xasprintf("/sys/class/infiniband/%s", device);
+	bool exists = device[0] && access(path, F_OK) == 0;
+
+	free(path);
+	return exists;
+}
+
+struct ibv_context *rdma_open(const char *device)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL), **d;
+	struct ibv_context *ctx = NULL;
+
+	for (d = list; d && *d; d++)
+		if (!strcmp(ibv_get_device_name(*d), device))
+			break;
+	if (d && *d)
+		ctx = ibv_open_device(*d);
+	if (!d || !*d)
+		fault("device %s: libibverbs does not know it", device);
+	else if (!ctx)
+		fault("device %s: it can't be opened: %s", device, strerror(errno));
+	if (list)
+		ibv_free_device_list(list);
+	return ctx;
+}
+
+static int key_of(const char *device, void *arg)
+{
+	struct ibv_context *ctx = rdma_open(device);
+	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
+	int ret;
+
+	if (!ctx)
+		return -1;
+	ret = ibv_migration_key(ctx, &key, arg);
+	ibv_close_device(ctx);
+	return ret ? fault("device %s: its driver has no cluster key: %s", device, strerror(ret)) : 1;
+}
+
+int rdma_key_fingerprint(uint64_t *fingerprint)
+{
+	*fingerprint = 0;
+	return rdma_each_device(key_of, fingerprint) < 0 ? -1 : 0;
+}
+
+/* ----------------------------------------------------------------- GIDs -- */
+
+static char *gid_file(const char *device, const char *what, int index)
+{
+	char *path = xasprintf("/sys/class/infiniband/%s/ports/1/%s/%d", device, what, index);
+	char *text = read_file(path);
+
+	free(path);
+	if (text)
+		text[strcspn(text, "\n")] = '\0';
+	return text;
+}
+
+size_t rdma_gids(const char *device, struct gid **gids)
+{
+	size_t n = 0;
+
+	*gids = NULL;
+	for (int i = 0;; i++) {
+		char *text = gid_file(device, "gids", i), *more;
+		struct gid gid = { 0 };
+
+		if (!text)
+			return n;
+		/* (an empty slot reads as zeroes; what belongs to a filled one can be read) */
+		more = gid_file(device, "gid_attrs/types", i);
+		if (more && inet_pton(AF_INET6, text, &gid.gid) == 1 &&
+		    memcmp(&gid.gid, &in6addr_any, sizeof(gid.gid))) {
+			gid.rocev2 = strstr(more, "v2");
+			free(more);
+			more = gid_file(device, "gid_attrs/ndevs", i);
+			snprintf(gid.ifname, sizeof(gid.ifname), "%s", more ? more : "");
+			GROW(*gids, n);
+			(*gids)[n++] = gid;
+		}
+		free(more);
+		free(text);
+	}
+}
+
+struct gid_search {
+	const char *ifname;
+	const struct in6_addr *gid;	/* NULL: any */
+};
+
+static int has_gid(const char *device, void *arg)
+{
+	const struct gid_search *s = arg;
+	struct gid *gids;
+	size_t i, n = rdma_gids(device, &gids);
+
+	for (i = 0; i < n; i++)
+		if (!strcmp(gids[i].ifname, s->ifname) &&
+		    (!s->gid || !memcmp(&gids[i].gid, s->gid, sizeof(*s->gid))))
+			break;
+	free(gids);
+	return i < n;
+}
+
+bool rdma_on_interface(const char *ifname)
+{
+	return rdma_each_device(has_gid, &(struct gid_search){ ifname, NULL }) == 1;
+}
+
+bool rdma_has_gid(const char *ifname, const struct in6_addr *gid)
+{
+	return rdma_each_device(has_gid, &(struct gid_search){ ifname, gid }) == 1;
+}
+
+const char *rdma_record_name(unsigned int type)
+{
+	static const char *const names[] = {
+		[RXE_MIGR_REC_CONTEXT] = "context",
+		[RXE_MIGR_REC_ASYNC_FILE] = "async file",
+		[RXE_MIGR_REC_COMP_CHANNEL] = "completion channel",
+		[RXE_MIGR_REC_PD] = "PD",
+		[RXE_MIGR_REC_MR] = "MR",
+		[RXE_MIGR_REC_CQ] = "CQ",
+		[RXE_MIGR_REC_SRQ] = "SRQ",
+		[RXE_MIGR_REC_QP] = "QP",
+		[RXE_MIGR_REC_RESP_RES] = "responder resource",
+		[RXE_MIGR_REC_RECV_WQE] = "receive in hand",
+		[RXE_MIGR_REC_ALT_AV] = "alternate path",
+		[RXE_MIGR_REC_RING] = "ring",
+		[RXE_MIGR_REC_EVENT] = "pending event",
+		[RXE_MIGR_REC_AH] = "AH",
+		[RXE_MIGR_REC_MW] = "MW",
+		[RXE_MIGR_REC_OTHER] = "other object",
+	};
+
+	return type < sizeof(names) / sizeof(*names) && names[type] ? names[type] : "unknown record";
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * RDMA devices of this host, and the contexts that a process tree holds on them.
+ */
+#ifndef GODWIT_RDMA_H
+#define GODWIT_RDMA_H
+
+#include <infiniband/migrate.h>
+#include <netinet/in.h>
+#include "godwit.h"
+#include "proc.h"
+
+/* An open context of the tree; shared by several descriptors, it is here once. */
+struct context {
+	pid_t pid;		/* whose descriptor it is, the first of them */
+	int fd;
+	int slot;		/* how many contexts came before, in this tree */
+	char device[64];	/* "rxe0"; "" if the device is not known */
+	bool ours;		/* the driver speaks our protocol */
+	struct rxe_migr_query query;
+	void *dump;		/* records, by contexts_inspect() */
+	size_t length;
+};
+
+struct contexts {
+	struct context *context;
+	size_t n;
+};
+
+int contexts_find(const struct tree *tree, struct contexts *list);
+/* Read their records; nothing is stopped. */
+int contexts_inspect(struct contexts *list);
+void contexts_free(struct contexts *list);
+
+/* A handle on one; NULL with errno. It keeps the context alive: ibv_detach_context() soon. */
+struct ibv_context *context_attach(const struct context *context);
+/* Ask anew for the states of all; -1 with fault(). */
+int contexts_query(struct contexts *list);
+/* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
+int contexts_abort(struct contexts *list);
+
+/* The records of a dump, one after the other. */
+#define for_each_record(rec, dump, length)				\
+	for (rec = ibv_next_record(dump, length, NULL); rec;		\
+	     rec = ibv_next_record(dump, length, rec))
+
+/* The kinds of character devices, told by their numbers: a container may give them any name. */
+enum rdma_node { NODE_OTHER, NODE_UVERBS, NODE_RDMA_CM, NODE_RDMA_OTHER };
+
+/* UVERBS: device gets the name of its device, "rxe0", or "". */
+enum rdma_node rdma_node(dev_t rdev, char device[64]);
+
+/* Call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
+int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
+bool rdma_device_exists(const char *device);
+/* Open it to ask the driver something about the whole device; NULL with fault(). */
+struct ibv_context *rdma_open(const char *device);
+
+/* The GIDs of a device's port 1, and the interface of each. */
+struct gid {
+	struct in6_addr gid;
+	char ifname[16];
+	bool rocev2;
+};
+
+size_t rdma_gids(const char *device, struct gid **gids);
+bool rdma_on_interface(const char *ifname);
+bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
+
+/* The cluster key's fingerprint on this host, 0: none is set. -1 with fault(). */
+int rdma_key_fingerprint(uint64_t *fingerprint);
+
+const char *rdma_record_name(unsigned int type);
+
+#endif /* GODWIT_RDMA_H */

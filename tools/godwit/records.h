@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * Records of a dump, field by field, for machines (JSON) and for people.
+ */
+#ifndef GODWIT_RECORDS_H
+#define GODWIT_RECORDS_H
+
+#include <jansson.h>
+#include <rdma/rxe_migrate.h>
+#include <stdio.h>
+
+/* {"type": "QP", "handle": 3, field: value, ...} */
+json_t *record_json(const struct rxe_migr_rec *rec);
+/* One line. all: every field; else those that a person looks for first. */
+void record_print(FILE *f, const struct rxe_migr_rec *rec, bool all);
+
+#endif /* GODWIT_RECORDS_H */

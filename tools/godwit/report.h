@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * What migrate says while it works, and at its end. Phases go to stderr, if that is a terminal or asked
+ * for; the closing line, or JSON, to stdout.
+ */
+#ifndef GODWIT_REPORT_H
+#define GODWIT_REPORT_H
+
+#include <jansson.h>
+#include "godwit.h"
+
+/* Durations in nanoseconds, all on one host's clock; -1: not known. */
+struct report {
+	const char *host;
+	pid_t pid;
+	bool rdma;
+	int64_t blackout, blackout_error;
+	int64_t checkpoint, transfer, restore;
+	uint64_t bytes;
+	json_t *warnings;	/* strings */
+};
+
+void report_start(bool verbose, bool json);
+/* A phase begins; the one before it is done. */
+void report_phase(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* How far the phase is, of a whole. */
+void report_progress(uint64_t done, uint64_t whole);
+void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void report_warn(struct report *report, const char *text);
+
+/* The closing line; gives back the exit code. */
+int report_moved(const struct report *report, bool json);
+int report_failed(int code, const struct report *report, bool json);
+
+#endif /* GODWIT_REPORT_H */

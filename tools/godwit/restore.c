@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The destination's `criu restore`, the gate that holds the restored tasks, and how all of it is undone.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "agent.h"
+
+/* Peers that do not answer RESUME for so long are named in a warning; they have their own deadlines. */
+#define RESUME_WARN_MS	10000
+
+static int set_environment(json_t *env)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(env, name, value) {
+		if (strncmp(name, "GODWIT_", 7) || !json_is_string(value))
+			return fault("'%s' is no setting for the CRIU plugin", name);
+		setenv(name, json_string_value(value), 1);
+	}
+	return 0;
+}
+
+int agent_restore(struct agent *a, json_t *message)
+{
+	struct criu_options options = {
+		.images = a->images, .log = "restore.log",
+		.shell_job = json_is_true(json_object_get(message, "shell_job")),
+		.file_locks = json_is_true(json_object_get(message, "file_locks")),
+	};
+	char number[16];
+	int sk[2], ret;
+
+	if (a->stage != STAGE_PREPARED)
+		return fault("there is nothing to restore");
+	if (addresses_wait_gids(&a->addresses, 5000) ||
+	    set_environment(json_object_get(message, "env")))
+		return -1;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk))
+		return fault("socketpair: %s", strerror(errno));
+	snprintf(number, sizeof(number), "%d", sk[1]);
+	setenv("GODWIT_COMMIT_FD", number, 1);
+	/* (who holds a copy must not give it up by itself: only the source knows) */
+	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
+	options.inherit = sk[1];
+	a->commit_sk = sk[0];
+	agent_set_stage(a, STAGE_RESTORING);
+	ret = criu_restore(&a->criu, &options);
+	close(sk[1]);
+	return ret;
+}
+
+/* All tasks are there, and held: is all of it as it should be? */
+static int look_at_restored(struct agent *a)
+{
+	if (tree_collect(&a->tree, a->root) || contexts_find(&a->tree, &a->contexts) ||
+	    contexts_query(&a->contexts))
+		return -1;
+	for (size_t i = 0; i < a->contexts.n; i++)
+		if (a->contexts.context[i].query.state != RXE_MIGR_CTX_RESTORING)
+			return fault("process %d, descriptor %d: its context came back in the wrong state %u",
+				     a->contexts.context[i].pid, a->contexts.context[i].fd,
+				     a->contexts.context[i].query.state);
+	return 0;
+}
+
+static void all_held(struct agent *a)
+{
+	if (look_at_restored(a)) {
+		agent_failed(a);
+		return;
+	}
+	agent_set_stage(a, STAGE_READY);
+	agent_tell(a, json_pack("{s:b, s:i, s:i}", "ready", 1, "processes", (int)a->tree.n,
+				"contexts", (int)a->contexts.n));
+}
+
+static void criu_ended(struct agent *a, enum criu_event event)
+{
+	if (event != CRIU_DONE)
+		images_plugin_error(a->images);
+	criu_wait(&a->criu, 10000);
+	criu_close(&a->criu);
+	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
+		a->running_ns = now_ns();
+	} else {
+		if (event == CRIU_DONE)
+			fault("criu let the tasks go before the commit");
+		/* (after the commit nothing is undone, but the source is told) */
+		agent_failed(a);
+	}
+}
+
+void agent_criu_event(struct agent *a)
+{
+	enum criu_event event;
+	char script[64];
+
+	fault_clear();
+	event = criu_next(&a->criu, script, &a->root);
+	if (event != CRIU_NOTIFY) {
+		criu_ended(a, event);
+	} else if (!strcmp(script, "pre-resume") && a->stage == STAGE_RESTORING) {
+		a->gate = true;
+		all_held(a);
+	} else if (criu_answer(&a->criu, true)) {
+		criu_ended(a, CRIU_FAILED);
+	}
+}
+
+void agent_plugin_event(struct agent *a)
+{
+	char text[16];
+	ssize_t n = read(a->commit_sk, text, sizeof(text));
+
+	fault_clear();
+	if (n > 0 && a->stage == STAGE_RESTORING)
+		all_held(a);
+	else if (n <= 0)
+		close_fd(&a->commit_sk);	/* why, CRIU tells */
+}
+
+/* Nothing here may fail before the tasks are let go: the source has no process any more. */
+int agent_commit(struct agent *a)
+{
+	/* (a source that lost us says it twice) */
+	if (a->stage == STAGE_RUNNING)
+		agent_tell_resumed(a);
+	if (a->stage >= STAGE_COMMITTED)
+		return 0;
+	if (a->stage != STAGE_READY)
+		return fault("there is nothing to commit");
+	agent_set_stage(a, STAGE_COMMITTED);
+	a->committed_ns = now_ns();
+	if (addresses_unguard(&a->addresses, a->id))
+		agent_warn(a, fault_text());
+	fault_clear();
+	if (addresses_announce(&a->addresses))
+		agent_warn(a, fault_text());
+	fault_clear();
+	if (!a->gate)
+		return write(a->commit_sk, "commit\n", 7) == 7 ? 0 : fault("the CRIU plugin is gone");
+	a->gate = false;
+	return criu_answer(&a->criu, true);
+}
+
+/* How long ago was the last RESUME of all answered? Without any: since the tasks run. */
+static int64_t since_resumed(const struct agent *a)
+{
+	int64_t since = INT64_MAX;
+
+	for (size_t i = 0; i < a->contexts.n; i++) {
+		const struct rxe_migr_query *q = &a->contexts.context[i].query;
+
+		if (q->resume_ns && (int64_t)(q->now_ns - q->resume_ns) < since)
+			since = q->now_ns - q->resume_ns;
+	}
+	return since == INT64_MAX ? now_ns() - a->running_ns : since;
+}
+
+/* Of the QPs: how many still wait for an answer, and how many gave up. */
+static void count_resuming(const struct agent *a, unsigned int *waiting, unsigned int *lost)
+{
+	*waiting = *lost = 0;
+	for (size_t i = 0; i < a->contexts.n; i++) {
+		*waiting += a->contexts.context[i].query.num_resuming;
+		*lost += a->contexts.context[i].query.num_failed;
+	}
+}
+
+void agent_tell_resumed(struct agent *a)
+{
+	unsigned int waiting, lost;
+
+	count_resuming(a, &waiting, &lost);
+	agent_tell(a, json_pack("{s:I, s:i, s:i}", "resumed_ns_ago", (json_int_t)since_resumed(a),
+				"waiting", (int)waiting, "lost", (int)lost));
+}
+
+void agent_resumed(struct agent *a)
+{
+	bool late = now_ns() - a->committed_ns > RESUME_WARN_MS * INT64_C(1000000);
+	unsigned int waiting, lost;
+
+	if (!a->running_ns)
+		return;
+	if (contexts_query(&a->contexts)) {
+		/* (the process may have ended by now: that is its own business) */
+		fault_clear();
+		contexts_free(&a->contexts);
+	}
+	count_resuming(a, &waiting, &lost);
+	if (waiting && !late)
+		return;
+	agent_set_stage(a, STAGE_RUNNING);
+	agent_tell_resumed(a);
+	addresses_announce(&a->addresses);	/* once more: the first may have been lost */
+	fault_clear();
+}
+
+static void remove_copied(struct agent *a)
+{
+	json_t *path;
+	size_t i;
+
+	json_array_foreach(a->copied, i, path)
+		unlink(json_string_value(path));
+	json_array_clear(a->copied);
+}
+
+static void warn_of(struct agent *a, int failed)
+{
+	if (failed)
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+void agent_undo(struct agent *a)
+{
+	if (a->stage == STAGE_IDLE)
+		return;
+	incoming_drop(&a->incoming);
+	proc_kill_descendants();
+	criu_close(&a->criu);
+	close_fd(&a->commit_sk);
+	a->criu = (struct criu)CRIU_INIT;
+	a->gate = false;
+	fault_clear();
+	/* Their sockets speak on after their death, so: not before the guard falls. */
+	warn_of(a, addresses_kill_sockets(&a->addresses));
+	warn_of(a, addresses_del(&a->addresses, true));
+	warn_of(a, addresses_unguard(&a->addresses, a->id));
+	remove_copied(a);
+	if (a->images)
+		warn_of(a, images_remove(a->images));
+	free(a->images);
+	a->images = NULL;
+	tree_free(&a->tree);
+	contexts_free(&a->contexts);
+	agent_set_stage(a, STAGE_IDLE);
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The two ends of a move, as its source brings them about: forward or back. Both can be called by the
+ * process that did the work up to there, and by its guard when that process is gone; so they rely on what
+ * the kernel shows, and take nothing for done.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <linux/netfilter.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "images.h"
+#include "move.h"
+#include "netlink.h"
+
+#define CRIU_END_MS	15000
+#define ANSWER_MS	20000
+#define RECONNECT_S	60
+
+static void warn(struct move *m)
+{
+	if (fault_is_set())
+		report_warn(&m->report, fault_text());
+	fault_clear();
+}
+
+/* A failure's reason stays what it was while we tidy up. */
+static char *set_aside(void)
+{
+	char *text = fault_is_set() ? xstrdup(fault_text()) : NULL;
+
+	fault_clear();
+	return text;
+}
+
+static void bring_back(char *reason)
+{
+	fault_clear();
+	if (reason)
+		fault("%s", reason);
+	free(reason);
+}
+
+/* Hear CRIU out. If it still runs then, it hangs: it will do neither the one nor the other any more. */
+static void end_criu(struct move *m, bool ok)
+{
+	enum criu_event event = CRIU_NOTIFY;
+	char script[64];
+
+	if (m->criu_asks)
+		criu_answer(&m->criu, ok);
+	m->criu_asks = false;
+	while (m->criu.sk >= 0 && event == CRIU_NOTIFY) {
+		struct pollfd p = { .fd = m->criu.sk, .events = POLLIN };
+
+		if (poll(&p, 1, CRIU_END_MS) != 1)
+			break;
+		event = criu_next(&m->criu, script, NULL);
+		if (event == CRIU_NOTIFY)
+			criu_answer(&m->criu, ok);
+	}
+	if (criu_wait(&m->criu, CRIU_END_MS)) {
+		kill(m->criu.pid, SIGKILL);
+		criu_wait(&m->criu, -1);
+	}
+	criu_close(&m->criu);
+}
+
+/* CRIU's lock on the tree's TCP connections. It leaves it in place when it is killed, or does its work. */
+static void unlock_network(struct move *m)
+{
+	char *table = m->images ? images_lock_table(m->images) : NULL;
+	int ret = table ? nl_table_delete(NFPROTO_INET, table) : 0;
+
+	if (ret && ret != -ENOENT) {
+		fault("nftables: CRIU's table inet %s is left behind: %s", table, strerror(-ret));
+		warn(m);
+	}
+	free(table);
+}
+
+/* -------------------------------------------------------------- forward -- */
+
+static int end_source(struct move *m)
+{
+	char *name;
+
+	end_criu(m, true);
+	fault_clear();
+	/* It may have been killed before it had killed them all. It had said that it would. */
+	for (size_t i = 0; i < m->plan.tree.n; i++)
+		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
+	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS) == 0)
+		return 0;
+	name = proc_name(m->pid);
+	fault("process %d (%s) is killed but does not end, and %s holds its copy: there, when it is gone: "
+	      "godwit settle %s commit", m->pid, name, m->host, m->id);
+	free(name);
+	return -1;
+}
+
+static json_t *ask_to_commit(struct move *m)
+{
+	json_t *answer = NULL;
+
+	if (wire_send(&m->peer.wire, json_pack("{s:s}", "op", "commit")) == 0)
+		wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS);
+	return answer;
+}
+
+/* The destination holds the only copy: try hard to tell it. */
+static json_t *commit(struct move *m)
+{
+	int64_t end = now_ns() + RECONNECT_S * INT64_C(1000000000);
+	json_t *answer = m->peer.wire.out >= 0 ? ask_to_commit(m) : NULL;
+
+	while (!answer && now_ns() < end) {
+		report_note("the connection to %s is lost: trying again", m->host);
+		peer_close(&m->peer);
+		fault_clear();
+		if (peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0)
+			answer = ask_to_commit(m);
+		else
+			poll(NULL, 0, 500);
+	}
+	return answer;
+}
+
+/* It runs there now. What is left to do is tidying up. */
+static int finish(struct move *m)
+{
+	json_t *answer, *text, *warnings;
+	size_t i;
+
+	unlock_network(m);
+	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
+			  ANSWER_MS);
+	warnings = json_object_get(answer, "warnings");
+	json_array_foreach(warnings, i, text)
+		report_warn(&m->report, json_string_value(text));
+	if (!answer)
+		warn(m);
+	json_decref(answer);
+	if (!m->leave_images && images_remove(m->images))
+		warn(m);
+	peer_close(&m->peer);
+	m->shared->over = true;
+	return EXIT_OK;
+}
+
+static void measure(struct move *m, json_t *answer)
+{
+	int64_t since = json_integer_value(json_object_get(answer, "resumed_ns_ago"));
+	int waiting = json_integer_value(json_object_get(answer, "waiting"));
+	int lost = json_integer_value(json_object_get(answer, "lost"));
+
+	m->resumed_ns = now_ns() - since - m->peer.rtt_ns / 2;
+	if (m->stop_ns) {
+		m->report.blackout = m->resumed_ns - m->stop_ns;
+		m->report.blackout_error = m->peer.rtt_ns / 2;
+	}
+	if (waiting)
+		fault("%d QPs still wait for their peers to answer: godwit status, at %s", waiting, m->host);
+	warn(m);
+	if (lost)
+		fault("%d QPs failed: their peers did not take the new address", lost);
+	warn(m);
+}
+
+int move_forward(struct move *m)
+{
+	json_t *answer;
+
+	report_phase("commit", "process %d ends here", m->pid);
+	if (end_source(m))
+		return EXIT_LOST;
+	if (addresses_del(&m->addresses, false))
+		warn(m);
+	answer = commit(m);
+	if (!answer) {
+		fault_clear();
+		fault("%s can't be reached and holds the process, which has ended here: there: "
+		      "godwit settle %s commit", m->host, m->id);
+		return EXIT_LOST;
+	}
+	fault_clear();
+	m->shared->committed = true;
+	report_phase("resume", "at %s", m->host);
+	if (!json_object_get(answer, "resumed_ns_ago")) {
+		peer_understand(&m->peer, answer);
+		if (!fault_is_set())
+			fault("%s: godwit there talks no sense", m->host);
+		return EXIT_LOST;
+	}
+	measure(m, answer);
+	json_decref(answer);
+	return finish(m);
+}
+
+/* ----------------------------------------------------------------- back -- */
+
+static int repair_off(const struct proc_tcp *tcp, void *arg)
+{
+	int fd = proc_get_fd(tcp->pid, tcp->fd), off = 0, on = 0;
+	socklen_t len = sizeof(on);
+
+	(void)arg;
+	if (fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, &len) == 0 && on &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)))
+		fault("process %d, descriptor %d: its TCP connection can't be set going again: %s",
+		      tcp->pid, tcp->fd, strerror(errno));
+	close_fd(&fd);
+	return 0;
+}
+
+static void wake_stopped(struct move *m)
+{
+	for (size_t i = 0; i < m->plan.tree.n; i++) {
+		const struct task *task = &m->plan.tree.task[i];
+
+		if (!task->was_stopped && proc_state(task->pid) == 'T')
+			pidfd_send_signal(task->pidfd, SIGCONT, NULL, 0);
+	}
+}
+
+/* The tree and its connections go on. -1: something does not. */
+static int revive(struct move *m)
+{
+	struct contexts contexts;
+
+	/* Before CRIU lets the tasks go, if it still can: they shall not notice. */
+	if (contexts_find(&m->plan.tree, &contexts) == 0)
+		contexts_abort(&contexts);
+	warn(m);
+	end_criu(m, false);
+	fault_clear();
+	/* And after, for CRIU may have stopped more before it ended. */
+	contexts_free(&contexts);
+	if (contexts_find(&m->plan.tree, &contexts) == 0 && contexts_abort(&contexts))
+		warn(m);
+	contexts_free(&contexts);
+	proc_each_tcp(&m->plan.tree, repair_off, NULL);
+	warn(m);
+	unlock_network(m);
+	wake_stopped(m);
+	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : -1;
+}
+
+static void tell_abort(struct move *m)
+{
+	json_t *answer = NULL, *warnings, *text;
+	bool aborted = false;
+	size_t i;
+
+	if (m->peer.wire.out >= 0 && wire_send(&m->peer.wire, json_pack("{s:s}", "op", "abort")) == 0)
+		while (!aborted && wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
+			aborted = json_object_get(answer, "aborted");
+			warnings = json_object_get(answer, "warnings");
+			json_array_foreach(warnings, i, text)
+				report_warn(&m->report, json_string_value(text));
+			json_decref(answer);
+		}
+	fault_clear();
+	if (!aborted && m->shared->restoring) {
+		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host,
+		      m->id);
+		warn(m);
+	}
+	peer_close(&m->peer);
+}
+
+int move_back(struct move *m)
+{
+	char *reason = set_aside();
+	int ret = 0;
+
+	if (m->shared->stopping)
+		ret = revive(m);
+	tell_abort(m);
+	if (m->shared->stopping && addresses_announce(&m->addresses))
+		warn(m);
+	if (m->images && !m->leave_images && images_remove(m->images))
+		warn(m);
+	m->shared->over = true;
+	bring_back(reason);
+	return ret ? EXIT_LOST : EXIT_STAYED;
+}

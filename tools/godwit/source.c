@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The source's side of a move up to the decision: check, freeze, dump, transfer, restore.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include "host.h"
+#include "images.h"
+#include "move.h"
+
+#define CHECK_MS	60000
+
+/* -------------------------------------------------------------- waiting -- */
+
+/*
+ * Wait for a word of CRIU (criu set) or of the destination; the other one's end, a signal and the end of
+ * our time are faults.
+ */
+static int await(struct move *m, bool criu)
+{
+	struct pollfd p[3] = {
+		{ .fd = criu ? m->criu.sk : m->peer.wire.in, .events = POLLIN },
+		{ .fd = criu ? -1 : m->criu.pidfd, .events = POLLIN },
+		{ .fd = m->signals, .events = POLLIN },
+	};
+	int64_t left;
+	int n;
+
+	do {
+		left = (m->deadline - now_ns()) / 1000000;
+		n = poll(p, 3, left > 0 ? left : 0);
+	} while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return fault("it took longer than %d s: give --limit, or less memory to move",
+			     m->limit_ms / 1000);
+	if (p[2].revents) {
+		struct signalfd_siginfo info;
+
+		if (read(m->signals, &info, sizeof(info)) == sizeof(info))
+			return fault("interrupted by signal %u", info.ssi_signo);
+	}
+	if (p[1].revents)
+		return fault("criu was killed, or ended, in the middle");
+	return 0;
+}
+
+/* The destination's next word, which is to have this key. */
+static json_t *hear(struct move *m, const char *key)
+{
+	json_t *answer;
+
+	if (await(m, false) || wire_receive(&m->peer.wire, &answer, NULL, NULL, 1000))
+		return NULL;
+	if (!peer_understand(&m->peer, answer) && json_object_get(answer, key))
+		return answer;
+	fault("%s: godwit there talks no sense", m->host);
+	json_decref(answer);
+	return NULL;
+}
+
+static json_t *ask(struct move *m, json_t *question, const char *key)
+{
+	if (wire_send(&m->peer.wire, question)) {
+		/* Did it say why it went away? */
+		if (wire_ready(&m->peer.wire, 0)) {
+			char *lost = xstrdup(fault_text());
+
+			fault_clear();
+			json_decref(hear(m, key));
+			fault("%s", lost);
+			free(lost);
+		}
+		return NULL;
+	}
+	return hear(m, key);
+}
+
+static int ask_only(struct move *m, json_t *question, const char *key)
+{
+	json_t *answer = ask(m, question, key);
+
+	json_decref(answer);
+	return answer ? 0 : -1;
+}
+
+/* -------------------------------------------------------------- checking -- */
+
+/* The first problem is the reason, the others are shown if somebody looks. */
+static int refuse_for(const char *prefix, json_t *problems)
+{
+	size_t n = json_array_size(problems), i;
+	json_t *text;
+
+	if (!n)
+		return 0;
+	json_array_foreach(problems, i, text)
+		report_note("%s%s", prefix, json_string_value(text));
+	fault("%s%s%s", prefix, json_string_value(json_array_get(problems, 0)),
+	      n > 1 ? " (and more: godwit check)" : "");
+	return -1;
+}
+
+static bool of_kind(const struct in6_addr *a, const struct in6_addr *b)
+{
+	return !!IN6_IS_ADDR_V4MAPPED(a) == !!IN6_IS_ADDR_V4MAPPED(b) &&
+	       !!IN6_IS_ADDR_LINKLOCAL(a) == !!IN6_IS_ADDR_LINKLOCAL(b);
+}
+
+/* What the destination has in place of a GID of ours: the first of its kind. */
+static const char *counterpart(json_t *gids, const struct in6_addr *old)
+{
+	json_t *text;
+	size_t i;
+
+	json_array_foreach(gids, i, text) {
+		struct in6_addr gid;
+
+		if (inet_pton(AF_INET6, json_string_value(text), &gid) == 1 && of_kind(&gid, old))
+			return json_string_value(text);
+	}
+	return NULL;
+}
+
+/* All GIDs of all devices there: a GID map does not say of which device it speaks. */
+static json_t *gids_there(const struct move *m)
+{
+	json_t *all = json_array(), *gids;
+	const char *device;
+
+	json_object_foreach(json_object_get(m->peer.hello, "devices"), device, gids)
+		json_array_extend(all, gids);
+	return all;
+}
+
+/* The map for the plugin: GIDs that stay behind, and what takes their place. */
+static int map_gids(struct move *m)
+{
+	json_t *here = plan_source_gids(&m->plan), *there = gids_there(m), *text;
+	char *map = xstrdup("");
+	size_t i;
+	int ret = 0;
+
+	json_array_foreach(here, i, text) {
+		const char *old = json_string_value(text), *new;
+		struct in6_addr gid;
+		char *longer;
+
+		if (inet_pton(AF_INET6, old, &gid) != 1 || addresses_have(&m->addresses, &gid))
+			continue;
+		new = counterpart(there, &gid);
+		if (!new) {
+			ret = fault("%s: its RDMA devices have no GID of the same kind as %s", m->host, old);
+			break;
+		}
+		m->gids_change = true;
+		longer = xasprintf("%s%s%s=%s", map, *map ? "," : "", old, new);
+		free(map);
+		map = longer;
+	}
+	m->gid_map = map;
+	json_decref(here);
+	json_decref(there);
+	return ret;
+}
+
+/* Peers believe in a changed address only with the cluster's key. */
+static int check_keys(struct move *m)
+{
+	const char *theirs = json_string_value(json_object_get(m->peer.hello, "key"));
+	char ours[20] = "";
+	uint64_t fingerprint;
+
+	if (!m->plan.rdma)
+		return 0;
+	if (rdma_key_fingerprint(&fingerprint))
+		return -1;
+	if (fingerprint)
+		snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)fingerprint);
+	if (strcmp(ours, theirs ?: ""))
+		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
+			     *ours ? ours : "none", m->host, theirs && *theirs ? theirs : "none");
+	if (m->gids_change && !*ours)
+		return fault("key: the RDMA address changes, and peers believe that only with the cluster's "
+			     "key: godwit key set, here, on %s and at all peers", m->host);
+	return 0;
+}
+
+/* (what is copied need not be there) */
+static void drop_copied_files(struct move *m)
+{
+	struct proc_files *files = &m->plan.files;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < files->n; i++) {
+		size_t j;
+
+		for (j = 0; j < m->num_copy; j++)
+			if (!strcmp(files->file[i].path, m->copy[j]))
+				break;
+		if (j < m->num_copy)
+			free(files->file[i].path);
+		else
+			files->file[kept++] = files->file[i];
+	}
+	files->n = kept;
+}
+
+/* The device names there, for what is asked about them. */
+static void map_devices(struct move *m)
+{
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		char *device = m->plan.contexts.context[i].device;
+		size_t len = strlen(device);
+
+		for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at) {
+			if (strncmp(at, device, len) || at[len] != '=')
+				continue;
+			snprintf(device, sizeof(m->plan.contexts.context[i].device), "%.*s",
+				 (int)strcspn(at + len + 1, ","), at + len + 1);
+			break;
+		}
+	}
+}
+
+static int check_there(struct move *m)
+{
+	json_t *question, *answer;
+	int ret;
+
+	if (peer_connect(&m->peer, m->host, m->ssh, m->id, false))
+		return -1;
+	if (!strcmp(json_string_value(json_object_get(m->peer.hello, "boot")) ?: "", host_boot_id()))
+		return fault("%s: that is this host", m->host);
+	if (map_gids(m) || check_keys(m))
+		return -1;
+	drop_copied_files(m);
+	map_devices(m);
+	question = plan_json(&m->plan);
+	json_object_set_new(question, "op", json_string("check"));
+	json_object_set_new(question, "images", json_string(m->images_base));
+	json_object_set_new(question, "addresses", addresses_json(&m->addresses));
+	answer = peer_ask(&m->peer, question, CHECK_MS);
+	if (!answer)
+		return -1;
+	ret = refuse_for("", json_object_get(answer, "problems"));
+	if (ret) {
+		char *text = xasprintf("%s: %s", m->host, fault_text());
+
+		fault_clear();
+		fault("%s", text);
+		free(text);
+	}
+	json_decref(answer);
+	return ret;
+}
+
+static int check_here(struct move *m)
+{
+	if (host_check_root() || addresses_check_source(&m->addresses) || host_check_criu() ||
+	    host_check_nft() || plan_make(&m->plan, m->pid, &m->addresses))
+		return -1;
+	m->report.rdma = m->plan.rdma;
+	if (m->plan.rdma && host_check_plugin())
+		return -1;
+	if (images_space(m->images_base) < m->plan.memory + (1 << 20))
+		return fault("disk: %s has not enough room for %llu MiB: give --images", m->images_base,
+			     (unsigned long long)m->plan.memory >> 20);
+	return refuse_for("", m->plan.problems);
+}
+
+static int prepare_there(struct move *m)
+{
+	json_t *answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i}", "op", "prepare",
+		"images", m->images_base, "addresses", addresses_json(&m->addresses),
+		"limit_ms", m->limit_ms), CHECK_MS);
+
+	json_decref(answer);
+	return answer ? peer_ping(&m->peer) : -1;
+}
+
+int move_check(struct move *m)
+{
+	report_phase("check", "process %d", m->pid);
+	if (check_here(m) || check_there(m) || prepare_there(m)) {
+		peer_close(&m->peer);
+		return EXIT_REFUSED;
+	}
+	report_phase("check", "process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->pid,
+		     m->plan.tree.n, m->plan.tree.n == 1 ? "" : "es", m->plan.contexts.n,
+		     m->plan.contexts.n == 1 ? "" : "s", m->plan.qps, m->plan.qps == 1 ? "" : "s",
+		     m->plan.memory / 1048576.0);
+	return EXIT_OK;
+}
+
+/* ------------------------------------------------------ freeze and dump -- */
+
+static int start_dump(struct move *m)
+{
+	struct criu_options options = {
+		.log = "dump.log", .pid = m->pid,
+		.shell_job = m->plan.shell_job, .file_locks = m->plan.file_locks,
+	};
+
+	m->images = images_make(m->images_base, m->id);
+	if (!m->images)
+		return -1;
+	options.images = m->images;
+	m->freeze_ns = now_ns();
+	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+	m->shared->stopping = true;
+	if (criu_dump(&m->criu, &options))
+		return -1;
+	m->shared->criu = m->criu.pid;
+	return 0;
+}
+
+static int until_dumped(struct move *m)
+{
+	char script[64];
+
+	for (;;) {
+		if (await(m, true))
+			return -1;
+		switch (criu_next(&m->criu, script, NULL)) {
+		case CRIU_NOTIFY:
+			m->criu_asks = true;
+			break;
+		case CRIU_DONE:
+			return fault("criu ended before it was to");
+		default:
+			images_plugin_error(m->images);
+			return -1;
+		}
+		if (!strcmp(script, "pre-dump"))
+			m->freeze_ns = now_ns();
+		else if (!strcmp(script, "query-ext-files"))
+			report_phase("dump", "to %s", m->images);
+		else if (!strcmp(script, "post-dump"))
+			return 0;
+		m->criu_asks = false;
+		if (criu_answer(&m->criu, true))
+			return -1;
+	}
+}
+
+/* The driver's own time of the first QP stopped; without RDMA, the beginning of the freeze. */
+static int find_stop_time(struct move *m)
+{
+	contexts_free(&m->plan.contexts);
+	m->stop_ns = m->freeze_ns;
+	if (contexts_find(&m->plan.tree, &m->plan.contexts) || contexts_query(&m->plan.contexts))
+		return -1;
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+
+		if (c->query.state != RXE_MIGR_CTX_STOPPED)
+			return fault("process %d, descriptor %d: its context was not stopped: is the CRIU "
+				     "plugin %s loaded?", c->pid, c->fd, host_plugin_path());
+		if (c->query.stop_ns && (i == 0 || (int64_t)c->query.stop_ns < m->stop_ns))
+			m->stop_ns = c->query.stop_ns;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------- transfer and restore -- */
+
+struct progress {
+	struct move *m;
+	uint64_t whole;
+};
+
+/* Stop sending when the destination has something to say, which is never good news; or time is up. */
+static int on_progress(void *arg, uint64_t bytes)
+{
+	struct progress *p = arg;
+
+	report_progress(bytes, p->whole);
+	if (wire_ready(&p->m->peer.wire, 0)) {
+		json_decref(hear(p->m, "failed"));
+		return fault("%s: godwit there talks no sense", p->m->host);
+	}
+	return now_ns() > p->m->deadline ?
+		fault("it took longer than %d s: give --limit", p->m->limit_ms / 1000) : 0;
+}
+
+static int transfer(struct move *m)
+{
+	struct progress p = { m, images_size(m->images) };
+
+	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
+	if (m->addresses.n && ask_only(m, json_pack("{s:s}", "op", "addresses"), "added"))
+		return -1;
+	for (size_t i = 0; i < m->num_copy; i++)
+		if (images_send_file(&m->peer.wire, m->copy[i], on_progress, &p))
+			return -1;
+	if (images_send(&m->peer.wire, m->images, on_progress, &p, &m->report.bytes) ||
+	    ask_only(m, json_pack("{s:s}", "op", "files-end"), "received"))
+		return -1;
+	m->sent_ns = now_ns();
+	return 0;
+}
+
+static int restore(struct move *m)
+{
+	json_t *env = json_object();
+
+	if (m->gid_map && *m->gid_map)
+		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(m->gid_map));
+	if (m->device_map)
+		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
+	report_phase("restore", "at %s", m->host);
+	m->shared->restoring = true;
+	return ask_only(m, json_pack("{s:s, s:b, s:b, s:o}", "op", "restore", "shell_job", m->plan.shell_job,
+				     "file_locks", m->plan.file_locks, "env", env), "ready");
+}
+
+int move_until_ready(struct move *m)
+{
+	report_phase("freeze", "process %d", m->pid);
+	if (start_dump(m) || until_dumped(m))
+		return EXIT_STAYED;
+	m->dumped_ns = now_ns();
+	if (find_stop_time(m) || transfer(m) || restore(m))
+		return EXIT_STAYED;
+	m->ready_ns = now_ns();
+	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
+	m->report.transfer = m->sent_ns - m->dumped_ns;
+	m->report.restore = m->ready_ns - m->sent_ns;
+	return EXIT_OK;
+}

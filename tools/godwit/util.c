@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "godwit.h"
+
+static char reason[1024];
+
+int fault(const char *format, ...)
+{
+	va_list ap;
+
+	if (reason[0])
+		return -1;
+	va_start(ap, format);
+	vsnprintf(reason, sizeof(reason), format, ap);
+	va_end(ap);
+	for (char *c = reason; *c; c++)
+		if (*c == '\n')
+			*c = c[1] ? ' ' : '\0';
+	return -1;
+}
+
+const char *fault_text(void)
+{
+	return reason[0] ? reason : "no reason was given";
+}
+
+bool fault_is_set(void)
+{
+	return reason[0];
+}
+
+void fault_clear(void)
+{
+	reason[0] = '\0';
+}
+
+static void no_memory(void)
+{
+	static const char text[] = "godwit: out of memory\n";
+
+	if (write(STDERR_FILENO, text, sizeof(text) - 1)) { }
+	abort();	/* migrate: the guard puts the source right */
+}
+
+void *xrealloc(void *p, size_t size)
+{
+	p = realloc(p, size ? size : 1);
+	if (!p)
+		no_memory();
+	return p;
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size);
+
+	if (!p)
+		no_memory();
+	return p;
+}
+
+char *xstrdup(const char *s)
+{
+	char *p = strdup(s);
+
+	if (!p)
+		no_memory();
+	return p;
+}
+
+char *xasprintf(const char *format, ...)
+{
+	va_list ap;
+	char *p;
+
+	va_start(ap, format);
+	if (vasprintf(&p, format, ap) < 0)
+		no_memory();
+	va_end(ap);
+	return p;
+}
+
+int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static char *read_all(int fd)
+{
+	size_t used = 0, size = 4096;
+	char *text = xrealloc(NULL, size);
+	ssize_t n;
+
+	while ((n = read(fd, text + used, size - used - 1)) != 0) {
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			free(text);
+			return NULL;
+		}
+		used += n;
+		if (used + 1 == size)
+			text = xrealloc(text, size *= 2);
+	}
+	text[used] = '\0';
+	return text;
+}
+
+char *read_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *text;
+
+	if (fd < 0)
+		return NULL;
+	text = read_all(fd);
+	close(fd);
+	return text;
+}
+
+static void run_child(const char *const argv[], int in, int out)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	dup2(in >= 0 ? in : null, STDIN_FILENO);
+	dup2(out >= 0 ? out : null, STDOUT_FILENO);
+	dup2(out >= 0 ? out : null, STDERR_FILENO);
+	execvp(argv[0], (char *const *)argv);
+	dprintf(STDERR_FILENO, "%s\n", strerror(errno));
+	_exit(127);
+}
+
+/* A file in memory that holds text, to be read from its start. */
+static int text_fd(const char *text)
+{
+	int fd = memfd_create("godwit", MFD_CLOEXEC);
+
+	if (fd < 0 || dprintf(fd, "%s", text) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+		close_fd(&fd);
+	return fd;
+}
+
+int run(const char *const argv[], const char *text, char **output)
+{
+	int in = text ? text_fd(text) : -1;
+	int out[2] = { -1, -1 }, status = -1;
+	pid_t pid;
+
+	if (output && pipe2(out, O_CLOEXEC)) {
+		close_fd(&in);
+		return -1;
+	}
+	pid = fork();
+	if (pid == 0)
+		run_child(argv, in, out[1]);
+	close_fd(&in);
+	close_fd(&out[1]);
+	if (output) {
+		*output = read_all(out[0]);
+		close_fd(&out[0]);
+	}
+	if (pid < 0)
+		return -1;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
