@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: MIT
+/*
+ * migrate sizes | sweep | may | must-not | again [BITS]
+ * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <infiniband/migrate.h>
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define CHECK(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s", __LINE__, #cond))
+#define IS(want, call) do { \
+	int is_ = (call); \
+	if (is_ != (want)) \
+		DIE("line %d: %s gives %d (%s), not %d", __LINE__, #call, is_, strerror(is_), want); \
+} while (0)
+
+enum { PAGE = 4096, SIZE = 4 * PAGE };
+static char *memory; /* of the MR: shared, so that it is the same in both processes */
+
+/* ---------------------------------------------------------- the owner -- */
+
+static union ibv_gid gid;
+static int gid_index, other_host;
+
+static void find_gid(struct ibv_context *ctx)
+{
+	struct ibv_gid_entry entry;
+
+	for (gid_index = 0; !ibv_query_gid_ex(ctx, 1, gid_index, &entry, 0); gid_index++) {
+		gid = entry.gid;
+		if (entry.gid.raw[10] == 0xff && entry.gid.raw[11] == 0xff)
+			return;
+	}
+	DIE("no IPv4 GID");
+}
+
+static void lead(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
+{
+	struct ibv_qp_attr a = {
+		.port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+		.path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .rq_psn = 0x111111, .sq_psn = 0x111111,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 2, .min_rnr_timer = 12, .timeout = 10, .retry_cnt = 5,
+		.rnr_retry = 6,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index,
+			.hop_limit = 64, .traffic_class = 8, .flow_label = 0x12345 } },
+	};
+	static const int mask[] = {
+		[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+		[IBV_QPS_RTR] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+		[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				IBV_QP_MAX_QP_RD_ATOMIC,
+		[IBV_QPS_SQD] = 0, [IBV_QPS_SQE] = 0, [IBV_QPS_ERR] = 0,
+	};
+
+	for (int s = IBV_QPS_INIT; s <= (int)last; s++) {
+		if (s == IBV_QPS_SQE || (s == IBV_QPS_SQD && last != IBV_QPS_SQD))
+			continue;
+		a.qp_state = s;
+		IS(0, ibv_modify_qp(qp, &a, mask[s] | IBV_QP_STATE));
+	}
+}
+
+/*
+ * QPs in every state, those from RTR on with a peer in RTS, the pair 3, 6 having talked; and handles with
+ * holes, so that some objects have lower ones than what they use.
+ */
+static void own(int ready)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_comp_channel *channel;
+	struct ibv_pd *pd[10];
+	struct ibv_mr *mr;
+	struct ibv_cq *cq, *other;
+	struct ibv_qp *qp[10];
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 20, .max_recv_wr = 30, .max_send_sge = 2, .max_recv_sge = 1,
+			 .max_inline_data = 40 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_recv_wr *bad;
+	struct ibv_send_wr *bad_send;
+	struct ibv_wc wc;
+	int i;
+
+	CHECK(ctx);
+	find_gid(ctx);
+	for (i = 0; i < 10; i++)
+		CHECK((pd[i] = ibv_alloc_pd(ctx)));
+	for (i = 0; i < 10; i += 2)
+		IS(0, ibv_dealloc_pd(pd[i]));
+	channel = ibv_create_comp_channel(ctx);
+	cq = ibv_create_cq(ctx, 100, (void *)0x1234, channel, 0);
+	other = ibv_create_cq(ctx, 10, NULL, NULL, 0);
+	mr = ibv_reg_mr(pd[9], memory + 64, SIZE - 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(channel && cq && other && mr);
+	init.send_cq = cq;
+	init.recv_cq = cq;
+	for (i = 0; i < 10; i++) {
+		init.sq_sig_all = i & 1;
+		CHECK((qp[i] = ibv_create_qp(pd[9 - 2 * (i % 3)], &init)));
+		init.send_cq = init.recv_cq = other;
+	}
+	ibv_destroy_qp(qp[9]); /* another hole */
+	lead(qp[1], 0, IBV_QPS_INIT);
+	for (i = 0; i < 3; i++) {
+		static const int peer[] = { 7, 6, 8 };
+		lead(qp[2 + i], qp[peer[i]]->qp_num, IBV_QPS_RTR + i);
+		lead(qp[peer[i]], qp[2 + i]->qp_num, IBV_QPS_RTS);
+	}
+	gid.raw[15] ^= other_host; /* its peer is elsewhere; ours are all here */
+	lead(qp[5], qp[0]->qp_num, IBV_QPS_ERR);
+
+	for (i = 0; i < 5; i++) {
+		struct ibv_sge sge = { (uintptr_t)memory + PAGE + 256 * i, 256, mr->lkey };
+		struct ibv_recv_wr wr = { .wr_id = 100 + i, .sg_list = &sge, .num_sge = 1 };
+		IS(0, ibv_post_recv(qp[6], &wr, &bad));
+	}
+	for (i = 0; i < 3; i++) {
+		struct ibv_sge sge = { (uintptr_t)memory + 128, 32, mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		IS(0, ibv_post_send(qp[3], &wr, &bad_send)); /* qp[3]'s CQ: other, and each has one */
+	}
+	for (i = 0; i < 4;) /* of six completions, two stay */
+		i += ibv_poll_cq(other, 1, &wc);
+	IS(0, ibv_req_notify_cq(cq, 0));
+	usleep(200000);
+	CHECK(write(ready, &ctx->cmd_fd, sizeof(int)) == sizeof(int));
+	for (;;)
+		pause();
+}
+
+static pid_t owner;
+
+static struct ibv_context *start_owner(void)
+{
+	struct ibv_context *ctx;
+	int to_us[2], cmd_fd, pidfd;
+
+	CHECK(!pipe(to_us));
+	owner = fork();
+	if (!owner) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(to_us[0]);
+		own(to_us[1]);
+	}
+	close(to_us[1]);
+	CHECK(read(to_us[0], &cmd_fd, sizeof(cmd_fd)) == sizeof(cmd_fd));
+	pidfd = syscall(SYS_pidfd_open, owner, 0);
+	cmd_fd = syscall(SYS_pidfd_getfd, pidfd, cmd_fd, 0);
+	CHECK(cmd_fd >= 0);
+	close(pidfd);
+	CHECK((ctx = ibv_attach_context(cmd_fd)));
+	return ctx;
+}
+
+static void end_owner(struct ibv_context *ctx)
+{
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	ibv_detach_context(ctx);
+}
+
+static uint32_t state_of(struct ibv_context *ctx)
+{
+	struct rxe_migr_query query;
+
+	IS(0, ibv_query_migration(ctx, &query));
+	CHECK(query.abi_version == RXE_MIGR_ABI_VERSION);
+	return query.state;
+}
+
+static void await_peers(struct ibv_context *ctx)
+{
+	struct rxe_migr_status qp[100];
+	struct rxe_migr_query query;
+	int count;
+
+	for (int i = 0; i < 2000; i++) {
+		IS(0, ibv_query_migration(ctx, &query));
+		if (!query.num_resuming)
+			return;
+		usleep(10000);
+	}
+	IS(0, ibv_query_device_migration(ctx, &count, qp, 100));
+	for (int i = 0; i < count; i++)
+		fprintf(stderr, "QP %u, peer %u: state %u, tombstone %u\n", qp[i].qpn, qp[i].dest_qpn, qp[i].state,
+			qp[i].tombstone);
+	DIE("%u of %u peers do not answer, %u have failed", query.num_resuming, query.num_qp, query.num_failed);
+}
+
+/* ---------------------------------------------------------------- dumps -- */
+
+struct dump {
+	char  *buf;
+	size_t size;
+	int    count;
+};
+
+typedef int dump_fn(struct ibv_context *, int *, void *, size_t);
+
+static struct dump take(struct ibv_context *ctx, dump_fn *fn)
+{
+	struct dump d = {};
+	int ret;
+
+	while ((ret = fn(ctx, &d.count, d.buf, d.size)) == ENOSPC) {
+		CHECK(d.count > (int)d.size);
+		d.size = d.count;
+		d.buf = realloc(d.buf, d.size);
+		memset(d.buf, 0xaa, d.size);
+	}
+	IS(0, ret);
+	return d;
+}
+
+static const struct rxe_migr_rec *next(const struct dump *d, const struct rxe_migr_rec *rec)
+{
+	return ibv_next_record(d->buf, d->size, rec);
+}
+
+static uint16_t type_of(const struct rxe_migr_rec *rec)
+{
+	return le16toh(rec->type);
+}
+
+static void sizes(void)
+{
+	static const struct { const char *name; uint32_t most; } published[] = {
+		[RXE_MIGR_REC_PD] = { "PD", 12 }, [RXE_MIGR_REC_MR] = { "MR", 48 },
+		[RXE_MIGR_REC_CQ] = { "CQ", 64 }, [RXE_MIGR_REC_SRQ] = { "SRQ", 68 },
+		[RXE_MIGR_REC_QP] = { "QP", 271 },
+	};
+	struct ibv_context *ctx = start_owner();
+	struct dump d = take(ctx, ibv_dump_context);
+	const struct rxe_migr_rec *rec = NULL;
+	int seen[RXE_MIGR_REC_QP + 1] = {}, count = 0;
+
+	while ((rec = next(&d, rec))) {
+		uint16_t type = type_of(rec);
+
+		count++;
+		if (type > RXE_MIGR_REC_QP || !published[type].name)
+			continue;
+		if (!seen[type]++)
+			printf("%s: %u bytes, at most %u\n", published[type].name, le32toh(rec->length),
+			       published[type].most);
+		CHECK(le32toh(rec->length) <= published[type].most);
+	}
+	CHECK(!errno);
+	CHECK(count == d.count);
+	CHECK(seen[RXE_MIGR_REC_PD] == 5 && seen[RXE_MIGR_REC_MR] == 1 && seen[RXE_MIGR_REC_CQ] == 2);
+	CHECK(seen[RXE_MIGR_REC_QP] == 9);
+	/* with the SRQ's entry that a QP has in hand, at 16 scatter elements */
+	CHECK(sizeof(struct rxe_migr_rec_qp) + sizeof(struct rxe_migr_rec_recv_wqe) +
+	      16 * sizeof(struct rxe_migr_sge) <= 823);
+	CHECK(sizeof(struct rxe_migr_rec_srq) <= 68);
+	end_owner(ctx);
+}
+
+/* Every length that is too short, then one that is enough: nothing changes before that. */
+static void sweep(void)
+{
+	struct ibv_context *ctx = start_owner();
+	struct rxe_migr_query before, after;
+	int count, need;
+	char *buf;
+
+	IS(EINVAL, ibv_abort_context(ctx));
+	IS(0, ibv_query_migration(ctx, &before));
+	CHECK(before.num_qp == 9 && before.stop_ns == 0);
+	IS(ENOSPC, ibv_dump_context(ctx, &need, NULL, 0));
+	IS(ENOSPC, ibv_dump_context(ctx, &count, NULL, 1 << 20));
+	CHECK(count == need);
+	buf = malloc(need + 16);
+	memset(buf, 0x55, need + 16);
+	for (int length = 0; length < need; length += length < 400 ? 1 : need / 50) {
+		IS(ENOSPC, ibv_dump_context(ctx, &count, buf, length));
+		CHECK(count == need);
+	}
+	IS(ENOSPC, ibv_dump_context(ctx, &count, buf, need - 1));
+	for (int i = 0; i < need + 16; i++)
+		CHECK(buf[i] == 0x55);
+	IS(EFAULT, ibv_dump_context(ctx, &count, (void *)8, need));
+	CHECK(state_of(ctx) != RXE_MIGR_CTX_STOPPED);
+
+	IS(0, ibv_inspect_context(ctx, &count, buf, need));
+	IS(0, ibv_query_migration(ctx, &after));
+	CHECK(after.state != RXE_MIGR_CTX_STOPPED && count < need);
+
+	memset(buf, 0x55, need + 16);
+	IS(0, ibv_dump_context(ctx, &count, buf, need));
+	for (int i = 0; i < 16; i++)
+		CHECK(buf[need + i] == 0x55);
+	CHECK(state_of(ctx) == RXE_MIGR_CTX_STOPPED);
+	IS(0, ibv_dump_context(ctx, &count, buf, need));
+	IS(0, ibv_abort_context(ctx));
+	await_peers(ctx);
+	CHECK(state_of(ctx) == RXE_MIGR_CTX_RUNNING);
+	IS(EINVAL, ibv_abort_context(ctx));
+	end_owner(ctx);
+}
+
+/* A dump whose lengths are changed in any way is never read behind its end. */
+static void damage(const struct dump *good)
+{
+	size_t size = (good->size + PAGE - 1) / PAGE * PAGE;
+	char *page = mmap(NULL, size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct dump d = { .buf = page + size - good->size, .size = good->size };
+	const struct rxe_migr_rec *rec;
+	int bad = 0;
+
+	CHECK(page != MAP_FAILED && !mprotect(page + size, PAGE, PROT_NONE));
+	srandom(1);
+	for (int i = 0; i < 2000; i++) {
+		memcpy(d.buf, good->buf, d.size);
+		for (int j = 0; j < 20; j++)
+			d.buf[random() % (j ? d.size : 300)] = random();
+		rec = NULL;
+		while ((rec = next(&d, rec)))
+			CHECK((char *)rec + le32toh(rec->length) <= d.buf + d.size);
+		bad += errno == EBADMSG;
+	}
+	CHECK(bad > 100);
+	munmap(page, size + PAGE);
+}
+
+static void capability(int want)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL, *restore;
+	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
+	struct rxe_migr_query query;
+	struct rxe_migr_event_fd event_fd;
+	struct ibv_restore_args args = { .comp_channel_fd = -1, .async_fd = -1 };
+	struct rxe_migr_rec_pd pd = { .hdr = { htole16(RXE_MIGR_REC_PD), 0, htole32(sizeof(pd)), 0 } };
+	uint64_t print;
+	char buf[1 << 16];
+	void *object = NULL;
+	int count;
+
+	CHECK(ctx);
+	args.record = &pd;
+	args.record_length = sizeof(pd);
+	IS(want, ibv_query_migration(ctx, &query));
+	IS(want, ibv_query_event_fd(ctx, ctx->async_fd, &event_fd));
+	IS(want, ibv_query_device_migration(ctx, &count, (void *)buf, 100));
+	IS(want, ibv_migration_key(ctx, &key, &print));
+	IS(want ?: ENOSPC, ibv_inspect_context(ctx, &count, NULL, 0));
+	IS(want, ibv_dump_context(ctx, &count, buf, sizeof(buf)));
+	IS(want, ibv_abort_context(ctx));
+	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &pd, sizeof(pd)));
+	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	restore = ibv_open_restore_context(ibv_get_device_name(*list), 1);
+	CHECK(!restore == !!want);
+	CHECK(restore || errno == want);
+	if (!restore)
+		return;
+	IS(ENOENT, ibv_query_event_fd(ctx, restore->async_fd, &event_fd));
+	IS(ENOENT, ibv_query_event_fd(ctx, 0, &event_fd));
+	IS(EBADF, ibv_query_event_fd(ctx, 999, &event_fd));
+	IS(0, ibv_restore_object(restore, &object, RXE_MIGR_REC_PD, IBV_RESTORE_CREATE, &args, sizeof(args)));
+	IS(EBUSY, ibv_restore_object(restore, &object, RXE_MIGR_REC_PD, IBV_RESTORE_CREATE, &args, sizeof(args)));
+	IS(EBUSY, ibv_dump_context(restore, &count, buf, sizeof(buf)));
+	IS(0, ibv_restore_object(restore, &object, 0, IBV_RESTORE_DESTROY, NULL, 0));
+	CHECK(!object);
+	ibv_detach_context(restore);
+	CHECK(!ibv_open_restore_context("rxe77", 1) && errno == ENODEV);
+	CHECK(!ibv_open_restore_context(ibv_get_device_name(*list), 0) && errno == EINVAL);
+}
+
+/* -------------------------------------------------------------- restore -- */
+
+static struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel)
+{
+	struct ibv_restore_args args = {
+		.record = rec, .record_length = le32toh(rec->length), .comp_channel_fd = channel, .async_fd = -1,
+	};
+	void *object = NULL;
+	int ret = ibv_restore_object(ctx, &object, type_of(rec), IBV_RESTORE_CREATE, &args, sizeof(args));
+
+	if (ret)
+		DIE("record type %u, handle %u: %s", type_of(rec), le32toh(rec->handle), strerror(ret));
+	return object;
+}
+
+enum { HANDLES = 64 };
+
+static struct ibv_context *restore(const struct dump *d)
+{
+	static const uint16_t order[] = { RXE_MIGR_REC_CQ, RXE_MIGR_REC_QP, RXE_MIGR_REC_MR };
+	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 7);
+	const struct rxe_migr_rec *rec, *pd[HANDLES] = {};
+	void *place[HANDLES] = {};
+	int channel = -1;
+	uint32_t h;
+
+	if (!ctx)
+		DIE("open: %s", strerror(errno));
+	for (rec = NULL; (rec = next(d, rec));) {
+		CHECK(type_of(rec) != RXE_MIGR_REC_OTHER);
+		if (type_of(rec) == RXE_MIGR_REC_ASYNC_FILE)
+			create(ctx, rec, -1);
+		if (type_of(rec) == RXE_MIGR_REC_COMP_CHANNEL)
+			channel = create(ctx, rec, -1)->fd;
+		if (type_of(rec) == RXE_MIGR_REC_PD)
+			pd[le32toh(rec->handle)] = rec;
+	}
+	for (h = 0; h < HANDLES; h++)
+		if (pd[h])
+			create(ctx, pd[h], -1);
+		else
+			IS(0, ibv_restore_object(ctx, &place[h], 0, IBV_RESTORE_PLACEHOLDER, NULL, 0));
+	for (unsigned int i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		for (rec = NULL; (rec = next(d, rec));) {
+			if (type_of(rec) != order[i])
+				continue;
+			IS(0, ibv_restore_object(ctx, &place[le32toh(rec->handle)], 0, IBV_RESTORE_DESTROY, NULL, 0));
+			create(ctx, rec, channel);
+		}
+	for (h = 0; h < HANDLES; h++)
+		if (place[h])
+			IS(0, ibv_restore_object(ctx, &place[h], 0, IBV_RESTORE_DESTROY, NULL, 0));
+	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, d->buf, d->size));
+	return ctx;
+}
+
+/* What a record may differ in: rings are elsewhere. */
+static void forget(struct rxe_migr_rec *rec)
+{
+	struct rxe_migr_rec_cq *cq = (void *)rec;
+	struct rxe_migr_rec_qp *qp = (void *)rec;
+
+	if (type_of(rec) == RXE_MIGR_REC_CQ)
+		cq->ring_offset = 0;
+	if (type_of(rec) == RXE_MIGR_REC_QP)
+		qp->sq_offset = qp->rq_offset = 0;
+}
+
+static struct rxe_migr_rec *find(const struct dump *d, const struct rxe_migr_rec *like)
+{
+	const struct rxe_migr_rec_ring *a = (const void *)like;
+	const struct rxe_migr_rec *rec = NULL;
+
+	while ((rec = next(d, rec)))
+		if (rec->type == like->type && rec->handle == like->handle &&
+		    (type_of(rec) != RXE_MIGR_REC_RING || ((const struct rxe_migr_rec_ring *)rec)->which == a->which))
+			return (struct rxe_migr_rec *)rec;
+	return NULL;
+}
+
+static int compare(const struct dump *a, const struct dump *b)
+{
+	const struct rxe_migr_rec *rec = NULL;
+	int different = 0;
+
+	while ((rec = next(a, rec))) {
+		struct rxe_migr_rec *other = find(b, rec);
+		uint32_t i = 0, length = le32toh(rec->length);
+
+		if (type_of(rec) == RXE_MIGR_REC_CONTEXT)
+			continue;
+		if (!other || le32toh(other->length) != length) {
+			fprintf(stderr, "type %u, handle %u: %s\n", type_of(rec), le32toh(rec->handle),
+				other ? "another length" : "missing");
+			different++;
+			continue;
+		}
+		forget((struct rxe_migr_rec *)rec);
+		forget(other);
+		for (i = 0; i < length; i++)
+			if (((const char *)rec)[i] != ((char *)other)[i])
+				break;
+		if (i == length)
+			continue;
+		fprintf(stderr, "type %u, handle %u: differs from byte %u\n", type_of(rec), le32toh(rec->handle), i);
+		different++;
+	}
+	return different;
+}
+
+static int try(struct ibv_context *ctx, void *rec, int type)
+{
+	struct ibv_restore_args args = {
+		.record = rec, .record_length = le32toh(((struct rxe_migr_rec *)rec)->length),
+		.comp_channel_fd = -1, .async_fd = -1,
+	};
+	void *object = NULL;
+	int ret = ibv_restore_object(ctx, &object, type, IBV_RESTORE_CREATE, &args, sizeof(args));
+
+	CHECK(!ret == !!object);
+	if (object)
+		IS(0, ibv_restore_object(ctx, &object, 0, IBV_RESTORE_DESTROY, NULL, 0));
+	return ret;
+}
+
+static const struct rxe_migr_rec *first_of(const struct dump *d, int type)
+{
+	const struct rxe_migr_rec *rec = NULL;
+
+	while ((rec = next(d, rec)) && type_of(rec) != type)
+		;
+	CHECK(rec);
+	return rec;
+}
+
+/* What must not be created, and leaves nothing behind; the owner still has all its identities. */
+static void refuse(const struct dump *d)
+{
+	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 3);
+	struct rxe_migr_rec_cq cq = *(const struct rxe_migr_rec_cq *)first_of(d, RXE_MIGR_REC_CQ);
+	struct rxe_migr_rec_qp qp = *(const struct rxe_migr_rec_qp *)first_of(d, RXE_MIGR_REC_QP);
+	struct rxe_migr_rec_mr mr = *(const struct rxe_migr_rec_mr *)first_of(d, RXE_MIGR_REC_MR);
+	const struct rxe_migr_rec *rec = NULL;
+	struct rxe_migr_query query;
+	void *pd;
+
+	while ((rec = next(d, rec))) /* one that is connected */
+		if (type_of(rec) == RXE_MIGR_REC_QP && ((struct rxe_migr_rec_qp *)rec)->qp_state == IBV_QPS_RTS)
+			qp = *(const struct rxe_migr_rec_qp *)rec;
+	IS(0, ibv_restore_object(ctx, &pd, 0, IBV_RESTORE_PLACEHOLDER, NULL, 0));
+	cq.hdr.handle = htole32(1);
+	IS(EBADF, try(ctx, &cq, RXE_MIGR_REC_CQ)); /* it has a channel */
+	cq.comp_channel = htole32(RXE_MIGR_NO_HANDLE);
+	create(ctx, &cq.hdr, -1);
+
+	mr.pd = qp.pd = htole32(0);
+	qp.send_cq = qp.recv_cq = htole32(1);
+	mr.hdr.handle = qp.hdr.handle = htole32(2);
+	IS(EEXIST, try(ctx, &mr, RXE_MIGR_REC_MR));
+	IS(EEXIST, try(ctx, &qp, RXE_MIGR_REC_QP));
+	qp.qpn = htole32(5000);
+	IS(0, try(ctx, &qp, RXE_MIGR_REC_QP));
+	IS(EINVAL, try(ctx, &qp, RXE_MIGR_REC_MR));
+	IS(EINVAL, try(ctx, &qp, 99));
+	IS(EINVAL, try(ctx, &qp, -1));
+	qp.hdr.length = htole32(sizeof(qp) - 1);
+	IS(EINVAL, try(ctx, &qp, RXE_MIGR_REC_QP));
+	qp.hdr.length = htole32(sizeof(qp));
+	qp.hdr.handle = htole32(3);
+	IS(EBUSY, try(ctx, &qp, RXE_MIGR_REC_QP));
+	qp.hdr.handle = htole32(2);
+	qp.sgid[15] ^= 0x80;
+	IS(ENODEV, try(ctx, &qp, RXE_MIGR_REC_QP));
+	qp.sgid[15] ^= 0x80;
+	qp.qp_state = IBV_QPS_SQE;
+	IS(EINVAL, try(ctx, &qp, RXE_MIGR_REC_QP));
+	mr.start = htole64(8);
+	mr.iova = htole64(8);
+	mr.key = htole32(0x300055);
+	CHECK(try(ctx, &mr, RXE_MIGR_REC_MR));
+	IS(0, ibv_query_migration(ctx, &query));
+	CHECK(query.num_qp == 0);
+	ibv_detach_context(ctx);
+}
+
+static void again(void)
+{
+	struct ibv_context *ctx = start_owner();
+	struct dump first = take(ctx, ibv_dump_context), second;
+
+	damage(&first);
+	refuse(&first);
+	end_owner(ctx);
+	ctx = restore(&first);
+	second = take(ctx, ibv_inspect_context);
+	CHECK(first.count == second.count);
+	CHECK(!compare(&first, &second));
+
+	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	await_peers(ctx);
+	printf("%d records are the same; all peers have answered\n", first.count);
+	ibv_detach_context(ctx);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc >= 2 ? argv[1] : "";
+
+	other_host = argc >= 3 ? atoi(argv[2]) : 0; /* that differ in its address */
+	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (!strcmp(what, "sizes"))
+		sizes();
+	else if (!strcmp(what, "sweep"))
+		sweep();
+	else if (!strcmp(what, "may"))
+		capability(0);
+	else if (!strcmp(what, "must-not"))
+		capability(EPERM);
+	else if (!strcmp(what, "again"))
+		again();
+	else
+		DIE("migrate sizes | sweep | may | must-not | again [BITS]");
+	return 0;
+}
