@@ -30,10 +30,13 @@
 
 #define RXE_MIGR_ABI_VERSION	1
 
+/* uverbs has room for eight methods of a driver in one object. */
 enum rxe_migr_objects {
 	RXE_OBJECT_MIGR = (1U << UVERBS_ID_NS_SHIFT),
+	RXE_OBJECT_MIGR_DEVICE,
 };
 
+/* of RXE_OBJECT_MIGR: the context that the ioctl is made on */
 enum rxe_migr_methods {
 	RXE_METHOD_MIGR_QUERY = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_DUMP,
@@ -43,7 +46,11 @@ enum rxe_migr_methods {
 	RXE_METHOD_MIGR_REFILL,
 	RXE_METHOD_MIGR_RESUME,
 	RXE_METHOD_MIGR_EVENT_FD,
-	RXE_METHOD_MIGR_STATUS,
+};
+
+/* of RXE_OBJECT_MIGR_DEVICE: its device, or all of them */
+enum rxe_migr_device_methods {
+	RXE_METHOD_MIGR_STATUS = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_KEY,
 };
 

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Stopping, pausing and resuming queue pairs. */
+
+#include <rdma/uverbs_ioctl.h>
+#include "rxe_migr_loc.h"
+
+static unsigned int pause_timeout = 60;
+module_param(pause_timeout, uint, 0644);
+MODULE_PARM_DESC(pause_timeout,
+	"seconds after which a QP whose peer is stopped fails (60; 0: never)");
+
+/* STOP is repeated a few times, RESUME until it is answered. */
+#define RXE_MIGR_STOP_TRIES	8
+#define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
+
+static u32 rxe_migr_pause_ms(void)
+{
+	return min(READ_ONCE(pause_timeout), U32_MAX / MSEC_PER_SEC) *
+	       MSEC_PER_SEC;
+}
+
+struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
+{
+	struct ib_uqp_object *uobj = qp->ibqp.uobject;
+
+	return uobj ? to_ruc(uobj->uevent.uobject.context) : NULL;
+}
+
+/* Is there a peer to talk to? The caller holds qp->state_lock or the tasks. */
+bool rxe_migr_connected(struct rxe_qp *qp)
+{
+	return qp_type(qp) == IB_QPT_RC && qp->is_user && qp->valid &&
+	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
+}
+
+/* ------------------------------------------------------------ lifetimes -- */
+
+static void rxe_migr_work(struct work_struct *work);
+
+int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
+{
+	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
+						struct rxe_ucontext, ibuc);
+	struct rxe_migr_hint hint;
+	struct pid *pid;
+	int err;
+
+	mutex_init(&qp->migr.mutex);
+	INIT_DELAYED_WORK(&qp->migr.work, rxe_migr_work);
+
+	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING)
+		qp->migr_state = RXE_MIGR_QP_STOPPED;
+
+	if (rxe_migr_take_hint(uc, RXE_MIGR_HINT_QP, &hint, &pid)) {
+		put_pid(pid);
+		err = rxe_migr_claim(&qp->elem, hint.index);
+		if (err)
+			return err;
+		qp->ibqp.qp_num = qp->elem.index;
+	}
+
+	if (qp_type(qp) != IB_QPT_GSI)
+		rxe_migr_unbury(to_rdev(qp->ibqp.device), qp->elem.index);
+
+	return 0;
+}
+
+void rxe_migr_qp_destroy(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.dead = true;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	cancel_delayed_work_sync(&qp->migr.work);
+
+	rxe_migr_bury(qp);
+}
+
+void rxe_migr_uctx_init(struct rxe_ucontext *uc)
+{
+	memset(&uc->migr, 0, sizeof(uc->migr));
+	spin_lock_init(&uc->migr.lock);
+}
+
+void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc)
+{
+	rxe_migr_drop_hint(uc);
+
+	spin_lock(&uc->migr.lock);
+	uc->migr.file = NULL;
+	uc->migr.session = 0;
+	spin_unlock(&uc->migr.lock);
+
+	rxe_migr_drop_rings(uc);
+}
+
+int rxe_migr_modify_begin(struct rxe_qp *qp)
+{
+	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+
+	mutex_lock(&qp->migr.mutex);
+	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_STOPPED) {
+		mutex_unlock(&qp->migr.mutex);
+		return -EBUSY;
+	}
+
+	return 0;
+}
+
+void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
+{
+	unsigned long flags;
+
+	/* a QP that starts anew has no peer to wait for */
+	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
+		spin_lock_irqsave(&qp->state_lock, flags);
+		qp->migr.peer_stopped = false;
+		qp->migr.peer_knows = false;
+		qp->migr.resume_owed = false;
+		qp->migr.move.pending = false;
+		qp->migr.has_deadline = false;
+		qp->migr.peer_epoch = 0;
+		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+	}
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/* -------------------------------------------------------------- stopping -- */
+
+/* No pass of the QP's tasks begins after this; see rxe_migr_drain_qp(). */
+void rxe_migr_stop_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED) {
+		qp->migr.epoch++;
+		rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
+		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	mutex_unlock(&qp->migr.mutex);
+}
+
+static void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
+{
+	struct sk_buff *skb;
+
+	while ((skb = skb_dequeue(pkts))) {
+		rxe_put(qp);
+		kfree_skb(skb);
+		ib_device_put(qp->ibqp.device);
+	}
+}
+
+/*
+ * Bring a stopped QP to rest: nothing of it runs, no timer is armed, no packet
+ * is queued. A purged packet is a lost packet, and the peer sends it again. A
+ * READ whose answer is half sent is taken as answered: the peer asks for the
+ * rest as it would after a loss, and finds the responder resource.
+ */
+void rxe_migr_drain_qp(struct rxe_qp *qp)
+{
+	struct resp_res *res;
+
+	mutex_lock(&qp->migr.mutex);
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+
+	if (qp_type(qp) == IB_QPT_RC) {
+		timer_delete_sync(&qp->retrans_timer);
+		timer_delete_sync(&qp->rnr_nak_timer);
+	}
+
+	rxe_migr_purge(qp, &qp->req_pkts);
+	rxe_migr_purge(qp, &qp->resp_pkts);
+
+	res = qp->resp.res;
+	if (res) {
+		u32 end = (res->last_psn + 1) & BTH_PSN_MASK;
+
+		if (!res->replay && res->type == RXE_READ_MASK) {
+			qp->resp.opcode = -1;
+			if (psn_compare(end, qp->resp.psn) >= 0)
+				qp->resp.psn = end;
+		}
+		qp->resp.res = NULL;
+	}
+	if (qp->resp.mr) {
+		rxe_put(qp->resp.mr);
+		qp->resp.mr = NULL;
+	}
+
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/* Tell the peer, so that it pauses even if it has nothing to send. */
+void rxe_migr_announce_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool connected;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.tries = 0;
+	qp->migr.stop_acked = false;
+	qp->migr.resume_owed = false;
+	connected = rxe_migr_connected(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (!connected)
+		return;
+
+	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
+	rxe_migr_kick(qp, 1);
+}
+
+/* -------------------------------------------------------------- going on -- */
+
+/*
+ * Make the requester begin again at the oldest unacknowledged packet, with
+ * fresh retry budgets: nothing of what was lost is the network's fault. The
+ * QP's tasks are disabled.
+ */
+static void rxe_migr_rewind(struct rxe_qp *qp)
+{
+	qp->req.wait_for_rnr_timer = 0;
+	qp->req.wait_fence = 0;
+	qp->req.wait_psn = 0;
+	qp->need_req_skb = 0;
+	qp->comp.timeout = 0;
+	qp->comp.timeout_retry = 0;
+	qp->comp.started_retry = 0;
+	qp->comp.retry_cnt = qp->attr.retry_cnt;
+	qp->comp.rnr_retry = qp->attr.rnr_retry;
+	if (qp_type(qp) == IB_QPT_RC && qp_state(qp) >= IB_QPS_RTS &&
+	    qp_state(qp) != IB_QPS_ERR)
+		qp->req.need_retry = 1;
+}
+
+static void rxe_migr_enable(struct rxe_qp *qp)
+{
+	rxe_enable_task(&qp->recv_task);
+	rxe_enable_task(&qp->send_task);
+	rxe_sched_task(&qp->recv_task);
+	rxe_sched_task(&qp->send_task);
+}
+
+static void rxe_migr_set_deadline(struct rxe_qp *qp)
+{
+	u32 ms = rxe_migr_pause_ms();
+
+	lockdep_assert_held(&qp->state_lock);
+
+	qp->migr.has_deadline = ms;
+	qp->migr.deadline = jiffies + msecs_to_jiffies(ms);
+}
+
+/*
+ * Let a stopped QP go on, here or where it was restored. With announce the
+ * peer was told, or may know, that the QP was stopped, and is called back.
+ */
+void rxe_migr_go_qp(struct rxe_qp *qp, bool announce)
+{
+	unsigned long flags;
+	bool resume = false;
+
+	mutex_lock(&qp->migr.mutex);
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+	rxe_migr_rewind(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		qp->migr.tries = 0;
+		qp->migr.resume_owed = announce && rxe_migr_connected(qp);
+		if (qp->migr.peer_stopped) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
+			rxe_migr_set_deadline(qp);
+		} else if (qp->migr.resume_owed) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
+			rxe_migr_set_deadline(qp);
+		} else {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			qp->migr.has_deadline = false;
+		}
+		resume = qp->migr.resume_owed;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_migr_enable(qp);
+	mutex_unlock(&qp->migr.mutex);
+
+	if (resume)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+	rxe_migr_kick(qp, 1);
+}
+
+/* The peer is stopped since this epoch of its own. From softirq. */
+void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+
+	lockdep_assert_held(&qp->state_lock);
+
+	qp->migr.peer_stopped = true;
+	qp->migr.stop_epoch = epoch;
+
+	if (qp->migr_state == RXE_MIGR_QP_RUNNING ||
+	    qp->migr_state == RXE_MIGR_QP_RESUMING) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
+		rxe_migr_set_deadline(qp);
+		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
+	}
+}
+
+/* Our RESUME was answered. From softirq. */
+void rxe_migr_resumed_qp(struct rxe_qp *qp)
+{
+	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (!qp->migr.resume_owed)
+		return;
+
+	qp->migr.resume_owed = false;
+	if (uc)
+		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
+	rxe_counter_inc(rxe, RXE_CNT_MIGR_RESUMES);
+
+	if (qp->migr_state == RXE_MIGR_QP_RESUMING) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		qp->migr.has_deadline = false;
+		rxe_sched_task(&qp->send_task);
+	}
+}
+
+/* ---------------------------------------------------------------- timers -- */
+
+/* Run rxe_migr_work() after a delay, or sooner if it was due sooner. */
+void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!qp->migr.dead)
+		mod_delayed_work(system_unbound_wq, &qp->migr.work, delay);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+}
+
+/* The peer has moved: call it at its new address from now on. */
+static void rxe_migr_apply_move(struct rxe_qp *qp)
+{
+	struct rxe_av *av = &qp->pri_av;
+	struct rxe_migr_move move;
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	move = qp->migr.move;
+	qp->migr.move.pending = false;
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		move.pending = false;	/* it will call again */
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (!move.pending)
+		goto unlock;
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+
+	memcpy(av->grh.dgid.raw, move.gid.raw, sizeof(move.gid.raw));
+	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
+	memcpy(av->dmac, move.mac, ETH_ALEN);
+	sk_dst_reset(qp->sk->sk);
+	rxe_migr_rewind(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.peer_epoch = move.epoch;
+	qp->migr.peer_stopped = false;
+	if (qp->migr_state == RXE_MIGR_QP_PAUSED) {
+		if (qp->migr.resume_owed) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
+			rxe_migr_set_deadline(qp);
+		} else {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			qp->migr.has_deadline = false;
+		}
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_migr_enable(qp);
+	rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);
+unlock:
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * The peer did not come back: fail as for a dead one. The oldest WQE ends with
+ * RETRY_EXC_ERR and the rest is flushed; an idle QP just goes to the error
+ * state, since nobody else will ever tell.
+ */
+static void rxe_migr_give_up(struct rxe_qp *qp)
+{
+	struct rxe_send_wqe *wqe;
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->send_task);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state != RXE_MIGR_QP_PAUSED &&
+	    qp->migr_state != RXE_MIGR_QP_RESUMING) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		goto enable;
+	}
+	qp->migr.peer_stopped = false;
+	qp->migr.resume_owed = false;
+	qp->migr.has_deadline = false;
+	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	wqe = queue_head(qp->sq.queue, QUEUE_TYPE_FROM_CLIENT);
+	if (wqe) {
+		rxe_counter_inc(to_rdev(qp->ibqp.device),
+				RXE_CNT_RETRY_EXCEEDED);
+		wqe->status = IB_WC_RETRY_EXC_ERR;
+		wqe->state = wqe_state_error;
+	} else {
+		rxe_qp_error(qp);
+	}
+	qp->req.need_retry = 0;
+enable:
+	rxe_enable_task(&qp->send_task);
+	rxe_sched_task(&qp->send_task);
+	mutex_unlock(&qp->migr.mutex);
+}
+
+static unsigned long rxe_migr_backoff(unsigned int tries)
+{
+	return min(1UL << min(tries, 10U), RXE_MIGR_BACKOFF_MAX);
+}
+
+static void rxe_migr_work(struct work_struct *work)
+{
+	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags, delay = 0;
+	bool give_up, move, alive;
+	u8 opcode = 0;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	move = m->move.pending;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (move)
+		rxe_migr_apply_move(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	alive = qp->valid && qp_state(qp) != IB_QPS_ERR &&
+		qp_state(qp) != IB_QPS_RESET;
+	give_up = alive && m->has_deadline &&
+		  time_after_eq(jiffies, m->deadline);
+	if (!alive || give_up) {
+		m->resume_owed = false;
+		m->has_deadline = false;
+	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		if (!m->stop_acked && m->tries < RXE_MIGR_STOP_TRIES &&
+		    rxe_migr_connected(qp) && m->epoch)
+			opcode = RXE_MIGR_OPCODE_STOP;
+	} else if (m->resume_owed) {
+		opcode = RXE_MIGR_OPCODE_RESUME;
+	}
+	if (opcode)
+		delay = rxe_migr_backoff(m->tries++);
+	if (m->has_deadline) {
+		unsigned long left = m->deadline - jiffies;
+
+		delay = delay ? min(delay, max(left, 1UL)) : max(left, 1UL);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (give_up)
+		rxe_migr_give_up(qp);
+	if (opcode)
+		rxe_migr_send(qp, opcode);
+	if (delay)
+		rxe_migr_kick(qp, delay);
+}
+
+/* ----------------------------------------------------------------- rings -- */
+
+/*
+ * CRIU maps all rings of a process through one file, though a process can have
+ * several contexts on one device. So while contexts are being restored, those
+ * of one session may map each other's rings, as often as there are processes
+ * that share them, and the mapping is given the file of the ring's owner.
+ */
+bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner)
+{
+	struct rxe_ucontext *b = to_ruc(by), *o = to_ruc(owner);
+
+	if (by == owner)
+		return true;
+
+	return READ_ONCE(b->migr.state) == RXE_MIGR_CTX_RESTORING &&
+	       READ_ONCE(o->migr.state) == RXE_MIGR_CTX_RESTORING &&
+	       READ_ONCE(b->migr.session) == READ_ONCE(o->migr.session);
+}
+
+bool rxe_migr_keep_ring(struct ib_ucontext *owner)
+{
+	return READ_ONCE(to_ruc(owner)->migr.state) == RXE_MIGR_CTX_RESTORING;
+}
+
+/* The restore is over: what rxe_migr_keep_ring() left on the list goes. */
+void rxe_migr_drop_rings(struct rxe_ucontext *uc)
+{
+	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
+	struct rxe_mmap_info *ip, *next;
+
+	spin_lock_bh(&rxe->pending_lock);
+	list_for_each_entry_safe(ip, next, &rxe->pending_mmaps, pending_mmaps)
+		if (ip->context == &uc->ibuc)
+			list_del_init(&ip->pending_mmaps);
+	spin_unlock_bh(&rxe->pending_lock);
+}
+
+int rxe_migr_set_file(struct ib_ucontext *by, struct ib_ucontext *owner,
+		      struct vm_area_struct *vma)
+{
+	struct rxe_ucontext *o = to_ruc(owner);
+	struct file *file;
+
+	if (by == owner)
+		return 0;
+
+	/* fails for a file that is being closed; its pointer is still valid
+	 * since rxe_migr_uctx_cleanup() comes after that
+	 */
+	file = get_file_active(&o->migr.file);
+	if (!file)
+		return -ENXIO;
+
+	vma_set_file(vma, file);
+	fput(file);
+
+	return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Migration of queue pairs: what the rest of the driver sees of it.
+ *
+ * Locks, outermost first:
+ *   ib_uverbs_file.hw_destroy_rwsem (written)  the set of objects of a context
+ *   rxe_migr_qp.mutex	a change of state that waits for the QP's tasks
+ *   rxe_qp.state_lock	rxe_qp.migr_state and struct rxe_migr_qp
+ */
+#ifndef RXE_MIGR_H
+#define RXE_MIGR_H
+
+#include <linux/mutex.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+#include <rdma/rxe_migrate.h>
+
+struct rxe_dev;
+struct rxe_mr;
+struct rxe_pkt_info;
+struct rxe_pool_elem;
+struct rxe_qp;
+struct rxe_ucontext;
+
+/* A RESUME that was accepted and is being applied. */
+struct rxe_migr_move {
+	union ib_gid	gid;		/* where the peer is now */
+	u8		mac[ETH_ALEN];	/* next hop, only to tell loopback */
+	u32		epoch;
+	bool		pending;
+};
+
+struct rxe_migr_qp {
+	struct mutex		mutex;
+	struct delayed_work	work;	/* repeats STOP, RESUME; ends a pause */
+	unsigned long		deadline; /* jiffies, valid if has_deadline */
+	u32			epoch;		/* moves of this QP */
+	u32			peer_epoch;	/* last one accepted of the peer */
+	u32			stop_epoch;	/* the peer's, while it is stopped */
+	unsigned int		tries;
+	union ib_gid		old_gid;	/* our source GID before the move */
+	struct rxe_migr_move	move;
+	bool			has_deadline;
+	bool			peer_stopped;
+	bool			peer_knows;	/* it has spoken the protocol */
+	bool			stop_acked;
+	bool			resume_owed;	/* our own RESUME is unanswered */
+	bool			dead;		/* being destroyed: queue no work */
+};
+
+struct rxe_migr_uctx {
+	spinlock_t		lock;
+	u32			state;		/* enum rxe_migr_ctx_state */
+	u64			session;
+	u64			stop_ns;
+	u64			resume_ns;
+	struct file		*file;		/* no reference; see rxe_migr_set_file() */
+	struct rxe_migr_hint	hint;
+	struct pid		*hint_pid;
+	bool			has_hint;
+};
+
+struct rxe_migr_dev {
+	struct xarray		tombs;		/* QP number -> struct rxe_migr_tomb */
+	struct delayed_work	reap;
+};
+
+/* Opcodes of ours have a length but no mask: see rxe_rcv(). */
+#define RXE_MIGR_HDR_OPCODE(op)						\
+	[RXE_MIGR_OPCODE_##op] = {					\
+		.name	= "RXE_MIGR_OPCODE_" #op,			\
+		.length	= RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr),	\
+		.offset	= {						\
+			[RXE_PAYLOAD] = RXE_BTH_BYTES +			\
+					sizeof(struct rxe_migr_hdr),	\
+		}							\
+	}
+#define RXE_MIGR_OPCODES						\
+	RXE_MIGR_HDR_OPCODE(STOP),					\
+	RXE_MIGR_HDR_OPCODE(STOP_ACK),					\
+	RXE_MIGR_HDR_OPCODE(RESUME),					\
+	RXE_MIGR_HDR_OPCODE(RESUME_ACK),				\
+	RXE_MIGR_HDR_OPCODE(NAK_STOPPED),
+
+extern const struct uapi_definition rxe_migr_uverbs_defs[];
+
+/* lifetimes */
+void rxe_migr_dev_init(struct rxe_dev *rxe);
+void rxe_migr_dev_cleanup(struct rxe_dev *rxe);
+void rxe_migr_uctx_init(struct rxe_ucontext *uc);
+void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc);
+int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
+void rxe_migr_qp_destroy(struct rxe_qp *qp);
+
+/* bracket the modify verb; begin fails for a QP that is stopped */
+int rxe_migr_modify_begin(struct rxe_qp *qp);
+void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask);
+
+/* tasks and received packets of a QP whose migr_state is not RUNNING */
+bool rxe_migr_hold_sender(struct rxe_qp *qp);
+bool rxe_migr_hold_receiver(struct rxe_qp *qp);
+bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
+
+/* packets of ours, and packets for a QP that is gone */
+void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
+void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);
+
+/* identities of restored objects */
+int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
+			  int access, struct rxe_mr *mr,
+			  struct ib_udata *udata);
+
+/* rings of restored contexts */
+bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);
+bool rxe_migr_keep_ring(struct ib_ucontext *owner);
+int rxe_migr_set_file(struct ib_ucontext *by, struct ib_ucontext *owner,
+		      struct vm_area_struct *vma);
+
+#endif /* RXE_MIGR_H */

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Records of a context's objects. rxe_migr_refill.c reads them, in this order. */
+
+#include <linux/sched/mm.h>
+#include "rxe_migr_loc.h"
+
+/* Room for one more record; NULL if only its size is asked for. */
+static void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
+			  size_t length)
+{
+	size_t at = sink->length;
+	struct rxe_migr_rec *rec;
+
+	sink->length += length;
+	sink->count++;
+	if (!sink->buf || sink->length > sink->size)
+		return NULL;
+
+	rec = sink->buf + at;
+	rec->type = cpu_to_le16(type);
+	rec->flags = cpu_to_le16(RXE_MIGR_REC_MANDATORY);
+	rec->length = cpu_to_le32(length);
+	rec->handle = cpu_to_le32(handle);
+
+	return rec;
+}
+
+/* ----------------------------------------------------------- event files -- */
+
+bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type)
+{
+	if (!uobj->uapi_object)
+		return false;
+
+	switch (uobj->uapi_object->id) {
+	case UVERBS_OBJECT_ASYNC_EVENT:
+		*type = RXE_MIGR_REC_ASYNC_FILE;
+		return true;
+	case UVERBS_OBJECT_COMP_CHANNEL:
+		*type = RXE_MIGR_REC_COMP_CHANNEL;
+		return true;
+	}
+
+	return false;
+}
+
+/* Event files have no handle: they are numbered in the order of creation. */
+struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
+				       u32 ordinal)
+{
+	struct ib_uobject *uobj;
+	u32 type;
+
+	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
+		if (rxe_migr_is_event_file(uobj, &type) && !ordinal--)
+			return uobj;
+
+	return NULL;
+}
+
+u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
+			   const struct ib_uobject *uobj)
+{
+	struct ib_uobject *i;
+	u32 ordinal = 0;
+	u32 type;
+
+	list_for_each_entry_reverse(i, &ufile->uobjects, list) {
+		if (!rxe_migr_is_event_file(i, &type))
+			continue;
+		if (i == uobj)
+			return ordinal;
+		ordinal++;
+	}
+
+	return RXE_MIGR_NO_HANDLE;
+}
+
+static u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
+				  const struct ib_uevent_object *uevent)
+{
+	return uevent->event_file ?
+		rxe_migr_event_ordinal(ufile, &uevent->event_file->uobj) :
+		RXE_MIGR_NO_HANDLE;
+}
+
+static u32 rxe_migr_comp_ordinal(struct ib_uverbs_file *ufile,
+				 const struct ib_cq *cq)
+{
+	struct ib_uverbs_completion_event_file *file;
+
+	if (!cq->cq_context)
+		return RXE_MIGR_NO_HANDLE;
+
+	file = container_of(cq->cq_context,
+			    struct ib_uverbs_completion_event_file, ev_queue);
+	return rxe_migr_event_ordinal(ufile, &file->uobj);
+}
+
+static void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
+				     struct ib_uobject *uobj, u32 type,
+				     struct rxe_migr_sink *sink)
+{
+	struct rxe_migr_rec_event_file *rec;
+
+	rec = rxe_migr_put(sink, type, rxe_migr_event_ordinal(ufile, uobj),
+			   sizeof(*rec));
+	if (!rec)
+		return;
+
+	rec->is_default = cpu_to_le32(type == RXE_MIGR_REC_ASYNC_FILE &&
+			container_of(uobj, struct ib_uverbs_async_event_file,
+				     uobj) == ufile->default_async_file);
+}
+
+/* Whose user_handle is this? Events name their object by it, not by handle. */
+static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
+				 struct ib_uverbs_file *ufile, u32 *handle)
+{
+	struct ib_uobject *uobj;
+
+	list_for_each_entry(uobj, &ufile->uobjects, list) {
+		struct ib_uevent_object *uevent =
+			container_of(uobj, struct ib_uevent_object, uobject);
+
+		*handle = uobj->id;
+		switch (uobj->uapi_object->id) {
+		case UVERBS_OBJECT_CQ:
+			if (ev->counter == &container_of(uevent,
+					struct ib_ucq_object,
+					uevent)->comp_events_reported ||
+			    ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_CQ;
+			break;
+		case UVERBS_OBJECT_QP:
+			if (ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_QP;
+			break;
+		case UVERBS_OBJECT_SRQ:
+			if (ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_SRQ;
+			break;
+		}
+	}
+
+	return 0;
+}
+
+/* Events that the application has not read yet, oldest first */
+static void rxe_migr_dump_events(struct ib_uverbs_file *ufile,
+				 struct ib_uobject *uobj, u32 type,
+				 struct rxe_migr_sink *sink)
+{
+	bool async = type == RXE_MIGR_REC_ASYNC_FILE;
+	struct ib_uverbs_event_queue *queue = async ?
+		&container_of(uobj, struct ib_uverbs_async_event_file,
+			      uobj)->ev_queue :
+		&container_of(uobj, struct ib_uverbs_completion_event_file,
+			      uobj)->ev_queue;
+	struct rxe_migr_rec_event *rec;
+	struct ib_uverbs_event *ev;
+	u32 object, handle;
+
+	spin_lock_irq(&queue->lock);
+	list_for_each_entry(ev, &queue->event_list, list) {
+		/* events of the port are the new host's own business */
+		if (!ev->counter)
+			continue;
+		object = rxe_migr_event_object(ev, ufile, &handle);
+		if (!object)
+			continue;
+		rec = rxe_migr_put(sink, RXE_MIGR_REC_EVENT, handle,
+				   sizeof(*rec));
+		if (!rec)
+			continue;
+		rec->file = cpu_to_le32(rxe_migr_event_ordinal(ufile, uobj));
+		rec->object = cpu_to_le32(object);
+		rec->event = cpu_to_le32(async ? ev->desc.async.event_type : 0);
+	}
+	spin_unlock_irq(&queue->lock);
+}
+
+/* ----------------------------------------------------------------- rings -- */
+
+/*
+ * The application may be half-way through filling an element behind the
+ * producer index, so all of a send or receive ring is taken; of a CQ, which
+ * the driver fills, only what is in use.
+ */
+static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
+			       struct rxe_migr_sink *sink)
+{
+	struct rxe_migr_rec_ring *rec;
+	u32 first = 0, count, i;
+	size_t elem;
+
+	if (!q || (sink->flags & RXE_MIGR_DUMP_NO_RINGS))
+		return;
+
+	elem = (size_t)1 << q->log2_elem_size;
+	count = q->index_mask + 1;
+	if (which == RXE_MIGR_RING_CQ) {
+		first = READ_ONCE(q->buf->consumer_index) & q->index_mask;
+		count = (q->index - first) & q->index_mask;
+	}
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_RING, handle,
+			   sizeof(*rec) + count * elem);
+	if (!rec)
+		return;
+
+	rec->which = cpu_to_le32(which);
+	rec->log2_elem_size = cpu_to_le32(q->log2_elem_size);
+	rec->index_mask = cpu_to_le32(q->index_mask);
+	rec->producer = cpu_to_le32(READ_ONCE(q->buf->producer_index));
+	rec->consumer = cpu_to_le32(READ_ONCE(q->buf->consumer_index));
+	rec->index = cpu_to_le32(q->index);
+	rec->first = cpu_to_le32(first);
+	rec->count = cpu_to_le32(count);
+	for (i = 0; i < count; i++)
+		memcpy(rec->data + i * elem,
+		       queue_addr_from_index(q, first + i), elem);
+}
+
+static u64 rxe_migr_ring_offset(const struct rxe_queue *q)
+{
+	return q && q->ip ? q->ip->info.offset : 0;
+}
+
+/* --------------------------------------------------------------- objects -- */
+
+static void rxe_migr_dump_mr(struct ib_uobject *uobj,
+			     struct rxe_migr_sink *sink)
+{
+	struct rxe_mr *mr = to_rmr(uobj->object);
+	struct rxe_migr_rec_mr *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_MR, uobj->id, sizeof(*rec));
+	if (!rec)
+		return;
+
+	rec->pd = cpu_to_le32(mr->ibmr.pd->uobject->id);
+	rec->key = cpu_to_le32(mr->rkey);
+	rec->start = cpu_to_le64(mr->umem ? mr->umem->address : 0);
+	rec->length = cpu_to_le64(mr->ibmr.length);
+	rec->iova = cpu_to_le64(mr->ibmr.iova);
+	rec->access = cpu_to_le32(mr->access);
+}
+
+static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
+			     struct ib_uobject *uobj,
+			     struct rxe_migr_sink *sink)
+{
+	struct ib_ucq_object *ucq = container_of(uobj, struct ib_ucq_object,
+						 uevent.uobject);
+	struct rxe_cq *cq = to_rcq(uobj->object);
+	struct rxe_migr_rec_cq *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_CQ, uobj->id, sizeof(*rec));
+	if (rec) {
+		rec->user_handle = cpu_to_le64(uobj->user_handle);
+		rec->ring_offset = cpu_to_le64(rxe_migr_ring_offset(cq->queue));
+		rec->cqe = cpu_to_le32(cq->ibcq.cqe);
+		rec->comp_channel =
+			cpu_to_le32(rxe_migr_comp_ordinal(ufile, &cq->ibcq));
+		rec->comp_vector = 0;	/* rxe has no vectors */
+		rec->async_file =
+			cpu_to_le32(rxe_migr_async_ordinal(ufile, &ucq->uevent));
+		rec->comp_events = cpu_to_le32(ucq->comp_events_reported);
+		rec->async_events = cpu_to_le32(ucq->uevent.events_reported);
+		rec->notify = cq->notify;
+		memset(rec->reserved, 0, sizeof(rec->reserved));
+	}
+
+	rxe_migr_dump_ring(cq->queue, uobj->id, RXE_MIGR_RING_CQ, sink);
+}
+
+static u8 rxe_migr_res_type(int type)
+{
+	switch (type) {
+	case RXE_READ_MASK:
+		return RXE_MIGR_RES_READ;
+	case RXE_ATOMIC_MASK:
+		return RXE_MIGR_RES_ATOMIC;
+	case RXE_ATOMIC_WRITE_MASK:
+		return RXE_MIGR_RES_ATOMIC_WRITE;
+	case RXE_FLUSH_MASK:
+		return RXE_MIGR_RES_FLUSH;
+	}
+
+	return 0;
+}
+
+static void rxe_migr_dump_res(const struct resp_res *res, u32 handle, u16 index,
+			      struct rxe_migr_sink *sink)
+{
+	struct rxe_migr_rec_resp_res *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_RESP_RES, handle, sizeof(*rec));
+	if (!rec)
+		return;
+
+	memset((void *)rec + sizeof(rec->hdr), 0,
+	       sizeof(*rec) - sizeof(rec->hdr));
+	rec->index = cpu_to_le16(index);
+	rec->type = rxe_migr_res_type(res->type);
+	rec->replay = res->replay;
+	rec->state = res->state;
+	rec->first_psn = cpu_to_le32(res->first_psn);
+	rec->last_psn = cpu_to_le32(res->last_psn);
+	rec->cur_psn = cpu_to_le32(res->cur_psn);
+	switch (res->type) {
+	case RXE_READ_MASK:
+		rec->rkey = cpu_to_le32(res->read.rkey);
+		rec->length = cpu_to_le32(res->read.length);
+		rec->resid = cpu_to_le32(res->read.resid);
+		rec->va = cpu_to_le64(res->read.va);
+		rec->va_org = cpu_to_le64(res->read.va_org);
+		break;
+	case RXE_ATOMIC_MASK:
+		rec->va_org = cpu_to_le64(res->atomic.orig_val);
+		break;
+	case RXE_FLUSH_MASK:
+		rec->flush_type = res->flush.type;
+		rec->flush_level = res->flush.level;
+		rec->length = cpu_to_le32(res->flush.length);
+		rec->va = cpu_to_le64(res->flush.va);
+		break;
+	}
+}
+
+/* Of an SRQ only the QP that took the entry knows it; see RECV_WQE. */
+static void rxe_migr_dump_recv_wqe(struct rxe_qp *qp, u32 handle,
+				   struct rxe_migr_sink *sink)
+{
+	struct rxe_recv_wqe *wqe = qp->resp.wqe;
+	struct rxe_migr_rec_recv_wqe *rec;
+	u32 i, n;
+
+	if (!wqe || !qp->srq)
+		return;
+
+	n = min_t(u32, wqe->dma.num_sge, RXE_MAX_SGE);
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_RECV_WQE, handle,
+			   struct_size(rec, sge, n));
+	if (!rec)
+		return;
+
+	rec->wr_id = cpu_to_le64(wqe->wr_id);
+	rec->length = cpu_to_le32(wqe->dma.length);
+	rec->num_sge = cpu_to_le32(n);
+	for (i = 0; i < n; i++) {
+		rec->sge[i].addr = cpu_to_le64(wqe->dma.sge[i].addr);
+		rec->sge[i].length = cpu_to_le32(wqe->dma.sge[i].length);
+		rec->sge[i].lkey = cpu_to_le32(wqe->dma.sge[i].lkey);
+	}
+}
+
+static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
+{
+	return (qp->req.wait_fence ? RXE_MIGR_QP_WAIT_FENCE : 0) |
+	       (qp->req.need_rd_atomic ? RXE_MIGR_QP_NEED_RD_ATOMIC : 0) |
+	       (qp->req.wait_psn ? RXE_MIGR_QP_WAIT_PSN : 0) |
+	       (qp->resp.drop_msg ? RXE_MIGR_QP_DROP_MSG : 0) |
+	       (qp->resp.sent_psn_nak ? RXE_MIGR_QP_SENT_PSN_NAK : 0) |
+	       (qp->resp.wqe ? RXE_MIGR_QP_RECV_WQE : 0) |
+	       (qp->migr.peer_stopped ? RXE_MIGR_QP_PEER_STOPPED : 0) |
+	       (qp->migr.peer_knows ? RXE_MIGR_QP_PEER_KNOWS : 0);
+}
+
+static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
+			     struct ib_uqp_object *uqp, struct rxe_qp *qp,
+			     u16 num_res, struct rxe_migr_rec_qp *rec)
+{
+	const struct ib_qp_attr *attr = &qp->attr;
+	union ib_gid sgid;
+
+	rec->user_handle = cpu_to_le64(uqp->uevent.uobject.user_handle);
+	rec->sq_offset = cpu_to_le64(rxe_migr_ring_offset(qp->sq.queue));
+	rec->rq_offset = cpu_to_le64(rxe_migr_ring_offset(qp->rq.queue));
+	rec->pd = cpu_to_le32(qp->ibqp.pd->uobject->id);
+	rec->send_cq = cpu_to_le32(qp->ibqp.send_cq->uobject->uevent.uobject.id);
+	rec->recv_cq = cpu_to_le32(qp->ibqp.recv_cq->uobject->uevent.uobject.id);
+	rec->srq = cpu_to_le32(qp->ibqp.srq ?
+			qp->ibqp.srq->uobject->uevent.uobject.id :
+			RXE_MIGR_NO_HANDLE);
+	rec->async_file =
+		cpu_to_le32(rxe_migr_async_ordinal(ufile, &uqp->uevent));
+	rec->async_events = cpu_to_le32(uqp->uevent.events_reported);
+
+	rec->qpn = cpu_to_le32(qp_num(qp));
+	rec->qp_type = qp_type(qp);
+	rec->qp_state = attr->qp_state;
+	rec->sq_sig_all = qp->sq_sig_type == IB_SIGNAL_ALL_WR;
+	rec->reserved = 0;
+	rec->max_send_wr = cpu_to_le32(qp->sq.max_wr);
+	rec->max_recv_wr = cpu_to_le32(qp->srq ? 0 : qp->rq.max_wr);
+	rec->max_inline = cpu_to_le32(qp->sq.max_inline);
+	rec->max_send_sge = cpu_to_le16(qp->sq.max_sge);
+	rec->max_recv_sge = cpu_to_le16(qp->srq ? 0 : qp->rq.max_sge);
+
+	rec->access_flags = cpu_to_le32(attr->qp_access_flags);
+	rec->qkey = cpu_to_le32(attr->qkey);
+	rec->dest_qpn = cpu_to_le32(attr->dest_qp_num);
+	rec->rq_psn = cpu_to_le32(attr->rq_psn);
+	rec->sq_psn = cpu_to_le32(attr->sq_psn);
+	rec->pkey_index = cpu_to_le16(attr->pkey_index);
+	rec->src_port = cpu_to_le16(qp->src_port);
+	rec->path_mtu = attr->path_mtu;
+	rec->port_num = attr->port_num;
+	rec->timeout = attr->timeout;
+	rec->retry_cnt = attr->retry_cnt;
+	rec->rnr_retry = attr->rnr_retry;
+	rec->min_rnr_timer = attr->min_rnr_timer;
+	rec->max_rd_atomic = attr->max_rd_atomic;
+	rec->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	rec->sq_draining = attr->sq_draining;
+	rec->en_sqd_async_notify = attr->en_sqd_async_notify;
+	rec->hop_limit = qp->pri_av.grh.hop_limit;
+	rec->traffic_class = qp->pri_av.grh.traffic_class;
+	rec->flow_label = cpu_to_le32(qp->pri_av.grh.flow_label);
+	memset(rec->sgid, 0, sizeof(rec->sgid));
+	if (qp->pri_av.network_type) {
+		rxe_migr_sgid(&qp->pri_av, &sgid);
+		memcpy(rec->sgid, sgid.raw, sizeof(rec->sgid));
+	}
+	memcpy(rec->dgid, qp->pri_av.grh.dgid.raw, sizeof(rec->dgid));
+
+	rec->req_psn = cpu_to_le32(qp->req.psn);
+	rec->req_wqe_index = cpu_to_le32(qp->req.wqe_index);
+	rec->req_noack_pkts = cpu_to_le32(qp->req.noack_pkts);
+	rec->req_opcode = cpu_to_le16(qp->req.opcode);
+	rec->req_rd_atomic = cpu_to_le16(atomic_read(&qp->req.rd_atomic));
+	rec->comp_psn = cpu_to_le32(qp->comp.psn);
+	rec->comp_opcode = cpu_to_le16(qp->comp.opcode);
+	rec->comp_retry_cnt = qp->comp.retry_cnt;
+	rec->comp_rnr_retry = qp->comp.rnr_retry;
+
+	rec->resp_msn = cpu_to_le32(qp->resp.msn);
+	rec->resp_psn = cpu_to_le32(qp->resp.psn);
+	rec->resp_ack_psn = cpu_to_le32(qp->resp.ack_psn);
+	rec->resp_opcode = cpu_to_le16(qp->resp.opcode);
+	rec->resp_status = qp->resp.status;
+	rec->flags = rxe_migr_qp_flags(qp);
+	rec->resp_va = cpu_to_le64(qp->resp.va);
+	rec->resp_offset = cpu_to_le64(qp->resp.offset);
+	rec->resp_resid = cpu_to_le32(qp->resp.resid);
+	rec->resp_rkey = cpu_to_le32(qp->resp.rkey);
+	rec->resp_length = cpu_to_le32(qp->resp.length);
+	rec->res_head = cpu_to_le16(qp->resp.res_head);
+	rec->num_res = cpu_to_le16(num_res);
+	rec->recv_resid = 0;
+	rec->recv_cur_sge = 0;
+	rec->recv_sge_offset = 0;
+	if (qp->resp.wqe) {
+		rec->recv_resid = cpu_to_le32(qp->resp.wqe->dma.resid);
+		rec->recv_cur_sge = cpu_to_le32(qp->resp.wqe->dma.cur_sge);
+		rec->recv_sge_offset =
+			cpu_to_le32(qp->resp.wqe->dma.sge_offset);
+	}
+	rec->ssn = cpu_to_le32(atomic_read(&qp->ssn));
+	rec->epoch = cpu_to_le32(qp->migr.epoch);
+	rec->peer_epoch = cpu_to_le32(qp->migr.peer_epoch);
+}
+
+static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
+			     struct ib_uobject *uobj,
+			     struct rxe_migr_sink *sink)
+{
+	struct ib_uqp_object *uqp = container_of(uobj, struct ib_uqp_object,
+						 uevent.uobject);
+	struct rxe_qp *qp = to_rqp(uobj->object);
+	struct rxe_migr_rec_qp *rec;
+	u16 i, n = 0, num_res = 0;
+
+	mutex_lock(&qp->migr.mutex);
+
+	if (qp->resp.resources)
+		n = qp->attr.max_dest_rd_atomic;
+	for (i = 0; i < n; i++)
+		num_res += !!rxe_migr_res_type(qp->resp.resources[i].type);
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_QP, uobj->id, sizeof(*rec));
+	if (rec)
+		rxe_migr_fill_qp(ufile, uqp, qp, num_res, rec);
+
+	for (i = 0; i < n; i++)
+		if (rxe_migr_res_type(qp->resp.resources[i].type))
+			rxe_migr_dump_res(&qp->resp.resources[i], uobj->id, i,
+					  sink);
+	rxe_migr_dump_ring(qp->sq.queue, uobj->id, RXE_MIGR_RING_SQ, sink);
+	rxe_migr_dump_ring(qp->rq.queue, uobj->id, RXE_MIGR_RING_RQ, sink);
+	rxe_migr_dump_recv_wqe(qp, uobj->id, sink);
+
+	mutex_unlock(&qp->migr.mutex);
+}
+
+static void rxe_migr_dump_other(struct ib_uobject *uobj,
+				struct rxe_migr_sink *sink)
+{
+	struct rxe_migr_rec_other *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_OTHER, uobj->id, sizeof(*rec));
+	if (rec)
+		rec->object_id = cpu_to_le32(uobj->uapi_object->id);
+}
+
+static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
+				 struct ib_uobject *uobj,
+				 struct rxe_migr_sink *sink)
+{
+	switch (uobj->uapi_object->id) {
+	case UVERBS_OBJECT_PD:
+		rxe_migr_put(sink, RXE_MIGR_REC_PD, uobj->id,
+			     sizeof(struct rxe_migr_rec_pd));
+		break;
+	case UVERBS_OBJECT_MR:
+		if (to_rmr(uobj->object)->ibmr.type == IB_MR_TYPE_USER)
+			rxe_migr_dump_mr(uobj, sink);
+		else
+			rxe_migr_dump_other(uobj, sink);
+		break;
+	case UVERBS_OBJECT_CQ:
+		rxe_migr_dump_cq(ufile, uobj, sink);
+		break;
+	case UVERBS_OBJECT_QP:
+		rxe_migr_dump_qp(ufile, uobj, sink);
+		break;
+	default:
+		rxe_migr_dump_other(uobj, sink);
+	}
+}
+
+static void rxe_migr_dump_context(struct ib_uverbs_file *ufile,
+				  struct rxe_ucontext *uc,
+				  struct rxe_migr_sink *sink)
+{
+	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
+	struct rxe_migr_rec_context *rec;
+	struct ib_uobject *uobj;
+	u32 n = 0;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_CONTEXT, uc->elem.index,
+			   sizeof(*rec));
+	if (!rec)
+		return;
+
+	list_for_each_entry(uobj, &ufile->uobjects, list)
+		n++;
+	rec->abi_version = cpu_to_le32(RXE_MIGR_ABI_VERSION);
+	rec->num_objects = cpu_to_le32(n);
+	strscpy_pad(rec->device, dev_name(&rxe->ib_dev.dev),
+		    sizeof(rec->device));
+	rec->stop_ns = cpu_to_le64(uc->migr.stop_ns);
+}
+
+/* The context, event files as created, objects as created, pending events */
+int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
+			struct rxe_migr_sink *sink)
+{
+	struct ib_uobject *uobj;
+	u32 type;
+
+	lockdep_assert_held_write(&ufile->hw_destroy_rwsem);
+
+	rxe_migr_dump_context(ufile, uc, sink);
+
+	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
+		if (rxe_migr_is_event_file(uobj, &type))
+			rxe_migr_dump_event_file(ufile, uobj, type, sink);
+
+	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
+		if (!rxe_migr_is_event_file(uobj, &type))
+			rxe_migr_dump_object(ufile, uobj, sink);
+
+	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
+		if (rxe_migr_is_event_file(uobj, &type))
+			rxe_migr_dump_events(ufile, uobj, type, sink);
+
+	return sink->length > sink->size ? -ENOSPC : 0;
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Identities that restored objects take instead of fresh ones. */
+
+#include <linux/kthread.h>
+#include <linux/mmu_context.h>
+#include <linux/sched/mm.h>
+#include <rdma/uverbs_ioctl.h>
+#include "rxe_migr_loc.h"
+
+/* Forget the hint of a context. The caller holds uc->migr.lock. */
+static struct pid *__rxe_migr_drop_hint(struct rxe_ucontext *uc)
+{
+	struct pid *pid = uc->migr.hint_pid;
+
+	lockdep_assert_held(&uc->migr.lock);
+
+	uc->migr.has_hint = false;
+	uc->migr.hint_pid = NULL;
+
+	return pid;
+}
+
+void rxe_migr_drop_hint(struct rxe_ucontext *uc)
+{
+	struct pid *pid;
+
+	spin_lock(&uc->migr.lock);
+	pid = __rxe_migr_drop_hint(uc);
+	spin_unlock(&uc->migr.lock);
+
+	put_pid(pid);
+}
+
+/*
+ * Spend the hint of a context for an object of this type. A hint for another
+ * type is dropped: it was not followed by its command. *pid is a reference.
+ */
+bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
+			struct rxe_migr_hint *hint, struct pid **pid)
+{
+	bool found;
+
+	*pid = NULL;
+	if (!uc)
+		return false;
+
+	spin_lock(&uc->migr.lock);
+	found = uc->migr.has_hint && uc->migr.state == RXE_MIGR_CTX_RESTORING;
+	*hint = uc->migr.hint;
+	*pid = __rxe_migr_drop_hint(uc);
+	spin_unlock(&uc->migr.lock);
+
+	if (found && hint->type == type)
+		return true;
+
+	put_pid(*pid);
+	*pid = NULL;
+	return false;
+}
+
+/*
+ * Move an element that is not finalized yet to another index of its pool.
+ * Until __rxe_finalize() the entry is reserved and look-ups don't find it.
+ */
+int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index)
+{
+	struct rxe_pool *pool = elem->pool;
+	int err;
+
+	if (index < pool->limit.min || index > pool->limit.max)
+		return -EINVAL;
+	if (index == elem->index)
+		return 0;
+
+	err = xa_insert(&pool->xa, index, NULL, GFP_KERNEL);
+	if (err)
+		return err == -EBUSY ? -EEXIST : err;
+
+	xa_erase(&pool->xa, elem->index);
+	elem->index = index;
+
+	return 0;
+}
+
+struct rxe_migr_pin {
+	struct work_struct	work;
+	struct mm_struct	*mm;
+	struct rxe_dev		*rxe;
+	struct rxe_mr		*mr;
+	u64			start;
+	u64			length;
+	int			access;
+	int			err;
+};
+
+static void rxe_migr_pin_work(struct work_struct *work)
+{
+	struct rxe_migr_pin *pin = container_of(work, typeof(*pin), work);
+
+	kthread_use_mm(pin->mm);
+	pin->err = rxe_mr_init_user(pin->rxe, pin->start, pin->length,
+				    pin->access, pin->mr);
+	kthread_unuse_mm(pin->mm);
+}
+
+/* Register memory of the process pid. ib_umem_get() pins current->mm. */
+static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
+{
+	struct task_struct *task;
+
+	task = get_pid_task(pid, PIDTYPE_PID);
+	if (!task)
+		return -ESRCH;
+	pin->mm = get_task_mm(task);
+	put_task_struct(task);
+	if (!pin->mm)
+		return -ESRCH;
+
+	INIT_WORK_ONSTACK(&pin->work, rxe_migr_pin_work);
+	queue_work(system_unbound_wq, &pin->work);
+	flush_work(&pin->work);
+	destroy_work_on_stack(&pin->work);
+	mmput(pin->mm);
+
+	return pin->err;
+}
+
+/* rxe_mr_init_user() with the keys and the memory that a hint asks for */
+int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
+			  int access, struct rxe_mr *mr,
+			  struct ib_udata *udata)
+{
+	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
+						struct rxe_ucontext, ibuc);
+	struct rxe_migr_pin pin = {
+		.rxe = rxe, .mr = mr,
+		.start = start, .length = length, .access = access,
+	};
+	struct rxe_migr_hint hint;
+	struct pid *pid;
+	int err;
+
+	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_MR, &hint, &pid))
+		return rxe_mr_init_user(rxe, start, length, access, mr);
+
+	err = rxe_migr_claim(&mr->elem, hint.key >> 8);
+	if (!err)
+		err = pid ? rxe_migr_pin(&pin, pid) :
+			    rxe_mr_init_user(rxe, start, length, access, mr);
+	put_pid(pid);
+	if (err)
+		return err;
+
+	mr->lkey = hint.key;
+	mr->rkey = hint.key;
+	mr->ibmr.lkey = hint.key;
+	mr->ibmr.rkey = hint.key;
+
+	return 0;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The cluster's key, and the code that authenticates our packets with it. */
+
+#include <crypto/blake2s.h>
+#include <crypto/utils.h>
+#include "rxe_migr_loc.h"
+
+/*
+ * Two keys while they are being changed on one host after the other: packets
+ * are signed with the current one and may be signed with either.
+ */
+static DEFINE_SPINLOCK(key_lock);
+static u8 keys[2][RXE_MIGR_KEY_LEN];
+static unsigned int num_keys;
+
+static void rxe_migr_mac(u8 *mac, const struct rxe_migr_hdr *hdr, const u8 *key)
+{
+	blake2s(mac, (const u8 *)hdr, key, RXE_MIGR_MAC_LEN,
+		offsetof(struct rxe_migr_hdr, mac), RXE_MIGR_KEY_LEN);
+}
+
+bool rxe_migr_have_key(void)
+{
+	return READ_ONCE(num_keys) > 0;
+}
+
+void rxe_migr_sign(struct rxe_migr_hdr *hdr)
+{
+	unsigned long flags;
+
+	memset(hdr->mac, 0, sizeof(hdr->mac));
+
+	spin_lock_irqsave(&key_lock, flags);
+	if (num_keys)
+		rxe_migr_mac(hdr->mac, hdr, keys[0]);
+	spin_unlock_irqrestore(&key_lock, flags);
+}
+
+bool rxe_migr_verify(const struct rxe_migr_hdr *hdr)
+{
+	u8 mac[RXE_MIGR_MAC_LEN];
+	unsigned long flags;
+	bool ok = false;
+	unsigned int i;
+
+	spin_lock_irqsave(&key_lock, flags);
+	for (i = 0; i < num_keys; i++) {
+		rxe_migr_mac(mac, hdr, keys[i]);
+		ok |= !crypto_memneq(mac, hdr->mac, sizeof(mac));
+	}
+	spin_unlock_irqrestore(&key_lock, flags);
+
+	return ok;
+}
+
+static u64 rxe_migr_fingerprint(void)
+{
+	static const u8 label[] = "rxe_migr key fingerprint";
+	__le64 print = 0;
+
+	if (num_keys)
+		blake2s((u8 *)&print, label, keys[0], sizeof(print),
+			sizeof(label), RXE_MIGR_KEY_LEN);
+
+	return le64_to_cpu(print);
+}
+
+int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint)
+{
+	unsigned long flags;
+	int err = 0;
+
+	if (key->reserved)
+		return -EINVAL;
+
+	spin_lock_irqsave(&key_lock, flags);
+	switch (key->op) {
+	case RXE_MIGR_KEY_QUERY:
+		break;
+	case RXE_MIGR_KEY_SET:
+		if (num_keys && !memcmp(keys[0], key->key, sizeof(keys[0])))
+			break;
+		if (num_keys)
+			memcpy(keys[1], keys[0], sizeof(keys[1]));
+		memcpy(keys[0], key->key, sizeof(keys[0]));
+		WRITE_ONCE(num_keys, min(num_keys + 1, 2U));
+		break;
+	case RXE_MIGR_KEY_CLEAR:
+		memzero_explicit(keys, sizeof(keys));
+		WRITE_ONCE(num_keys, 0);
+		break;
+	case RXE_MIGR_KEY_DROP_OLD:
+		memzero_explicit(keys[1], sizeof(keys[1]));
+		WRITE_ONCE(num_keys, min(num_keys, 1U));
+		break;
+	default:
+		err = -EINVAL;
+	}
+	*fingerprint = rxe_migr_fingerprint();
+	spin_unlock_irqrestore(&key_lock, flags);
+
+	return err;
+}

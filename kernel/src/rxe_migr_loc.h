@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Migration of queue pairs: what its files share among themselves. */
+#ifndef RXE_MIGR_LOC_H
+#define RXE_MIGR_LOC_H
+
+#include "rxe.h"
+#include "rxe_loc.h"
+#include "rxe_queue.h"
+#include "uverbs.h"
+#include "rdma_core.h"
+
+/* rxe_migr_state.c */
+void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
+
+/* rxe_migr.c */
+void rxe_migr_stop_qp(struct rxe_qp *qp);
+void rxe_migr_drain_qp(struct rxe_qp *qp);
+void rxe_migr_announce_stop(struct rxe_qp *qp);
+void rxe_migr_go_qp(struct rxe_qp *qp, bool announce);
+void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
+void rxe_migr_resumed_qp(struct rxe_qp *qp);
+void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
+bool rxe_migr_connected(struct rxe_qp *qp);
+struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
+void rxe_migr_drop_rings(struct rxe_ucontext *uc);
+
+/* rxe_migr_wire.c */
+void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
+int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
+		       const struct rxe_migr_hdr *hdr);
+
+/* rxe_migr_key.c */
+bool rxe_migr_have_key(void);
+void rxe_migr_sign(struct rxe_migr_hdr *hdr);
+bool rxe_migr_verify(const struct rxe_migr_hdr *hdr);
+int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
+
+/* rxe_migr_tomb.c */
+void rxe_migr_bury(struct rxe_qp *qp);
+void rxe_migr_unbury(struct rxe_dev *rxe, u32 qpn);
+unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
+				  struct rxe_migr_status *st, unsigned int max);
+
+/* rxe_migr_hint.c */
+int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index);
+bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
+			struct rxe_migr_hint *hint, struct pid **pid);
+void rxe_migr_drop_hint(struct rxe_ucontext *uc);
+
+/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held for writing */
+struct rxe_migr_sink {
+	void	*buf;		/* NULL: only count */
+	size_t	size;
+	size_t	length;
+	u32	count;
+	u32	flags;		/* enum rxe_migr_dump_flags */
+};
+int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
+			struct rxe_migr_sink *sink);
+struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
+				       u32 ordinal);
+u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
+			   const struct ib_uobject *uobj);
+bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
+
+/* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
+int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
+			  size_t length);
+
+#define rxe_migr_for_each_qp(uobj, ufile)				\
+	list_for_each_entry(uobj, &(ufile)->uobjects, list)		\
+		if ((uobj)->uapi_object &&				\
+		    (uobj)->uapi_object->id == UVERBS_OBJECT_QP &&	\
+		    (uobj)->object)
+
+static inline struct rxe_qp *rxe_migr_uobj_qp(struct ib_uobject *uobj)
+{
+	return to_rqp(uobj->object);
+}
+
+#endif /* RXE_MIGR_LOC_H */

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The states of a queue pair under migration, and what each of them holds. */
+
+#include "rxe_migr_loc.h"
+
+#define CREATE_TRACE_POINTS
+#include "rxe_migr_trace.h"
+
+/*
+ * RUNNING  -> PAUSED	 the peer stopped (STOP, NAK_STOPPED)
+ * RUNNING  -> STOPPED	 checkpoint
+ * PAUSED   -> RUNNING	 the peer resumed, the deadline passed, reset
+ * PAUSED   -> RESUMING	 the peer resumed and still owes us an answer
+ * PAUSED   -> STOPPED	 checkpoint
+ * RESUMING -> RUNNING	 our RESUME was answered, the deadline passed, reset
+ * RESUMING -> PAUSED	 the peer stopped
+ * RESUMING -> STOPPED	 checkpoint
+ * STOPPED  -> RUNNING	 abort or restore of a QP without a peer, reset
+ * STOPPED  -> RESUMING	 abort or restore
+ * STOPPED  -> PAUSED	 the same, and the peer is stopped
+ *
+ * Forbidden: RUNNING -> RESUMING: only a QP that was stopped owes a RESUME.
+ * A state may follow itself: packets are repeated.
+ */
+static const u8 rxe_migr_arcs[] = {
+	[RXE_MIGR_QP_RUNNING]	= BIT(RXE_MIGR_QP_PAUSED) |
+				  BIT(RXE_MIGR_QP_STOPPED),
+	[RXE_MIGR_QP_PAUSED]	= BIT(RXE_MIGR_QP_RUNNING) |
+				  BIT(RXE_MIGR_QP_RESUMING) |
+				  BIT(RXE_MIGR_QP_STOPPED),
+	[RXE_MIGR_QP_RESUMING]	= BIT(RXE_MIGR_QP_RUNNING) |
+				  BIT(RXE_MIGR_QP_PAUSED) |
+				  BIT(RXE_MIGR_QP_STOPPED),
+	[RXE_MIGR_QP_STOPPED]	= BIT(RXE_MIGR_QP_RUNNING) |
+				  BIT(RXE_MIGR_QP_RESUMING) |
+				  BIT(RXE_MIGR_QP_PAUSED),
+};
+
+void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
+{
+	u8 from = qp->migr_state;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (from == to)
+		return;
+	if (WARN_ON_ONCE(!(rxe_migr_arcs[from] & BIT(to))))
+		return;
+
+	WRITE_ONCE(qp->migr_state, to);
+	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
+}
+
+/* A QP that has failed or was reset, or is being freed, flushes its queues. */
+static bool rxe_migr_flushing(struct rxe_qp *qp)
+{
+	return qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET;
+}
+
+/* May the requester and the completer not run? */
+bool rxe_migr_hold_sender(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool hold;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	switch (qp->migr_state) {
+	case RXE_MIGR_QP_STOPPED:
+		hold = qp->valid;
+		break;
+	case RXE_MIGR_QP_PAUSED:
+	case RXE_MIGR_QP_RESUMING:
+		hold = qp->valid && !rxe_migr_flushing(qp);
+		break;
+	default:
+		hold = false;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return hold;
+}
+
+/*
+ * May the responder not run? While RESUMING it may: a peer that sends to us
+ * has accepted our RESUME, though its answer may be lost.
+ */
+bool rxe_migr_hold_receiver(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool hold;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	switch (qp->migr_state) {
+	case RXE_MIGR_QP_STOPPED:
+		hold = qp->valid;
+		break;
+	case RXE_MIGR_QP_PAUSED:
+		hold = qp->valid && !rxe_migr_flushing(qp);
+		break;
+	default:
+		hold = false;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return hold;
+}

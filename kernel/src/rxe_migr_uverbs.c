@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The uverbs methods of rdma/rxe_migrate.h. */
+
+#include <linux/file.h>
+#include <linux/sched/task.h>
+#include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_std_types.h>
+#include "rxe_migr_loc.h"
+
+#include <rdma/uverbs_named_ioctl.h>
+
+/* The context of a caller that may checkpoint and restore. */
+static struct rxe_ucontext *rxe_migr_caller(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_ucontext *ibuc;
+
+	if (!checkpoint_restore_ns_capable(&init_user_ns))
+		return ERR_PTR(-EPERM);
+
+	ibuc = ib_uverbs_get_ucontext_file(attrs->ufile);
+	if (IS_ERR(ibuc))
+		return ERR_CAST(ibuc);
+
+	return to_ruc(ibuc);
+}
+
+static void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state)
+{
+	spin_lock(&uc->migr.lock);
+	WRITE_ONCE(uc->migr.state, state);
+	spin_unlock(&uc->migr.lock);
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_query resp = {};
+	struct ib_uobject *uobj;
+	struct rxe_qp *qp;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	rxe_migr_for_each_qp(uobj, attrs->ufile) {
+		qp = rxe_migr_uobj_qp(uobj);
+		resp.num_qp++;
+		spin_lock_irq(&qp->state_lock);
+		resp.num_resuming += qp->migr.resume_owed;
+		resp.num_failed += qp_state(qp) == IB_QPS_ERR;
+		spin_unlock_irq(&qp->state_lock);
+	}
+	if (uc->migr.state == RXE_MIGR_CTX_RESUMING && !resp.num_resuming)
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RUNNING);
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+
+	resp.abi_version = RXE_MIGR_ABI_VERSION;
+	resp.state = READ_ONCE(uc->migr.state);
+	resp.context = uc->elem.index;
+	resp.stop_ns = READ_ONCE(uc->migr.stop_ns);
+	resp.resume_ns = READ_ONCE(uc->migr.resume_ns);
+	resp.now_ns = ktime_get_ns();
+
+	return uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP, &resp,
+					     sizeof(resp));
+}
+
+/* Let every stopped QP of the context go on. */
+static void rxe_migr_go(struct ib_uverbs_file *ufile, bool announce)
+{
+	struct ib_uobject *uobj;
+
+	rxe_migr_for_each_qp(uobj, ufile)
+		rxe_migr_go_qp(rxe_migr_uobj_qp(uobj), announce);
+}
+
+/*
+ * All QPs are marked before the first is waited for, so that the whole context
+ * stops at one time. The peers are told only once the dump is complete.
+ */
+static void rxe_migr_stop(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc)
+{
+	struct ib_uobject *uobj;
+
+	WRITE_ONCE(uc->migr.stop_ns, ktime_get_ns());
+	rxe_migr_for_each_qp(uobj, ufile)
+		rxe_migr_stop_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(uobj, ufile)
+		rxe_migr_drain_qp(rxe_migr_uobj_qp(uobj));
+}
+
+/* Events come in while the size is asked for; leave room for some. */
+#define RXE_MIGR_SLACK (16 * sizeof(struct rxe_migr_rec_event))
+
+static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
+				struct rxe_ucontext *uc, bool stop,
+				struct rxe_migr_sink *sink)
+{
+	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
+	struct rxe_migr_sink count = { .flags = sink->flags };
+	struct ib_uobject *uobj;
+	int err;
+
+	if (stop && uc->migr.state == RXE_MIGR_CTX_RESTORING)
+		return -EBUSY;
+
+	rxe_migr_dump_ufile(ufile, uc, &count);
+	sink->length = count.length + RXE_MIGR_SLACK;
+	sink->count = count.count;
+	if (sink->length > sink->size)
+		return -ENOSPC;
+
+	sink->buf = kvzalloc(sink->size, GFP_KERNEL_ACCOUNT);
+	if (!sink->buf)
+		return -ENOMEM;
+
+	if (stop && !stopped)
+		rxe_migr_stop(ufile, uc);
+
+	sink->length = 0;
+	sink->count = 0;
+	err = rxe_migr_dump_ufile(ufile, uc, sink);
+
+	if (stop && !stopped) {
+		if (err) {
+			rxe_migr_go(ufile, false);
+			return err;
+		}
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
+		rxe_migr_for_each_qp(uobj, ufile)
+			rxe_migr_announce_stop(rxe_migr_uobj_qp(uobj));
+	}
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct ib_uverbs_file *ufile = attrs->ufile;
+	struct rxe_migr_sink sink = {};
+	struct rxe_migr_dump resp = {};
+	struct rxe_migr_buf in;
+	int err, err2;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved ||
+	    in.flags & ~(RXE_MIGR_DUMP_STOP | RXE_MIGR_DUMP_NO_RINGS) ||
+	    in.flags == (RXE_MIGR_DUMP_STOP | RXE_MIGR_DUMP_NO_RINGS))
+		return -EINVAL;
+
+	sink.flags = in.flags;
+	sink.size = in.addr ? min_t(u64, in.length, INT_MAX) : 0;
+
+	down_write(&ufile->hw_destroy_rwsem);
+	/* what is not needed is not allocated */
+	if (sink.size) {
+		struct rxe_migr_sink count = { .flags = in.flags };
+
+		rxe_migr_dump_ufile(ufile, uc, &count);
+		sink.size = min(sink.size, 2 * count.length + SZ_64K);
+	}
+	err = rxe_migr_dump_locked(ufile, uc, in.flags & RXE_MIGR_DUMP_STOP,
+				   &sink);
+	resp.length = sink.length;
+	resp.count = sink.count;
+	resp.stop_ns = uc->migr.stop_ns;
+	up_write(&ufile->hw_destroy_rwsem);
+
+	if (!err && copy_to_user(u64_to_user_ptr(in.addr), sink.buf,
+				 sink.length))
+		err = -EFAULT;
+	kvfree(sink.buf);
+
+	if (!err || err == -ENOSPC) {
+		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
+						     &resp, sizeof(resp));
+		if (!err)
+			err = err2;
+	}
+	if (err == -EFAULT && in.flags & RXE_MIGR_DUMP_STOP) {
+		down_write(&ufile->hw_destroy_rwsem);
+		if (uc->migr.state == RXE_MIGR_CTX_STOPPED) {
+			rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RUNNING);
+			rxe_migr_go(ufile, true);
+		}
+		up_write(&ufile->hw_destroy_rwsem);
+	}
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	int err = 0;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	if (uc->migr.state == RXE_MIGR_CTX_STOPPED) {
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
+		rxe_migr_go(attrs->ufile, true);
+	} else {
+		err = -EINVAL;
+	}
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+
+	return err;
+}
+
+/* Only event files, which come with the context, may exist. */
+static bool rxe_migr_is_fresh(struct ib_uverbs_file *ufile)
+{
+	struct ib_uobject *uobj;
+	u32 type;
+
+	list_for_each_entry(uobj, &ufile->uobjects, list)
+		if (!rxe_migr_is_event_file(uobj, &type))
+			return false;
+
+	return true;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_BEGIN)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_begin in;
+	struct file *file;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (!in.session || in.flags)
+		return -EINVAL;
+
+	file = fget(in.fd);
+	if (!file)
+		return -EBADF;
+	/* this ioctl's own file, whose private_data is the ufile */
+	if (file->private_data != attrs->ufile) {
+		fput(file);
+		return -EBADF;
+	}
+
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	spin_lock(&uc->migr.lock);
+	if (uc->migr.state != RXE_MIGR_CTX_RUNNING ||
+	    !rxe_migr_is_fresh(attrs->ufile)) {
+		err = -EBUSY;
+	} else {
+		uc->migr.session = in.session;
+		uc->migr.file = file;
+		WRITE_ONCE(uc->migr.state, RXE_MIGR_CTX_RESTORING);
+	}
+	spin_unlock(&uc->migr.lock);
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+	fput(file);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_HINT)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct pid *pid = NULL, *old = NULL;
+	struct rxe_migr_hint in;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.type < RXE_MIGR_HINT_QP || in.type > RXE_MIGR_HINT_MW ||
+	    in.pid < 0 || (in.pid && in.type != RXE_MIGR_HINT_MR))
+		return -EINVAL;
+	if (in.type != RXE_MIGR_HINT_QP && in.type != RXE_MIGR_HINT_MR)
+		return -EOPNOTSUPP;
+
+	if (in.pid) {
+		pid = find_get_pid(in.pid);
+		if (!pid)
+			return -ESRCH;
+	}
+
+	spin_lock(&uc->migr.lock);
+	if (uc->migr.state == RXE_MIGR_CTX_RESTORING) {
+		old = uc->migr.hint_pid;
+		uc->migr.hint = in;
+		uc->migr.hint_pid = pid;
+		uc->migr.has_hint = true;
+	} else {
+		old = pid;
+		err = -EINVAL;
+	}
+	spin_unlock(&uc->migr.lock);
+	put_pid(old);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_REFILL)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_buf in;
+	void *buf;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.flags || in.reserved || !in.length || in.length > INT_MAX)
+		return -EINVAL;
+
+	buf = kvmalloc(in.length, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!buf)
+		return -ENOMEM;
+	if (copy_from_user(buf, u64_to_user_ptr(in.addr), in.length)) {
+		kvfree(buf);
+		return -EFAULT;
+	}
+
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	err = uc->migr.state == RXE_MIGR_CTX_RESTORING ?
+		rxe_migr_refill_ufile(attrs->ufile, buf, in.length) : -EINVAL;
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+	kvfree(buf);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_RESUME)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	int err = 0;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	if (uc->migr.state == RXE_MIGR_CTX_RESTORING) {
+		rxe_migr_drop_hint(uc);
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
+		rxe_migr_drop_rings(uc);
+		rxe_migr_go(attrs->ufile, true);
+	} else {
+		err = -EINVAL;
+	}
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_EVENT_FD)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_event_fd resp = {};
+	struct ib_uobject *uobj;
+	struct file *file;
+	s32 fd;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&fd, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+
+	file = fget(fd);
+	if (!file)
+		return -EBADF;
+
+	err = -ENOENT;
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	list_for_each_entry(uobj, &attrs->ufile->uobjects, list) {
+		if (!rxe_migr_is_event_file(uobj, &resp.type) ||
+		    file->private_data != uobj)
+			continue;
+		resp.handle = rxe_migr_event_ordinal(attrs->ufile, uobj);
+		err = 0;
+		break;
+	}
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+	fput(file);
+	if (err)
+		return err;
+
+	return uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP, &resp,
+					     sizeof(resp));
+}
+
+static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
+{
+	union ib_gid sgid;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	*st = (struct rxe_migr_status) {
+		.qpn = qp_num(qp),
+		.dest_qpn = qp->attr.dest_qp_num,
+		.state = qp->migr_state,
+		.epoch = qp->migr.epoch,
+		.peer_epoch = qp->migr.peer_epoch,
+		.deadline_ms = qp->migr.has_deadline &&
+			time_before(jiffies, qp->migr.deadline) ?
+			jiffies_to_msecs(qp->migr.deadline - jiffies) : 0,
+	};
+	rxe_migr_sgid(&qp->pri_av, &sgid);
+	memcpy(st->sgid, sgid.raw, sizeof(st->sgid));
+	memcpy(st->dgid, qp->pri_av.grh.dgid.raw, sizeof(st->dgid));
+}
+
+/* Fill st with at most max entries; returns how many there are. */
+static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe,
+					 struct rxe_migr_status *st,
+					 unsigned int max)
+{
+	struct rxe_pool_elem *elem;
+	unsigned long index;
+	unsigned int n = 0;
+	struct rxe_qp *qp;
+
+	xa_for_each(&rxe->qp_pool.xa, index, elem) {
+		qp = rxe_pool_get_index(&rxe->qp_pool, index);
+		if (!qp)
+			continue;
+		spin_lock_irq(&qp->state_lock);
+		if (qp->migr_state != RXE_MIGR_QP_RUNNING && n++ < max)
+			rxe_migr_qp_status(qp, st++);
+		spin_unlock_irq(&qp->state_lock);
+		rxe_put(qp);
+	}
+
+	return n + rxe_migr_tomb_status(rxe, st, max - min(n, max));
+}
+
+#define RXE_MIGR_STATUS_MAX 65536
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_status *st = NULL;
+	struct rxe_migr_dump resp = {};
+	struct rxe_migr_buf in;
+	unsigned int max;
+	int err, err2;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.flags || in.reserved)
+		return -EINVAL;
+
+	max = in.addr ? min_t(u64, in.length / sizeof(*st),
+			      RXE_MIGR_STATUS_MAX) : 0;
+	if (max) {
+		st = kvcalloc(max, sizeof(*st), GFP_KERNEL_ACCOUNT);
+		if (!st)
+			return -ENOMEM;
+	}
+
+	resp.count = rxe_migr_status_fill(to_rdev(uc->ibuc.device), st, max);
+	resp.length = resp.count * sizeof(*st);
+	if (resp.count > max)
+		err = -ENOSPC;
+	else if (resp.count &&
+		 copy_to_user(u64_to_user_ptr(in.addr), st, resp.length))
+		err = -EFAULT;
+	kvfree(st);
+
+	if (!err || err == -ENOSPC) {
+		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
+						     &resp, sizeof(resp));
+		if (!err)
+			err = err2;
+	}
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_KEY)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_key in;
+	u64 fingerprint;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (!err)
+		err = rxe_migr_key_op(&in, &fingerprint);
+	memzero_explicit(&in, sizeof(in));
+	if (err || !uverbs_attr_is_valid(attrs, RXE_ATTR_MIGR_RESP))
+		return err;
+
+	return uverbs_copy_to(attrs, RXE_ATTR_MIGR_RESP, &fingerprint,
+			      sizeof(fingerprint));
+}
+
+#define RXE_MIGR_IN(type)						\
+	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
+			   UA_MANDATORY)
+#define RXE_MIGR_RESP(type)						\
+	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP, UVERBS_ATTR_TYPE(type),	\
+			    UA_MANDATORY)
+
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_QUERY,
+	RXE_MIGR_RESP(struct rxe_migr_query));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_DUMP,
+	RXE_MIGR_IN(struct rxe_migr_buf),
+	RXE_MIGR_RESP(struct rxe_migr_dump));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_ABORT);
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_BEGIN,
+	RXE_MIGR_IN(struct rxe_migr_begin));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_HINT,
+	RXE_MIGR_IN(struct rxe_migr_hint));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_REFILL,
+	RXE_MIGR_IN(struct rxe_migr_buf));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_RESUME);
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_EVENT_FD,
+	RXE_MIGR_IN(s32),
+	RXE_MIGR_RESP(struct rxe_migr_event_fd));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_STATUS,
+	RXE_MIGR_IN(struct rxe_migr_buf),
+	RXE_MIGR_RESP(struct rxe_migr_dump));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_KEY,
+	RXE_MIGR_IN(struct rxe_migr_key),
+	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP, UVERBS_ATTR_TYPE(u64),
+			    UA_OPTIONAL));
+
+DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
+	&UVERBS_METHOD(RXE_METHOD_MIGR_QUERY),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_DUMP),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_ABORT),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_BEGIN),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_HINT),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_REFILL),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_RESUME),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_EVENT_FD));
+
+DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_DEVICE,
+	&UVERBS_METHOD(RXE_METHOD_MIGR_STATUS),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_KEY));
+
+const struct uapi_definition rxe_migr_uverbs_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR_DEVICE),
+	{}
+};

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Packets of the migration protocol: built, sent, checked, acted upon. */
+
+#include "rxe_migr_loc.h"
+#include "rxe_migr_trace.h"
+
+#define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
+			 RXE_ICRC_SIZE)
+
+/* --------------------------------------------------------------- sending -- */
+
+void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid)
+{
+	if (av->network_type == RXE_NETWORK_TYPE_IPV4)
+		ipv6_addr_set_v4mapped(av->sgid_addr._sockaddr_in.sin_addr.s_addr,
+				       (struct in6_addr *)gid);
+	else
+		memcpy(gid->raw, &av->sgid_addr._sockaddr_in6.sin6_addr,
+		       sizeof(gid->raw));
+}
+
+/* Send hdr, once signed, to av with the resources of the QP carrier. */
+int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
+		       const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_dev *rxe = to_rdev(carrier->ibqp.device);
+	struct rxe_pkt_info pkt = {};
+	struct rxe_migr_hdr *to;
+	struct sk_buff *skb;
+	int err;
+
+	skb = rxe_init_packet(rxe, av, RXE_MIGR_PAYLEN, &pkt);
+	if (!skb)
+		return -ENOMEM;
+
+	pkt.qp = carrier;
+	pkt.opcode = opcode;
+	pkt.paylen = RXE_MIGR_PAYLEN;
+	pkt.psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
+	bth_init(&pkt, opcode, 0, 0, 0, IB_DEFAULT_PKEY_FULL,
+		 be32_to_cpu(hdr->dest_qpn), 0, pkt.psn);
+
+	to = (struct rxe_migr_hdr *)(pkt.hdr + RXE_BTH_BYTES);
+	*to = *hdr;
+	to->version = RXE_MIGR_WIRE_VERSION;
+	to->opcode = opcode;
+	to->flags = 0;
+	rxe_migr_sign(to);
+
+	err = rxe_prepare(av, &pkt, skb);
+	if (err) {
+		kfree_skb(skb);
+		return err;
+	}
+
+	trace_rxe_migr_send(be32_to_cpu(hdr->src_qpn), opcode,
+			    be32_to_cpu(hdr->epoch), pkt.psn);
+
+	return rxe_xmit_packet(carrier, &pkt, skb);
+}
+
+/*
+ * Send a packet of ours to the QP's peer. That it is lost is no error: what
+ * must arrive is repeated.
+ */
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_hdr hdr = {};
+	union ib_gid gid;
+	unsigned long flags;
+	u32 epoch, psn;
+
+	rxe_migr_sgid(&qp->pri_av, &gid);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_RESUME:
+	case RXE_MIGR_OPCODE_STOP:
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		epoch = qp->migr.epoch;
+		psn = qp->comp.psn;
+		memcpy(hdr.old_gid, qp->migr.old_gid.raw, sizeof(hdr.old_gid));
+		break;
+	case RXE_MIGR_OPCODE_STOP_ACK:
+		epoch = qp->migr.stop_epoch;
+		psn = qp->resp.psn - 1;
+		break;
+	default:
+		epoch = qp->migr.peer_epoch;
+		psn = qp->resp.psn - 1;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	hdr.src_qpn = cpu_to_be32(qp_num(qp));
+	hdr.dest_qpn = cpu_to_be32(qp->attr.dest_qp_num);
+	hdr.epoch = cpu_to_be32(epoch);
+	hdr.psn = cpu_to_be32(psn & BTH_PSN_MASK);
+
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_STOP:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_STOP);
+		break;
+	case RXE_MIGR_OPCODE_RESUME:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_RESUME);
+		break;
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
+		break;
+	}
+
+	return rxe_migr_send_from(qp, &qp->pri_av, opcode, &hdr);
+}
+
+/* -------------------------------------------------------------- receiving -- */
+
+static void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
+				 union ib_gid *to)
+{
+	if (skb->protocol == htons(ETH_P_IP)) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
+				       (struct in6_addr *)from);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr,
+				       (struct in6_addr *)to);
+	} else {
+		memcpy(from->raw, &ipv6_hdr(skb)->saddr, sizeof(from->raw));
+		memcpy(to->raw, &ipv6_hdr(skb)->daddr, sizeof(to->raw));
+	}
+}
+
+/* A newer epoch, in serial number arithmetic */
+static bool rxe_migr_newer(u32 a, u32 b)
+{
+	return (s32)(a - b) > 0;
+}
+
+/* The peer stopped: pause, and say so if it was a STOP. */
+static bool rxe_migr_rcv_stop(struct rxe_qp *qp, u32 epoch)
+{
+	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
+	    (qp->migr.peer_stopped &&
+	     rxe_migr_newer(qp->migr.stop_epoch, epoch)))
+		return false;
+
+	qp->migr.peer_knows = true;
+	rxe_migr_pause_qp(qp, epoch);
+
+	return true;
+}
+
+/*
+ * The peer goes on, perhaps elsewhere. The answer is sent once the move is
+ * applied, which takes a process context; a repeated RESUME is answered at
+ * once. Returns the opcode of the answer, 0 if there is none yet, or a
+ * negative error for a packet that is refused.
+ */
+static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
+			       const struct rxe_migr_hdr *hdr,
+			       const union ib_gid *from)
+{
+	bool same = !memcmp(hdr->new_gid, qp->pri_av.grh.dgid.raw,
+			    sizeof(hdr->new_gid));
+	struct rxe_pkt_info *pkt = SKB_TO_PKT(skb);
+	struct rxe_migr_move *move = &qp->migr.move;
+	u32 epoch = be32_to_cpu(hdr->epoch);
+
+	if (memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
+		return -EINVAL;
+
+	if (same && epoch == qp->migr.peer_epoch)
+		return RXE_MIGR_OPCODE_RESUME_ACK;
+
+	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
+	    (qp->migr.peer_stopped &&
+	     rxe_migr_newer(qp->migr.stop_epoch, epoch)))
+		return -ESTALE;
+
+	/* only who holds the cluster's key can send a connection elsewhere */
+	if (!same && (!rxe_migr_have_key() ||
+		      memcmp(hdr->old_gid, qp->pri_av.grh.dgid.raw,
+			     sizeof(hdr->old_gid))))
+		return -EPERM;
+
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		return RXE_MIGR_OPCODE_NAK_STOPPED;
+
+	qp->migr.peer_knows = true;
+	if (!move->pending || rxe_migr_newer(epoch, move->epoch)) {
+		memcpy(move->gid.raw, hdr->new_gid, sizeof(move->gid.raw));
+		if (pkt->mask & RXE_LOOPBACK_MASK)
+			memcpy(move->mac, skb->dev->dev_addr, ETH_ALEN);
+		else if (skb_mac_header_was_set(skb))
+			memcpy(move->mac, eth_hdr(skb)->h_source, ETH_ALEN);
+		else
+			eth_zero_addr(move->mac);
+		move->epoch = epoch;
+		move->pending = true;
+	}
+
+	return 0;
+}
+
+/* Act on a packet whose sender and signature are in order. */
+static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
+			const struct rxe_migr_hdr *hdr,
+			const union ib_gid *from)
+{
+	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
+				 sizeof(from->raw));
+	u32 epoch = be32_to_cpu(hdr->epoch);
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (!rxe_migr_connected(qp) ||
+	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num)
+		return -EINVAL;
+
+	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
+		return rxe_migr_rcv_resume(qp, skb, hdr, from);
+
+	if (!from_peer)
+		return -EINVAL;
+
+	switch (hdr->opcode) {
+	case RXE_MIGR_OPCODE_STOP:
+		return rxe_migr_rcv_stop(qp, epoch) ?
+			RXE_MIGR_OPCODE_STOP_ACK : -ESTALE;
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		return rxe_migr_rcv_stop(qp, epoch) ? 0 : -ESTALE;
+	case RXE_MIGR_OPCODE_STOP_ACK:
+		if (epoch != qp->migr.epoch)
+			return -ESTALE;
+		qp->migr.peer_knows = true;
+		qp->migr.stop_acked = true;
+		return 0;
+	case RXE_MIGR_OPCODE_RESUME_ACK:
+		if (epoch != qp->migr.epoch)
+			return -ESTALE;
+		rxe_migr_resumed_qp(qp);
+		return 0;
+	}
+
+	return -EINVAL;
+}
+
+/*
+ * Called for opcodes that the specification does not define. The packet stays
+ * the caller's.
+ */
+void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
+{
+	struct rxe_dev *rxe = pkt->rxe;
+	union ib_gid from, to, mine;
+	struct rxe_migr_hdr *hdr;
+	unsigned long flags;
+	struct rxe_qp *qp;
+	u32 qpn;
+	int ret;
+
+	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
+	    pkt->opcode > RXE_MIGR_OPCODE_NAK_STOPPED)
+		return;
+
+	/* a later version may be longer */
+	if (pkt->paylen < RXE_MIGR_PAYLEN || skb->len < pkt->paylen ||
+	    bth_tver(pkt) != BTH_TVER || bth_pad(pkt) ||
+	    rxe_icrc_check(skb, pkt))
+		return;
+
+	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
+	qpn = bth_qpn(pkt);
+	trace_rxe_migr_rcv(qpn, pkt->opcode, be32_to_cpu(hdr->epoch), pkt->psn);
+
+	if (hdr->version != RXE_MIGR_WIRE_VERSION ||
+	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
+	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
+	    (rxe_migr_have_key() && !rxe_migr_verify(hdr)))
+		goto refuse;
+
+	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
+	if (!qp) {
+		if (pkt->opcode == RXE_MIGR_OPCODE_RESUME)
+			rxe_migr_rcv_gone(pkt, qpn);
+		return;
+	}
+
+	rxe_migr_packet_gids(skb, &from, &to);
+	rxe_migr_sgid(&qp->pri_av, &mine);
+	ret = -EINVAL;
+	if (memcmp(to.raw, mine.raw, sizeof(to.raw)))
+		goto put;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	ret = rxe_migr_act(qp, skb, hdr, &from);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (ret >= 0) {
+		switch (pkt->opcode) {
+		case RXE_MIGR_OPCODE_STOP:
+			rxe_counter_inc(rxe, RXE_CNT_RCVD_STOP);
+			break;
+		case RXE_MIGR_OPCODE_NAK_STOPPED:
+			rxe_counter_inc(rxe, RXE_CNT_RCVD_NAK_STOPPED);
+			break;
+		case RXE_MIGR_OPCODE_RESUME:
+			rxe_counter_inc(rxe, RXE_CNT_RCVD_RESUME);
+			break;
+		}
+		/* a move to apply, or a deadline to keep */
+		if (pkt->opcode != RXE_MIGR_OPCODE_STOP_ACK &&
+		    pkt->opcode != RXE_MIGR_OPCODE_RESUME_ACK)
+			rxe_migr_kick(qp, 0);
+		if (ret > 0)
+			rxe_migr_send(qp, ret);
+	}
+put:
+	rxe_put(qp);
+	if (ret >= 0)
+		return;
+refuse:
+	rxe_counter_inc(rxe, RXE_CNT_MIGR_REFUSED);
+	trace_rxe_migr_refuse(qpn, pkt->opcode, be32_to_cpu(hdr->epoch),
+			      pkt->psn);
+}
+
+/*
+ * An ordinary packet for a QP that is not RUNNING. Returns whether to drop it.
+ * Only peers that know the protocol are sent a NAK_STOPPED: others would die
+ * of it, and survive silence.
+ */
+bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool drop, nak;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	drop = qp->migr_state == RXE_MIGR_QP_STOPPED ||
+	       qp->migr_state == RXE_MIGR_QP_PAUSED;
+	nak = qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
+	      (pkt->mask & RXE_REQ_MASK) && rxe_migr_connected(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (nak)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_NAK_STOPPED);
+
+	return drop;
+}
