@@ -71,8 +71,6 @@ static int by_ordinal(const void *a, const void *b)
 {
 	const struct saved_file *x = a, *y = b;
 
-	if (x->file.type != y->file.type)
-		return x->file.type < y->file.type ? -1 : 1;
 	return (x->file.handle > y->file.handle) - (x->file.handle < y->file.handle);
 }
 

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: MIT
+
+ALL += build/tests/criu-loop build/tests/criu-images
+
+build/tests/criu-loop: tests/criu/src/loop.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< -libverbs
+
+# The plugin's image code without CRIU.
+build/tests/criu-images: tests/criu/src/images.c $(addprefix build/criu-plugin/,error.o image.o records.o rdma.pb-c.o)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -o $@ $^ -lprotobuf-c -lz

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+/*
+ * images: records of every kind, full of bytes that mean nothing, go into image files and come back as they
+ * were; and an image with any one byte changed, or cut anywhere, is refused. The plugin's code without CRIU.
+ */
+#include <endian.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s", __LINE__, #cond))
+
+static int dir;
+static int lines;
+
+int criu_get_image_dir(void)
+{
+	return dir;
+}
+
+void print_on_level(unsigned int level, const char *format, ...)
+{
+	(void)level;
+	(void)format;
+	lines++;
+}
+
+/* Bytes of a record that are not in its fields: reserved. */
+static const struct {
+	uint16_t	type;
+	size_t		size;
+	size_t		reserved, length;
+} types[] = {
+#define TYPE(TYPE, name) { RXE_MIGR_REC_##TYPE, sizeof(struct rxe_migr_rec_##name), 0, 0 }
+#define WITH_RESERVED(TYPE, name) { RXE_MIGR_REC_##TYPE, sizeof(struct rxe_migr_rec_##name), \
+		offsetof(struct rxe_migr_rec_##name, reserved), \
+		sizeof(((struct rxe_migr_rec_##name *)0)->reserved) }
+	TYPE(ASYNC_FILE, event_file), TYPE(COMP_CHANNEL, event_file), TYPE(PD, pd), TYPE(MR, mr),
+	WITH_RESERVED(CQ, cq), TYPE(SRQ, srq), WITH_RESERVED(QP, qp), WITH_RESERVED(RESP_RES, resp_res),
+	TYPE(RECV_WQE, recv_wqe), WITH_RESERVED(ALT_AV, alt_av), TYPE(RING, ring), TYPE(EVENT, event),
+	WITH_RESERVED(AH, ah), WITH_RESERVED(MW, mw),
+	{ 999, sizeof(struct rxe_migr_rec), 0, 0 },	/* unknown */
+};
+
+static struct rxe_migr_rec *new_record(int kind, size_t rest)
+{
+	size_t size = types[kind].size + rest, i;
+	struct rxe_migr_rec *rec = malloc(size);
+
+	for (i = 0; i < size; i++)
+		((uint8_t *)rec)[i] = 1 + random() % 255;
+	memset((char *)rec + types[kind].reserved, 0, types[kind].length);
+	rec->type = htole16(types[kind].type);
+	rec->length = htole32(size);
+	return rec;
+}
+
+static struct rxe_migr_rec *new_context(void)
+{
+	struct rxe_migr_rec_context *rec = calloc(1, sizeof(*rec));
+
+	rec->hdr.type = htole16(RXE_MIGR_REC_CONTEXT);
+	rec->hdr.length = htole32(sizeof(*rec));
+	strcpy(rec->device, "rxe0");
+	return &rec->hdr;
+}
+
+static void same(const struct records *a, const struct records *b)
+{
+	uint32_t i;
+
+	MUST(a->count == b->count);
+	for (i = 0; i < a->count; i++) {
+		MUST(a->rec[i]->length == b->rec[i]->length);
+		if (memcmp(a->rec[i], b->rec[i], le32toh(a->rec[i]->length)))
+			DIE("a record of type %u came back different", le16toh(a->rec[i]->type));
+	}
+}
+
+static void write_bytes(const char *name, const void *data, size_t size)
+{
+	int fd = openat(dir, name, O_WRONLY | O_TRUNC);
+
+	MUST(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	close(fd);
+}
+
+static void must_refuse(uint32_t n, const RdmaContextImageEntry *entry)
+{
+	struct records records;
+	int before = lines;
+
+	if (n == UINT32_MAX)
+		MUST(!read_inventory());
+	else
+		MUST(read_context(n, entry, &records));
+	MUST(lines == before + 1);
+}
+
+/* Each byte changed, many lengths: all are refused, with one line. */
+static void damage(const char *name, uint32_t n, const RdmaContextImageEntry *entry)
+{
+	struct stat st;
+	uint8_t *data;
+	off_t i;
+	int fd;
+
+	fd = openat(dir, name, O_RDONLY);
+	MUST(fd >= 0 && !fstat(fd, &st));
+	data = malloc(st.st_size);
+	MUST(read(fd, data, st.st_size) == st.st_size);
+	close(fd);
+
+	for (i = 0; i < st.st_size; i++) {
+		const uint8_t was = data[i];
+
+		data[i] ^= 1 << random() % 8;
+		write_bytes(name, data, st.st_size);
+		must_refuse(n, entry);
+		data[i] = was;
+		if (i > 64 && i % 97)
+			continue;
+		write_bytes(name, data, i);
+		must_refuse(n, entry);
+	}
+	free(data);
+}
+
+int main(int argc, char **argv)
+{
+	RdmaContextImageEntry entry = RDMA_CONTEXT_IMAGE_ENTRY__INIT, *entries = &entry;
+	RdmaInventoryEntry inventory = RDMA_INVENTORY_ENTRY__INIT, *read;
+	struct records records = {}, back;
+	size_t i;
+
+	MUST(argc == 2);
+	dir = open(argv[1], O_DIRECTORY | O_RDONLY);
+	MUST(dir >= 0);
+
+	records.rec = calloc(2 * ARRAY_SIZE(types) + 1, sizeof(*records.rec));
+	records.rec[records.count++] = new_context();
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		records.rec[records.count++] = new_record(i, 0);
+		records.rec[records.count++] = new_record(i, 300);
+	}
+	MUST(!write_context(7, &records, &entry));
+	MUST(!read_context(7, &entry, &back));
+	same(&records, &back);
+	free_records(&back);
+
+	inventory.version = IMAGE_VERSION;
+	inventory.contexts = (void *)&entries;
+	inventory.n_contexts = 1;
+	MUST(!write_inventory(&inventory));
+	read = read_inventory();
+	MUST(read && read->n_contexts == 1 && read->contexts[0]->crc == entry.crc && !lines);
+	rdma_inventory_entry__free_unpacked(read, NULL);
+
+	damage("rdma-7.img", 7, &entry);
+	damage(INVENTORY, UINT32_MAX, NULL);
+	free_records(&records);
+	return 0;
+}

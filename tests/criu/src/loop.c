@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+/*
+ * loop [--contexts N] [--holes] [--fork] [--events] PROGRESS
+ *
+ * Sends numbered messages from one QP to another of the same context, checks each, and writes their
+ * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
+ * Anything that is not as it should be ends it with 1.
+ *
+ *   --contexts N  in N contexts of one device, by turns
+ *   --holes       creates ten of each kind and destroys every other before
+ *   --fork        a child sends, through what its parent has opened; the parent waits for it
+ *   --events      waits for completions in ibv_get_cq_event()
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <infiniband/verbs.h>
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
+
+enum { SIZE = 65536, DEPTH = 4, KINDS = 10 };
+
+struct side {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	char *buf;
+};
+
+struct pair {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct side side[2];
+};
+
+static bool events;
+static volatile sig_atomic_t stop;
+static union ibv_gid gid;
+static int gid_index;
+
+static void on_term(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+/* ------------------------------------------------------------------ objects -- */
+
+static void find_gid(struct ibv_context *ctx)
+{
+	struct ibv_gid_entry entry;
+
+	for (gid_index = 0; !ibv_query_gid_ex(ctx, 1, gid_index, &entry, 0); gid_index++) {
+		gid = entry.gid;
+		if (entry.gid.raw[10] == 0xff && entry.gid.raw[11] == 0xff)
+			return;
+	}
+	DIE("no IPv4 GID");
+}
+
+static struct ibv_context *open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx;
+
+	MUST(list && list[0]);
+	ctx = ibv_open_device(list[0]);
+	MUST(ctx);
+	ibv_free_device_list(list);
+	return ctx;
+}
+
+/* What a QP is created with is destroyed in reverse. */
+static void create(struct ibv_context *ctx, struct ibv_pd *pd, struct side *s)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	s->buf = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	MUST(s->buf != MAP_FAILED);
+	s->mr = ibv_reg_mr(pd, s->buf, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	MUST(s->mr);
+	if (events) {
+		s->channel = ibv_create_comp_channel(ctx);
+		MUST(s->channel);
+	}
+	s->cq = ibv_create_cq(ctx, 2 * DEPTH, NULL, s->channel, 0);
+	MUST(s->cq && (!events || !ibv_req_notify_cq(s->cq, 0)));
+	init.send_cq = init.recv_cq = s->cq;
+	s->qp = ibv_create_qp(pd, &init);
+	MUST(s->qp);
+	MUST(!ibv_modify_qp(s->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+static void destroy(struct side *s)
+{
+	MUST(!ibv_destroy_qp(s->qp));
+	MUST(!ibv_destroy_cq(s->cq));
+	MUST(!s->channel || !ibv_destroy_comp_channel(s->channel));
+	MUST(!ibv_dereg_mr(s->mr));
+	munmap(s->buf, SIZE);
+}
+
+static void join(struct side *s, const struct side *peer)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp->qp_num,
+		.min_rnr_timer = 12, .timeout = 10, .retry_cnt = 7, .rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1,
+			.grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 64 } },
+	};
+
+	MUST(!ibv_modify_qp(s->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	MUST(!ibv_modify_qp(s->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static void open_pair(struct pair *p, bool holes)
+{
+	struct side spare[KINDS];
+	struct ibv_pd *pds[KINDS];
+	int i;
+
+	p->ctx = open_device();
+	find_gid(p->ctx);
+	for (i = 0; holes && i < KINDS; i++) {
+		pds[i] = ibv_alloc_pd(p->ctx);
+		MUST(pds[i]);
+	}
+	p->pd = ibv_alloc_pd(p->ctx);
+	MUST(p->pd);
+	for (i = 0; holes && i < KINDS; i++) {
+		memset(&spare[i], 0, sizeof(spare[i]));
+		create(p->ctx, p->pd, &spare[i]);
+	}
+	/* The second QP gets a lower handle than what it uses. */
+	create(p->ctx, p->pd, &p->side[0]);
+	for (i = 0; holes && i < KINDS; i += 2) {
+		destroy(&spare[i]);
+		MUST(!ibv_dealloc_pd(pds[i]));
+	}
+	create(p->ctx, p->pd, &p->side[1]);
+	join(&p->side[0], &p->side[1]);
+	join(&p->side[1], &p->side[0]);
+}
+
+static void close_pair(struct pair *p)
+{
+	destroy(&p->side[0]);
+	destroy(&p->side[1]);
+	/* With --holes the other objects still hold it. */
+	if (ibv_dealloc_pd(p->pd))
+		MUST(errno == EBUSY);
+	MUST(!ibv_close_device(p->ctx));
+}
+
+/* ------------------------------------------------------------------ traffic -- */
+
+static void wait_for(struct side *s, enum ibv_wc_opcode opcode, uint64_t wr_id)
+{
+	struct ibv_wc wc;
+	struct ibv_cq *cq;
+	void *context;
+	int n;
+
+	while (!(n = ibv_poll_cq(s->cq, 1, &wc))) {
+		if (!events)
+			continue;
+		while (ibv_get_cq_event(s->channel, &cq, &context))
+			MUST(errno == EINTR);
+		MUST(cq == s->cq);
+		ibv_ack_cq_events(cq, 1);
+		MUST(!ibv_req_notify_cq(cq, 0));
+	}
+	MUST(n == 1);
+	if (wc.status != IBV_WC_SUCCESS || wc.opcode != opcode || wc.wr_id != wr_id)
+		DIE("completion %llu: status %s, opcode %d; %llu is due", (unsigned long long)wc.wr_id,
+		    ibv_wc_status_str(wc.status), wc.opcode, (unsigned long long)wr_id);
+}
+
+/* Message number n, of several packets. */
+static void message(struct pair *p, uint64_t n)
+{
+	struct side *from = &p->side[n & 1], *to = &p->side[!(n & 1)];
+	const uint32_t length = 1 + n * 7919 % (SIZE - 1);
+	struct ibv_sge in = { (uintptr_t)to->buf, SIZE, to->mr->lkey };
+	struct ibv_sge out = { (uintptr_t)from->buf, length, from->mr->lkey };
+	struct ibv_recv_wr recv = { .wr_id = n, .sg_list = &in, .num_sge = 1 }, *bad_recv;
+	struct ibv_send_wr send = { .wr_id = n, .sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad_send;
+	uint32_t i;
+
+	for (i = 0; i < length; i++)
+		from->buf[i] = n + i * 31;
+	memset(to->buf, 0, SIZE);
+	MUST(!ibv_post_recv(to->qp, &recv, &bad_recv));
+	MUST(!ibv_post_send(from->qp, &send, &bad_send));
+	wait_for(from, IBV_WC_SEND, n);
+	wait_for(to, IBV_WC_RECV, n);
+	for (i = 0; i < length; i++)
+		if (to->buf[i] != (char)(n + i * 31))
+			DIE("message %llu: byte %u is wrong", (unsigned long long)n, i);
+}
+
+static uint64_t run(struct pair *pairs, int count, const char *progress)
+{
+	char line[32];
+	uint64_t n;
+	int fd;
+
+	fd = open(progress, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	MUST(fd >= 0);
+	for (n = 0; !stop; n++) {
+		message(&pairs[n / 2 % count], n);
+		snprintf(line, sizeof(line), "%llu\n", (unsigned long long)n);
+		MUST(pwrite(fd, line, strlen(line), 0) > 0);
+	}
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "contexts", required_argument, NULL, 'c' }, { "holes", no_argument, NULL, 'h' },
+		{ "fork", no_argument, NULL, 'f' }, { "events", no_argument, NULL, 'e' }, {},
+	};
+	struct sigaction term = { .sa_handler = on_term };
+	bool holes = false, forks = false;
+	int count = 1, opt, status = 0, i;
+	struct pair *pairs;
+	pid_t child = 0;
+	uint64_t n = 0;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		count = opt == 'c' ? atoi(optarg) : count;
+		holes |= opt == 'h';
+		forks |= opt == 'f';
+		events |= opt == 'e';
+	}
+	MUST(optind == argc - 1);
+	sigaction(SIGTERM, &term, NULL);
+	pairs = calloc(count, sizeof(*pairs));
+	for (i = 0; i < count; i++)
+		open_pair(&pairs[i], holes);
+	if (forks) {
+		child = fork();
+		MUST(child >= 0);
+	}
+	if (!child)
+		n = run(pairs, count, argv[optind]);
+	if (forks && !child)
+		return 0;
+	while (child && waitpid(child, &status, 0) < 0)
+		kill(child, SIGTERM);
+	MUST(!status);
+	for (i = 0; i < count; i++)
+		close_pair(&pairs[i]);
+	printf("done: %llu\n", (unsigned long long)n);
+	return 0;
+}
