@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int role;
+unsigned role;
 struct worker workers[MAX_CONTEXTS];
 struct qp *qps;
 struct side here, there;
@@ -243,7 +243,7 @@ static void watch(void)
 	for (unsigned i = 0; i < shape.qps; i++) {
 		struct qp *q = &qps[i];
 		uint64_t count = q->seq + q->opno + q->rseq + q->phase + q->processed;
-		bool waits = q->phase != PH_IDLE && q->phase != PH_SILENT && q->phase != PH_DONE;
+		bool waits = q->phase != PH_DONE && (*halt || (q->phase != PH_IDLE && q->phase != PH_SILENT));
 
 		if (count != q->watched || !waits) {
 			q->watched = count;

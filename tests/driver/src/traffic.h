@@ -223,7 +223,7 @@ struct worker {
 
 extern struct shape shape;
 extern struct options opt;
-extern int role;
+extern unsigned role;
 extern struct worker workers[];
 extern struct qp *qps;			/* shared with the child */
 extern struct side here, there;

@@ -49,9 +49,12 @@ struct plan plan_message(unsigned sender, unsigned qp, uint64_t seq)
 {
 	uint64_t r = draw(sender, qp, seq, SALT_PLAN), s = mix(r);
 	uint32_t ops = shape.ops & MESSAGE_OPS;
-	unsigned k = r % __builtin_popcount(ops);
 	struct plan p = { 0 };
+	unsigned k;
 
+	if (sender == role ? there.no_mw : here.no_mw)
+		ops &= ~(1u << OP_INV);
+	k = r % __builtin_popcount(ops);
 	for (p.op = 0; !(ops >> p.op & 1) || k--; p.op++)
 		;
 	r >>= 8;

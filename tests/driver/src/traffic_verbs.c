@@ -399,6 +399,8 @@ void exchange(void)
 		say(fd, &qps[i].here, sizeof(qps[i].here));
 	for (i = 0; i < shape.qps; i++)
 		hear(fd, &qps[i].there, sizeof(qps[i].there));
+	if ((shape.ops & MESSAGE_OPS) == 1 << OP_INV && (here.no_mw || there.no_mw))
+		unusable("nothing is left to send");
 	if (!shape.mtu)
 		shape.mtu = workers[0].mtu;
 	for (i = 0; i < shape.qps; i++) {
@@ -460,15 +462,18 @@ void print_state(void)
 
 static void destroy_holes(struct worker *w)
 {
-	for (unsigned i = 1; i < HOLES; i += 2) {
-		if (w->qps[i])
-			gone(ibv_destroy_qp(w->qps[i]), "QP");
+	unsigned i;
+
+	for (i = 1; i < HOLES; i += 2)
+		gone(ibv_destroy_qp(w->qps[i]), "QP");
+	for (i = 1; i < HOLES; i += 2) {
 		gone(ibv_destroy_cq(w->cqs[i]), "CQ");
-		gone(ibv_destroy_comp_channel(w->channels[i]), "channel");
 		gone(ibv_dereg_mr(w->mrs[i]), "MR");
 	}
-	for (unsigned i = 1; i < HOLES; i += 2)
+	for (i = 1; i < HOLES; i += 2) {
+		gone(ibv_destroy_comp_channel(w->channels[i]), "channel");
 		gone(ibv_dealloc_pd(w->pds[i]), "PD");
+	}
 }
 
 static void destroy_plain(struct worker *w)
