@@ -31,7 +31,7 @@ static char *memory; /* of the MR: shared, so that it is the same in both proces
 /* ---------------------------------------------------------- the owner -- */
 
 static union ibv_gid gid;
-static int gid_index, other_host;
+static int gid_index, other_bits;
 
 static void find_gid(struct ibv_context *ctx)
 {
@@ -120,7 +120,7 @@ static void own(int ready)
 		lead(qp[2 + i], qp[peer[i]]->qp_num, IBV_QPS_RTR + i);
 		lead(qp[peer[i]], qp[2 + i]->qp_num, IBV_QPS_RTS);
 	}
-	gid.raw[15] ^= other_host; /* its peer is elsewhere; ours are all here */
+	gid.raw[15] ^= other_bits; /* its peer is at another address than all others' */
 	lead(qp[5], qp[0]->qp_num, IBV_QPS_ERR);
 
 	for (i = 0; i < 5; i++) {
@@ -589,7 +589,7 @@ int main(int argc, char **argv)
 {
 	const char *what = argc >= 2 ? argv[1] : "";
 
-	other_host = argc >= 3 ? atoi(argv[2]) : 0; /* that differ in its address */
+	other_bits = argc >= 3 ? atoi(argv[2]) : 0; /* of that address */
 	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!strcmp(what, "sizes"))
 		sizes();

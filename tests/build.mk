@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+# The programs that tests run, each folder's its own.
+include $(wildcard tests/*/src/build.mk)
