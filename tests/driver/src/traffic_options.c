@@ -31,7 +31,7 @@ static const char usage[] =
 "  --rate N           operations per second and queue pair\n"
 "  --seed N\n"
 "  --fence PERCENT    of the messages (12)\n"
-"  --rnr              receive queues short, now and then empty; --rnr-retry 6 --retry-cnt 3 --rnr-timer 20\n"
+"  --rnr              receive queues short, now and then empty; --rnr-retry 6 --retry-cnt 3 --rnr-timer 22\n"
 "  --rnr-gap US       for that long at most (2000)\n"
 "  --timeout N --retry-cnt N --rnr-retry N --rnr-timer N   (8, 1, 1, 12)\n"
 "  --rd-atomic N      READs and atomics outstanding (8)\n"
@@ -135,7 +135,7 @@ static void take(int c)
 		shape.rnr = 1;
 		shape.rnr_retry = 6;
 		shape.retry_cnt = 3;
-		shape.rnr_timer = 20;
+		shape.rnr_timer = 22;
 		break;
 	case RNR_GAP: shape.rnr_gap = number(optarg, 0, 1000000); break;
 	case TIMEOUT: shape.timeout = number(optarg, 0, 31); break;
