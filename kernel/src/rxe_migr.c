@@ -9,8 +9,8 @@ module_param(pause_timeout, uint, 0644);
 MODULE_PARM_DESC(pause_timeout,
 	"seconds after which a QP whose peer is stopped fails (60; 0: never)");
 
-/* STOP is repeated a few times, RESUME until it is answered. */
-#define RXE_MIGR_STOP_TRIES	8
+/* STOP is repeated so often, RESUME until it is answered. */
+#define RXE_MIGR_TRIES		8
 #define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
 
 static u32 rxe_migr_pause_ms(void)
@@ -449,6 +449,22 @@ static unsigned long rxe_migr_backoff(unsigned int tries)
 	return min(1UL << min(tries, 10U), RXE_MIGR_BACKOFF_MAX);
 }
 
+/*
+ * A peer that never answered anything has a driver without this protocol. It
+ * was not paused, and if our address is the old one, it need not be called.
+ */
+static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
+{
+	union ib_gid gid;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	rxe_migr_sgid(&qp->pri_av, &gid);
+	return qp->migr_state == RXE_MIGR_QP_RESUMING &&
+	       !qp->migr.peer_knows && qp->migr.tries >= RXE_MIGR_TRIES &&
+	       !memcmp(&gid, &qp->migr.old_gid, sizeof(gid));
+}
+
 static void rxe_migr_work(struct work_struct *work)
 {
 	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
@@ -472,9 +488,14 @@ static void rxe_migr_work(struct work_struct *work)
 		m->resume_owed = false;
 		m->has_deadline = false;
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
-		if (!m->stop_acked && m->tries < RXE_MIGR_STOP_TRIES &&
+		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
 		    rxe_migr_connected(qp) && m->epoch)
 			opcode = RXE_MIGR_OPCODE_STOP;
+	} else if (m->resume_owed && rxe_migr_peer_is_deaf(qp)) {
+		m->resume_owed = false;
+		m->has_deadline = false;
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		rxe_sched_task(&qp->send_task);
 	} else if (m->resume_owed) {
 		opcode = RXE_MIGR_OPCODE_RESUME;
 	}

@@ -237,6 +237,7 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
+		qp->migr.peer_knows = true;
 		rxe_migr_resumed_qp(qp);
 		return 0;
 	}
