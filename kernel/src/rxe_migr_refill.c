@@ -245,8 +245,9 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 {
 	const struct rxe_migr_rec_qp *rec = (const void *)hdr;
 	int req_opcode, comp_opcode, resp_opcode, err;
-	struct ib_uqp_object *uqp;
 	struct rxe_qp *qp = rxe_migr_uqp(ufile, hdr);
+	struct ib_uqp_object *uqp;
+	union ib_gid dgid;
 	u32 mask;
 
 	if (length < sizeof(*rec) || !qp)
@@ -280,6 +281,13 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 
 	uqp = qp->ibqp.uobject;
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
+
+	/* its path was made without looking for the peer, which may be dead */
+	if (qp_state(qp) == IB_QPS_ERR) {
+		memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
+		memcpy(qp->pri_av.grh.dgid.raw, dgid.raw, sizeof(dgid.raw));
+		rdma_gid2ip((struct sockaddr *)&qp->pri_av.dgid_addr, &dgid);
+	}
 
 	qp->src_port = le16_to_cpu(rec->src_port);
 	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;

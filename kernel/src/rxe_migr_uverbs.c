@@ -521,15 +521,16 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_KEY)(struct uverbs_attr_bundle *attrs)
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
-#define RXE_MIGR_RESP(type)						\
-	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP, UVERBS_ATTR_TYPE(type),	\
-			    UA_MANDATORY)
+/* may grow at the tail, and be shorter in an older caller */
+#define RXE_MIGR_RESP(type, last)					\
+	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP,				\
+			    UVERBS_ATTR_STRUCT(type, last), UA_MANDATORY)
 
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_QUERY,
-	RXE_MIGR_RESP(struct rxe_migr_query));
+	RXE_MIGR_RESP(struct rxe_migr_query, now_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_DUMP,
 	RXE_MIGR_IN(struct rxe_migr_buf),
-	RXE_MIGR_RESP(struct rxe_migr_dump));
+	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_ABORT);
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_BEGIN,
 	RXE_MIGR_IN(struct rxe_migr_begin));
@@ -540,10 +541,10 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_REFILL,
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_RESUME);
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_EVENT_FD,
 	RXE_MIGR_IN(s32),
-	RXE_MIGR_RESP(struct rxe_migr_event_fd));
+	RXE_MIGR_RESP(struct rxe_migr_event_fd, handle));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_STATUS,
 	RXE_MIGR_IN(struct rxe_migr_buf),
-	RXE_MIGR_RESP(struct rxe_migr_dump));
+	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_KEY,
 	RXE_MIGR_IN(struct rxe_migr_key),
 	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP, UVERBS_ATTR_TYPE(u64),

@@ -492,8 +492,13 @@ struct rxe_migr_rec_other {
 } __attribute__((packed));
 
 /* The published record sizes are upper bounds; see docs/PROTOCOL.md. */
+#ifdef __cplusplus
+#define RXE_MIGR_SIZE(type, size) \
+	static_assert(sizeof(type) == (size), #type " changed its size")
+#else
 #define RXE_MIGR_SIZE(type, size) \
 	_Static_assert(sizeof(type) == (size), #type " changed its size")
+#endif
 RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
 RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
