@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop [--contexts N] [--holes] [--fork] [--events] PROGRESS
+ * loop [--contexts N] [--holes] [--fork] [--thread] [--events] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their
  * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
@@ -8,12 +8,14 @@
  *
  *   --contexts N  in N contexts of one device, by turns
  *   --holes       creates ten of each kind and destroys every other before
- *   --fork        a child sends, through what its parent has opened; the parent waits for it
+ *   --fork        a child receives, through what its parent has opened before
+ *   --thread      all is sent and received by a second thread
  *   --events      waits for completions in ibv_get_cq_event()
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -194,82 +196,167 @@ static void wait_for(struct side *s, enum ibv_wc_opcode opcode, uint64_t wr_id)
 		    ibv_wc_status_str(wc.status), wc.opcode, (unsigned long long)wr_id);
 }
 
-/* Message number n, of several packets. */
-static void message(struct pair *p, uint64_t n)
+static uint32_t length_of(uint64_t n)
 {
-	struct side *from = &p->side[n & 1], *to = &p->side[!(n & 1)];
-	const uint32_t length = 1 + n * 7919 % (SIZE - 1);
-	struct ibv_sge in = { (uintptr_t)to->buf, SIZE, to->mr->lkey };
-	struct ibv_sge out = { (uintptr_t)from->buf, length, from->mr->lkey };
-	struct ibv_recv_wr recv = { .wr_id = n, .sg_list = &in, .num_sge = 1 }, *bad_recv;
-	struct ibv_send_wr send = { .wr_id = n, .sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad_send;
+	return 1 + n * 7919 % (SIZE - 1);	/* several packets, mostly */
+}
+
+static void post_recv(struct side *to, uint64_t n)
+{
+	struct ibv_sge sge = { (uintptr_t)to->buf, SIZE, to->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = n, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	memset(to->buf, 0, SIZE);
+	MUST(!ibv_post_recv(to->qp, &wr, &bad));
+}
+
+static void send_message(struct side *from, uint64_t n)
+{
+	struct ibv_sge sge = { (uintptr_t)from->buf, length_of(n), from->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = n, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
 	uint32_t i;
 
-	for (i = 0; i < length; i++)
+	for (i = 0; i < length_of(n); i++)
 		from->buf[i] = n + i * 31;
-	memset(to->buf, 0, SIZE);
-	MUST(!ibv_post_recv(to->qp, &recv, &bad_recv));
-	MUST(!ibv_post_send(from->qp, &send, &bad_send));
+	MUST(!ibv_post_send(from->qp, &wr, &bad));
 	wait_for(from, IBV_WC_SEND, n);
+}
+
+static void check(struct side *to, uint64_t n)
+{
+	uint32_t i;
+
 	wait_for(to, IBV_WC_RECV, n);
-	for (i = 0; i < length; i++)
+	for (i = 0; i < length_of(n); i++)
 		if (to->buf[i] != (char)(n + i * 31))
 			DIE("message %llu: byte %u is wrong", (unsigned long long)n, i);
 }
 
-static uint64_t run(struct pair *pairs, int count, const char *progress)
+static int open_progress(const char *progress)
+{
+	int fd = open(progress, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+
+	MUST(fd >= 0);
+	return fd;
+}
+
+static void report(int fd, uint64_t n)
 {
 	char line[32];
-	uint64_t n;
-	int fd;
 
-	fd = open(progress, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	MUST(fd >= 0);
+	snprintf(line, sizeof(line), "%llu\n", (unsigned long long)n);
+	MUST(pwrite(fd, line, strlen(line), 0) > 0);
+}
+
+static struct {
+	struct pair *pairs;
+	int count;
+	const char *progress;
+	uint64_t done;
+} job;
+
+/* Both ways, by turns. */
+static void *run(void *arg)
+{
+	int fd = open_progress(job.progress);
+	uint64_t n;
+
 	for (n = 0; !stop; n++) {
-		message(&pairs[n / 2 % count], n);
-		snprintf(line, sizeof(line), "%llu\n", (unsigned long long)n);
-		MUST(pwrite(fd, line, strlen(line), 0) > 0);
+		struct pair *p = &job.pairs[n / 2 % job.count];
+
+		post_recv(&p->side[!(n & 1)], n);
+		send_message(&p->side[n & 1], n);
+		check(&p->side[!(n & 1)], n);
+		report(fd, n);
 	}
-	return n;
+	job.done = n;
+	return arg;
+}
+
+/*
+ * One way: the kernel lets only the process that has opened a context post sends on it. The child says
+ * the number of each message that it is ready for.
+ */
+static void receive(int pipe)
+{
+	int fd = open_progress(job.progress);
+	uint64_t n;
+
+	for (n = 0;; n++) {
+		struct side *to = &job.pairs[n % job.count].side[1];
+
+		post_recv(to, n);
+		if (write(pipe, &n, sizeof(n)) != sizeof(n))
+			break;
+		check(to, n);
+		report(fd, n);
+	}
+	exit(0);
+}
+
+static void run_forked(void)
+{
+	int pipes[2], status;
+	uint64_t n = 0;
+	pid_t child;
+
+	signal(SIGPIPE, SIG_IGN);
+	MUST(!pipe(pipes));
+	child = fork();
+	MUST(child >= 0);
+	if (!child) {
+		close(pipes[0]);
+		receive(pipes[1]);
+	}
+	close(pipes[1]);
+	while (!stop) {
+		if (read(pipes[0], &n, sizeof(n)) != sizeof(n)) {
+			MUST(stop);
+			break;
+		}
+		send_message(&job.pairs[n % job.count].side[0], n);
+	}
+	close(pipes[0]);
+	MUST(waitpid(child, &status, 0) == child && !status);
+	job.done = n;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "contexts", required_argument, NULL, 'c' }, { "holes", no_argument, NULL, 'h' },
-		{ "fork", no_argument, NULL, 'f' }, { "events", no_argument, NULL, 'e' }, {},
+		{ "fork", no_argument, NULL, 'f' }, { "thread", no_argument, NULL, 't' },
+		{ "events", no_argument, NULL, 'e' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
-	bool holes = false, forks = false;
-	int count = 1, opt, status = 0, i;
-	struct pair *pairs;
-	pid_t child = 0;
-	uint64_t n = 0;
+	bool holes = false, forks = false, threads = false;
+	pthread_t thread;
+	int opt, i;
 
+	job.count = 1;
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-		count = opt == 'c' ? atoi(optarg) : count;
+		job.count = opt == 'c' ? atoi(optarg) : job.count;
 		holes |= opt == 'h';
 		forks |= opt == 'f';
+		threads |= opt == 't';
 		events |= opt == 'e';
 	}
-	MUST(optind == argc - 1);
+	MUST(optind == argc - 1 && !(forks && events));
+	job.progress = argv[optind];
 	sigaction(SIGTERM, &term, NULL);
-	pairs = calloc(count, sizeof(*pairs));
-	for (i = 0; i < count; i++)
-		open_pair(&pairs[i], holes);
+	job.pairs = calloc(job.count, sizeof(*job.pairs));
+	for (i = 0; i < job.count; i++)
+		open_pair(&job.pairs[i], holes);
 	if (forks) {
-		child = fork();
-		MUST(child >= 0);
+		run_forked();
+	} else if (threads) {
+		MUST(!pthread_create(&thread, NULL, run, NULL));
+		MUST(!pthread_join(thread, NULL));
+	} else {
+		run(NULL);
 	}
-	if (!child)
-		n = run(pairs, count, argv[optind]);
-	if (forks && !child)
-		return 0;
-	while (child && waitpid(child, &status, 0) < 0)
-		kill(child, SIGTERM);
-	MUST(!status);
-	for (i = 0; i < count; i++)
-		close_pair(&pairs[i]);
-	printf("done: %llu\n", (unsigned long long)n);
+	for (i = 0; i < job.count; i++)
+		close_pair(&job.pairs[i]);
+	printf("done: %llu\n", (unsigned long long)job.done);
 	return 0;
 }
