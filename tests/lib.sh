@@ -69,8 +69,12 @@ bg() {
 start() {
 	local host=$1
 	shift
-	on "$host" sh -c 'echo; exec "$@"' sh "$@" >"$work/new" 2>"$work/new.err" &
+	# (opened here: a job may take its time to begin, and its number is known only then)
+	local out err
+	exec {out}>"$work/new" {err}>"$work/new.err"
+	on "$host" sh -c 'echo; exec "$@"' sh "$@" >&"$out" 2>&"$err" &
 	job=$!
+	exec {out}>&- {err}>&-
 	mv "$work/new" "$work/$job.out"
 	mv "$work/new.err" "$work/$job.err"
 	# The guest has it when it has said the empty line.
