@@ -72,7 +72,7 @@ start() {
 	# (opened here: a job may take its time to begin, and its number is known only then)
 	local out err
 	exec {out}>"$work/new" {err}>"$work/new.err"
-	on "$host" sh -c 'echo; exec "$@"' sh "$@" >&"$out" 2>&"$err" &
+	on "$host" sh -c 'echo; exec "$@"' sh "$@" 1>&"$out" 2>&"$err" &
 	job=$!
 	exec {out}>&- {err}>&-
 	mv "$work/new" "$work/$job.out"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # For tests that run traffic between two hosts. After ../lib.sh.
+# shellcheck disable=SC2154 # lib.sh sets them
 
 # What rests of a dead peer or a busy machine is not what these tests look for: time-outs are long.
 # shellcheck disable=SC2034 # for tests
