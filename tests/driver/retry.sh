@@ -3,8 +3,8 @@
 # For tests of what comes after an RNR NAK: traffic with receive queues that hold 1 to 4 entries and are
 # empty for up to 2 ms. After ../lib.sh. `NNN --stock` counts on Debian's own module how many runs fail,
 # and passes whatever it sees.
-stock=${1:-}
 # shellcheck disable=SC2154 # lib.sh sets them
+stock=${1:-}
 
 once() { # once OPTIONS: one run; what it says is in $work/h1 and $work/$job.out
 	local stall=20
