@@ -133,8 +133,12 @@ static int attach(const char *id)
 	memcpy(CMSG_DATA(c), fd, sizeof(fd));
 	if (unix_address(id, &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    sendmsg(sk, &msg, MSG_NOSIGNAL) != 1) {
-		fault("move %s: it is not under way here", id);
-		return failed(EXIT_LOST);
+		struct wire wire = { STDIN_FILENO, STDOUT_FILENO };
+		char *text = xasprintf("move %s: it is not under way there", id);
+
+		wire_send(&wire, json_pack("{s:s, s:b}", "failed", text, "gone", 1));
+		free(text);
+		return EXIT_LOST;
 	}
 	/* it has our descriptors; it closes this when it needs us no more */
 	while (read(sk, &byte, 1) < 0 && errno == EINTR)
@@ -144,27 +148,63 @@ static int attach(const char *id)
 
 /* ---------------------------------------------------------------- state -- */
 
-/* For `godwit status`, and for who must settle a move by hand. */
-void agent_set_stage(struct agent *a, enum stage stage)
+static const char *const stage_names[] = {
+	[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
+	[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
+	[STAGE_END] = "end",
+};
+
+static char *state_path(const char *id)
 {
-	char *path = xasprintf(AGENT_DIR "/%s.json", a->id);
-	static const char *const names[] = {
-		[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
-		[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
-		[STAGE_END] = "end",
-	};
+	return xasprintf(AGENT_DIR "/%s.json", id);
+}
 
-	a->stage = stage;
-	if (stage == STAGE_READY || stage == STAGE_COMMITTED) {
-		json_t *state = json_pack("{s:s, s:s, s:i, s:i}", "id", a->id, "stage", names[stage],
-					  "pid", (int)a->root, "agent", (int)getpid());
+/* For `godwit status`, for who must settle a move by hand, and for our keeper. */
+void agent_save(struct agent *a)
+{
+	bool added = a->addresses.n && a->addresses.address[0].added;
+	char *path = state_path(a->id);
+	json_t *state;
 
+	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
+		unlink(path);
+	} else {
+		state = json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O}", "id", a->id,
+				  "stage", stage_names[a->stage], "number", (int)a->stage,
+				  "pid", (int)a->root, "agent", (int)getpid(), "images", a->images,
+				  "addresses", addresses_json(&a->addresses), "added", added,
+				  "copied", a->copied);
 		json_dump_file(state, path, JSON_COMPACT);
 		json_decref(state);
-	} else {
-		unlink(path);
 	}
 	free(path);
+}
+
+int agent_load(struct agent *a)
+{
+	char *path = state_path(a->id);
+	json_t *state = json_load_file(path, 0, NULL);
+	const char *images = json_string_value(json_object_get(state, "images"));
+
+	free(path);
+	if (!state)
+		return -1;
+	a->stage = json_integer_value(json_object_get(state, "number"));
+	a->images = images ? xstrdup(images) : NULL;
+	a->copied = json_incref(json_object_get(state, "copied"));
+	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
+	for (size_t i = 0; i < a->addresses.n; i++)
+		a->addresses.address[i].added = json_is_true(json_object_get(state, "added"));
+	json_decref(state);
+	return 0;
+}
+
+void agent_set_stage(struct agent *a, enum stage stage)
+{
+	a->stage = stage;
+	if (stage == STAGE_RUNNING)
+		signal(SIGCHLD, SIG_IGN);	/* it is our child, but its end is none of our business */
+	agent_save(a);
 }
 
 void agent_warn(struct agent *a, const char *text)
@@ -293,19 +333,14 @@ static void loop(struct agent *a)
 	}
 }
 
-static int work(const char *id)
+static int work(struct agent *a)
 {
-	struct agent a = {
-		.id = id, .attached = -1, .listener = -1, .incoming = INCOMING_INIT, .criu = CRIU_INIT,
-		.commit_sk = -1,
-		.wire = { .in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3),
-			  .out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) },
-		.copied = json_array(), .warnings = json_array(),
-	};
 	struct sigaction term = { .sa_handler = on_term };
-	char *path = socket_path(id);
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	char *path = socket_path(a->id);
 
+	a->wire.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	a->wire.out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	/* What we start shall not hold the connection open. */
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
@@ -314,20 +349,34 @@ static int work(const char *id)
 	signal(SIGINT, SIG_IGN);
 	sigaction(SIGTERM, &term, NULL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (listen_for_attach(&a)) {
-		agent_failed(&a);
+	if (listen_for_attach(a)) {
+		agent_failed(a);
 		free(path);
 		return EXIT_REFUSED;
 	}
-	loop(&a);
+	loop(a);
 	unlink(path);
 	free(path);
 	return EXIT_OK;
 }
 
-/* If the agent itself is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks it holds: end them. */
-static int keep(pid_t worker)
+static void let_criu_end(void)
 {
+	pid_t *children;
+	size_t n = proc_children(getpid(), &children);
+
+	for (size_t i = 0; i < n; i++)
+		kill(children[i], SIGCONT);
+	free(children);
+}
+
+/*
+ * If the agent itself is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks that it holds. Before the
+ * commit they are ended; after it CRIU has been told all it needs to know.
+ */
+static int keep(struct agent *a, pid_t worker)
+{
+	char *path;
 	int status;
 
 	signal(SIGHUP, SIG_IGN);
@@ -337,7 +386,17 @@ static int keep(pid_t worker)
 		;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	proc_kill_descendants();
+	path = socket_path(a->id);
+	unlink(path);
+	free(path);
+	if (agent_load(a))
+		return EXIT_LOST;	/* there was nothing to undo */
+	if (a->stage < STAGE_COMMITTED) {
+		agent_undo(a);
+	} else {
+		let_criu_end();
+		agent_set_stage(a, STAGE_END);
+	}
 	return EXIT_LOST;
 }
 
@@ -348,7 +407,10 @@ int cmd_agent(int argc, char **argv)
 		{ "attach", required_argument, NULL, 'a' },
 		{ }
 	};
-	const char *id = NULL;
+	struct agent a = {
+		.wire = { -1, -1 }, .attached = -1, .listener = -1, .incoming = INCOMING_INIT,
+		.criu = CRIU_INIT, .commit_sk = -1, .copied = json_array(), .warnings = json_array(),
+	};
 	pid_t worker;
 	int c;
 
@@ -357,9 +419,9 @@ int cmd_agent(int argc, char **argv)
 			return attach(optarg);
 		if (c != 'i')
 			usage();
-		id = optarg;
+		a.id = optarg;
 	}
-	if (!id || optind != argc)
+	if (!a.id || optind != argc)
 		usage();
 	if (geteuid() != 0) {
 		fault("agent: it must run as root");
@@ -367,5 +429,5 @@ int cmd_agent(int argc, char **argv)
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	worker = fork();
-	return worker ? keep(worker) : work(id);
+	return worker ? keep(&a, worker) : work(&a);
 }

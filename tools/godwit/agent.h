@@ -62,6 +62,9 @@ int agent_commit(struct agent *a);
 void agent_resumed(struct agent *a);	/* have all connections been resumed? Then the source is told. */
 void agent_tell_resumed(struct agent *a);
 void agent_undo(struct agent *a);	/* as if nothing had ever come here */
+/* Write down what there is to undo or to settle; read it again where the agent is gone. */
+void agent_save(struct agent *a);
+int agent_load(struct agent *a);
 
 void agent_tell(struct agent *a, json_t *message);
 void agent_failed(struct agent *a);	/* undo, and tell fault() */

@@ -20,7 +20,7 @@ static int op_ping(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)a;
 	(void)message;
-	*answer = json_pack("{s:s}", "op", "pong");
+	*answer = json_pack("{s:b}", "pong", 1);
 	return 0;
 }
 
@@ -37,14 +37,16 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	const char *base = json_string_value(json_object_get(message, "images"));
 
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 1000000;
-	agent_set_stage(a, STAGE_PREPARED);
 	addresses_free(&a->addresses);
-	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
-	    addresses_guard(&a->addresses, a->id))
+	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
+	agent_set_stage(a, STAGE_PREPARED);
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
+	agent_save(a);
+	if (!a->images || addresses_guard(&a->addresses, a->id))
+		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);
-	return a->images ? 0 : -1;
+	return 0;
 }
 
 static int op_addresses(struct agent *a, json_t *message, json_t **answer)
@@ -52,6 +54,7 @@ static int op_addresses(struct agent *a, json_t *message, json_t **answer)
 	(void)message;
 	if (addresses_add(&a->addresses))
 		return -1;
+	agent_save(a);
 	*answer = json_pack("{s:b}", "added", 1);
 	return 0;
 }
@@ -67,8 +70,10 @@ static int op_file(struct agent *a, json_t *message, json_t **answer)
 	(void)answer;
 	if (a->stage != STAGE_PREPARED)
 		return 0;
-	if (path && access(path, F_OK))
+	if (path && access(path, F_OK)) {
 		json_array_append_new(a->copied, json_string(path));
+		agent_save(a);
+	}
 	return incoming_begin(&a->incoming, a->images, message);
 }
 

@@ -44,6 +44,9 @@ static int start(struct criu *criu, const char *images, int inherit)
 {
 	int sk[2];
 
+	criu->images = open(images, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (criu->images < 0)
+		return fault("%s: %s", images, strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
 		return fault("criu: socketpair: %s", strerror(errno));
 	criu->sk = sk[0];
@@ -70,10 +73,10 @@ static int request(struct criu *criu, CriuReq *req)
 	return n == (ssize_t)length ? 0 : fault("criu does not listen: %s", strerror(errno));
 }
 
-static void common_options(CriuOpts *opts, const struct criu_options *options)
+static void common_options(CriuOpts *opts, const struct criu_options *options, int images)
 {
-	opts->images_dir_fd = -1;
-	opts->images_dir = (char *)options->images;
+	/* (a path it would take for a link) */
+	opts->images_dir_fd = images;
 	opts->log_file = (char *)options->log;
 	opts->has_log_level = true;
 	opts->log_level = 4;
@@ -95,14 +98,16 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
 
-	common_options(&opts, options);
+	if (start(criu, options->images, -1))
+		return -1;
+	common_options(&opts, options, criu->images);
 	opts.has_pid = true;
 	opts.pid = options->pid;
 	opts.has_network_lock = true;
 	opts.network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
 	req.type = CRIU_REQ_TYPE__DUMP;
 	req.opts = &opts;
-	return start(criu, options->images, -1) ?: request(criu, &req);
+	return request(criu, &req);
 }
 
 int criu_restore(struct criu *criu, const struct criu_options *options)
@@ -110,10 +115,12 @@ int criu_restore(struct criu *criu, const struct criu_options *options)
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
 
-	common_options(&opts, options);
+	if (start(criu, options->images, options->inherit))
+		return -1;
+	common_options(&opts, options, criu->images);
 	req.type = CRIU_REQ_TYPE__RESTORE;
 	req.opts = &opts;
-	return start(criu, options->images, options->inherit) ?: request(criu, &req);
+	return request(criu, &req);
 }
 
 /* CRIU puts the place in its source before its messages: "(00.123456) Error (criu/x.c:12): text" */
@@ -206,6 +213,7 @@ void criu_close(struct criu *criu)
 {
 	close_fd(&criu->sk);
 	close_fd(&criu->pidfd);
+	close_fd(&criu->images);
 }
 
 int criu_version(void)

@@ -12,10 +12,11 @@ struct criu {
 	pid_t pid;
 	int pidfd;
 	int sk;
+	int images;		/* the folder; CRIU finds it as /proc/us/fd/N */
 	int status;	/* as of waitpid(), once it is gone */
 };
 
-#define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1 }
+#define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1 }
 
 struct criu_options {
 	const char *images;	/* a folder; its logs go there, too */

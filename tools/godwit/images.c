@@ -251,17 +251,72 @@ void incoming_drop(struct incoming *in)
 
 /* ----------------------------------------------------- what CRIU left -- */
 
-void images_plugin_error(const char *dir)
+static bool explain_by_plugin(const char *dir)
 {
 	char *path = xasprintf("%s/rdma-error", dir);
 	char *text = read_file(path);
+	bool told = text && text[0];
 
 	free(path);
-	if (text && text[0]) {
+	if (told) {
 		fault_clear();
 		fault("%s", text);
 	}
 	free(text);
+	return told;
+}
+
+/* Lines that say only that something before them failed. */
+static bool follows(const char *text, size_t length)
+{
+	static const char *const marks[] = { "FAILED", "failed with", "exited with", "killed by signal", "RPC" };
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++)
+		if (memmem(text, length, marks[i], strlen(marks[i])))
+			return true;
+	return false;
+}
+
+/*
+ * CRIU goes on after some errors, so the first need not be the one; and it reports the one again at each
+ * level, so the last isn't. It is the first of the last ones that stand together.
+ */
+#define TOGETHER	40	/* lines */
+
+static void explain_by_log(const char *text)
+{
+	const char *found = NULL, *at = text, *what;
+	int line = 0, last = 0;
+
+	for (; at && *at; at = strchr(at, '\n'), at += !!at, line++) {
+		size_t length = strcspn(at, "\n");
+
+		what = memmem(at, length, "Error (", 7);
+		what = what ? memmem(what, length - (what - at), "): ", 3) : NULL;
+		if (!what)
+			continue;
+		if ((!found || line - last > TOGETHER) && !follows(what, length - (what - at)))
+			found = what + 3;
+		last = line;
+	}
+	if (found) {
+		fault_clear();
+		fault("criu: %.*s", (int)strcspn(found, "\n"), found);
+	}
+}
+
+void images_explain(const char *dir, const char *log)
+{
+	char *path, *text;
+
+	if (explain_by_plugin(dir))
+		return;
+	path = xasprintf("%s/%s", dir, log);
+	text = read_file(path);
+	if (text)
+		explain_by_log(text);
+	free(text);
+	free(path);
 }
 
 char *images_lock_table(const char *dir)
@@ -269,10 +324,12 @@ char *images_lock_table(const char *dir)
 	static const char key[] = "CRIU run id = ";
 	char *path = xasprintf("%s/dump.log", dir), *table = NULL;
 	char *text = read_file(path);
-	char *at = text ? strstr(text, key) : NULL;
+	const char *at = text;
 
-	if (at) {
+	/* (it names itself twice, and the second time it means it) */
+	while (at && (at = strstr(at, key))) {
 		at += sizeof(key) - 1;
+		free(table);
 		table = xasprintf("CRIU-%.*s", (int)strcspn(at, " \n"), at);
 	}
 	free(text);

@@ -44,10 +44,10 @@ int incoming_end(struct incoming *in, json_t *message);
 void incoming_drop(struct incoming *in);
 
 /*
- * The line that tells best what went wrong with CRIU: the plugin's, if it left one in dir. The caller has
- * what CRIU itself said as fault() already; this replaces it.
+ * Make the fault() of what tells best why CRIU failed: the RDMA plugin's line, or the error in CRIU's log that
+ * the last ones follow from; else leave it as it is.
  */
-void images_plugin_error(const char *dir);
+void images_explain(const char *dir, const char *log);
 /* The name of the nftables table with which CRIU locked the network in a dump to dir; or NULL. Free it. */
 char *images_lock_table(const char *dir);
 

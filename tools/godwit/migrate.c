@@ -63,6 +63,18 @@ static int work(struct move *m)
 	return conclude(m, transact(m));
 }
 
+/* CRIU is our child now, unless the worker had seen its end. */
+static void adopt_criu(struct move *m)
+{
+	siginfo_t info;
+
+	m->criu.pid = m->shared->criu;
+	if (m->criu.pid > 0 && waitid(P_PID, m->criu.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+		m->criu.pidfd = pidfd_open(m->criu.pid, 0);
+	if (m->criu.pidfd < 0)
+		m->criu.pid = -1;
+}
+
 /* The worker was killed. What it had begun, CRIU ends or undoes, as it finds its socket closed. */
 static int recover(struct move *m, int status)
 {
@@ -72,9 +84,8 @@ static int recover(struct move *m, int status)
 	if (m->shared->over || !m->shared->stopping)
 		return conclude(m, m->shared->over ? EXIT_LOST : EXIT_REFUSED);
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
-	m->criu.pid = m->shared->criu;
-	m->criu.pidfd = m->criu.pid > 0 ? pidfd_open(m->criu.pid, 0) : -1;
-	m->report.rdma = m->plan.rdma;
+	addresses_check_source(&m->addresses);	/* where they are */
+	adopt_criu(m);
 	if (!m->shared->decided) {
 		code = move_back(m);
 	} else {

@@ -17,7 +17,6 @@ struct move_shared {
 	bool stopping;		/* CRIU was started: something may be stopped */
 	bool restoring;		/* the destination may hold a copy */
 	bool decided;		/* the source is to die: from here it only goes forward */
-	bool committed;		/* the destination was told so */
 	bool over;		/* nothing is left to do */
 };
 

@@ -284,3 +284,42 @@ int nl_table_delete(int family, const char *name)
 	close(fd);
 	return ret;
 }
+
+struct cut_names {
+	const char *whole;
+	size_t min;
+	char **name;
+	size_t n;
+};
+
+static void collect_cut(const struct nlmsghdr *h, void *arg)
+{
+	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct nfgenmsg)));
+	const char *end = (const char *)h + h->nlmsg_len;
+	struct cut_names *c = arg;
+
+	for (; (const char *)(attr + 1) <= end && attr->nla_len >= NLA_HDRLEN;
+	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len))) {
+		const char *name = (const char *)(attr + 1);
+
+		if ((attr->nla_type & NLA_TYPE_MASK) != NFTA_TABLE_NAME || strlen(name) < c->min ||
+		    strncmp(name, c->whole, strlen(name)))
+			continue;
+		GROW(c->name, c->n);
+		c->name[c->n++] = xstrdup(name);
+	}
+}
+
+int nl_tables_delete_cut(int family, const char *name, size_t min)
+{
+	struct request r = nft_request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE, NLM_F_DUMP, family, 0);
+	struct cut_names c = { .whole = name, .min = min };
+	int ret = talk(NETLINK_NETFILTER, &r, collect_cut, &c);
+
+	for (size_t i = 0; i < c.n; i++) {
+		ret = nl_table_delete(family, c.name[i]) ?: ret;
+		free(c.name[i]);
+	}
+	free(c.name);
+	return ret;
+}

@@ -29,5 +29,7 @@ int nl_tcp_destroy(int family, const struct in6_addr *local);
 
 /* nftables: delete a table. family: NFPROTO_INET, NFPROTO_ARP. -ENOENT: there is none. */
 int nl_table_delete(int family, const char *name);
+/* All whose names are the beginning of this one, at least min bytes of it: CRIU cuts its tables' names. */
+int nl_tables_delete_cut(int family, const char *name, size_t min);
 
 #endif /* GODWIT_NETLINK_H */

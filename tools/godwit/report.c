@@ -41,6 +41,15 @@ void report_phase(const char *name, const char *format, ...)
 		fprintf(stderr, "  %-9s       ...  %s", phase_name, phase_what);
 }
 
+void report_detail(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(phase_what, sizeof(phase_what), format, ap);
+	va_end(ap);
+}
+
 void report_progress(uint64_t done, uint64_t whole)
 {
 	unsigned int now = whole ? done * 100 / whole : 100;

@@ -23,6 +23,8 @@ struct report {
 void report_start(bool verbose, bool json);
 /* A phase begins; the one before it is done. */
 void report_phase(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What there is to say about it is known better now. */
+void report_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How far the phase is, of a whole. */
 void report_progress(uint64_t done, uint64_t whole);
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

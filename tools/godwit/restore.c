@@ -83,8 +83,8 @@ static void all_held(struct agent *a)
 
 static void criu_ended(struct agent *a, enum criu_event event)
 {
-	if (event != CRIU_DONE)
-		images_plugin_error(a->images);
+	if (event == CRIU_FAILED)
+		images_explain(a->images, "restore.log");
 	criu_wait(&a->criu, 10000);
 	criu_close(&a->criu);
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
@@ -223,8 +223,6 @@ static void warn_of(struct agent *a, int failed)
 
 void agent_undo(struct agent *a)
 {
-	if (a->stage == STAGE_IDLE)
-		return;
 	incoming_drop(&a->incoming);
 	proc_kill_descendants();
 	criu_close(&a->criu);
@@ -241,6 +239,7 @@ void agent_undo(struct agent *a)
 		warn_of(a, images_remove(a->images));
 	free(a->images);
 	a->images = NULL;
+	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);
 	agent_set_stage(a, STAGE_IDLE);

@@ -22,7 +22,9 @@
 
 #define CRIU_END_MS	15000
 #define ANSWER_MS	20000
-#define RECONNECT_S	60
+/* How long we try to reach a destination again whose connection broke. */
+#define COMMIT_TRY_S	60
+#define ABORT_TRY_S	15
 
 static void warn(struct move *m)
 {
@@ -77,9 +79,10 @@ static void end_criu(struct move *m, bool ok)
 static void unlock_network(struct move *m)
 {
 	char *table = m->images ? images_lock_table(m->images) : NULL;
-	int ret = table ? nl_table_delete(NFPROTO_INET, table) : 0;
+	/* ("CRIU-" and at least the first part of a UUID) */
+	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
 
-	if (ret && ret != -ENOENT) {
+	if (ret) {
 		fault("nftables: CRIU's table inet %s is left behind: %s", table, strerror(-ret));
 		warn(m);
 	}
@@ -106,31 +109,38 @@ static int end_source(struct move *m)
 	return -1;
 }
 
-static json_t *ask_to_commit(struct move *m)
+/*
+ * Ask, and again over a new connection when the old one breaks: the destination holds the tasks so long.
+ * An answer that has "gone" says that the destination knows no such move any more.
+ */
+static json_t *insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
 {
+	int64_t end = now_ns() + seconds * INT64_C(1000000000);
+	bool connected = m->peer.wire.out >= 0;
 	json_t *answer = NULL;
 
-	if (wire_send(&m->peer.wire, json_pack("{s:s}", "op", "commit")) == 0)
-		wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS);
-	return answer;
-}
-
-/* The destination holds the only copy: try hard to tell it. */
-static json_t *commit(struct move *m)
-{
-	int64_t end = now_ns() + RECONNECT_S * INT64_C(1000000000);
-	json_t *answer = m->peer.wire.out >= 0 ? ask_to_commit(m) : NULL;
-
-	while (!answer && now_ns() < end) {
-		report_note("the connection to %s is lost: trying again", m->host);
-		peer_close(&m->peer);
+	for (int tries = 0;; tries++) {
+		if (connected && wire_send(&m->peer.wire, json_pack("{s:s}", "op", op)) == 0)
+			answer = hear(m);
+		else if (json_object_get(m->peer.hello, "gone"))
+			answer = json_incref(m->peer.hello);
 		fault_clear();
-		if (peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0)
-			answer = ask_to_commit(m);
+		if (answer || now_ns() > end)
+			return answer;
+		if (tries == 0)
+			report_note("the connection to %s is lost: trying again", m->host);
 		else
 			poll(NULL, 0, 500);
+		peer_close(&m->peer);
+		connected = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
 	}
-	return answer;
+}
+
+static json_t *hear_committed(struct move *m)
+{
+	json_t *answer;
+
+	return wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) ? NULL : answer;
 }
 
 /* It runs there now. What is left to do is tidying up. */
@@ -139,7 +149,6 @@ static int finish(struct move *m)
 	json_t *answer, *text, *warnings;
 	size_t i;
 
-	unlock_network(m);
 	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
 			  ANSWER_MS);
 	warnings = json_object_get(answer, "warnings");
@@ -161,7 +170,7 @@ static void measure(struct move *m, json_t *answer)
 	int waiting = json_integer_value(json_object_get(answer, "waiting"));
 	int lost = json_integer_value(json_object_get(answer, "lost"));
 
-	m->resumed_ns = now_ns() - since - m->peer.rtt_ns / 2;
+	m->resumed_ns -= since + m->peer.rtt_ns / 2;
 	if (m->stop_ns) {
 		m->report.blackout = m->resumed_ns - m->stop_ns;
 		m->report.blackout_error = m->peer.rtt_ns / 2;
@@ -174,6 +183,20 @@ static void measure(struct move *m, json_t *answer)
 	warn(m);
 }
 
+/* Nobody has it any more, but for its images. */
+static int lost(struct move *m, json_t *answer)
+{
+	const char *why = json_string_value(json_object_get(answer, "failed"));
+
+	if (answer)
+		fault("%s: %s: the process is lost; its images are in %s", m->host, why ?: "it talks no sense",
+		      m->images);
+	else
+		fault("%s can't be reached and holds the process, which has ended here: there: "
+		      "godwit settle %s commit", m->host, m->id);
+	return EXIT_LOST;
+}
+
 int move_forward(struct move *m)
 {
 	json_t *answer;
@@ -183,22 +206,12 @@ int move_forward(struct move *m)
 		return EXIT_LOST;
 	if (addresses_del(&m->addresses, false))
 		warn(m);
-	answer = commit(m);
-	if (!answer) {
-		fault_clear();
-		fault("%s can't be reached and holds the process, which has ended here: there: "
-		      "godwit settle %s commit", m->host, m->id);
-		return EXIT_LOST;
-	}
-	fault_clear();
-	m->shared->committed = true;
+	answer = insist(m, "commit", hear_committed, COMMIT_TRY_S);
+	m->resumed_ns = now_ns();
 	report_phase("resume", "at %s", m->host);
-	if (!json_object_get(answer, "resumed_ns_ago")) {
-		peer_understand(&m->peer, answer);
-		if (!fault_is_set())
-			fault("%s: godwit there talks no sense", m->host);
-		return EXIT_LOST;
-	}
+	unlock_network(m);
+	if (!json_object_get(answer, "resumed_ns_ago"))
+		return lost(m, answer);
 	measure(m, answer);
 	json_decref(answer);
 	return finish(m);
@@ -253,26 +266,33 @@ static int revive(struct move *m)
 	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : -1;
 }
 
+/* What it had to say before it heard us may come first. */
+static json_t *hear_aborted(struct move *m)
+{
+	json_t *answer;
+
+	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
+		if (json_object_get(answer, "aborted"))
+			return answer;
+		json_decref(answer);
+	}
+	return NULL;
+}
+
 static void tell_abort(struct move *m)
 {
-	json_t *answer = NULL, *warnings, *text;
-	bool aborted = false;
+	/* (before it was to restore, it forgets us by itself when the connection ends) */
+	json_t *answer = insist(m, "abort", hear_aborted, m->shared->restoring ? ABORT_TRY_S : 0), *text;
 	size_t i;
 
-	if (m->peer.wire.out >= 0 && wire_send(&m->peer.wire, json_pack("{s:s}", "op", "abort")) == 0)
-		while (!aborted && wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
-			aborted = json_object_get(answer, "aborted");
-			warnings = json_object_get(answer, "warnings");
-			json_array_foreach(warnings, i, text)
-				report_warn(&m->report, json_string_value(text));
-			json_decref(answer);
-		}
-	fault_clear();
-	if (!aborted && m->shared->restoring) {
+	json_array_foreach(json_object_get(answer, "warnings"), i, text)
+		report_warn(&m->report, json_string_value(text));
+	if (!answer && m->shared->restoring) {
 		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host,
 		      m->id);
 		warn(m);
 	}
+	json_decref(answer);
 	peer_close(&m->peer);
 }
 

@@ -292,7 +292,7 @@ int move_check(struct move *m)
 		peer_close(&m->peer);
 		return EXIT_REFUSED;
 	}
-	report_phase("check", "process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->pid,
+	report_detail("process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->pid,
 		     m->plan.tree.n, m->plan.tree.n == 1 ? "" : "es", m->plan.contexts.n,
 		     m->plan.contexts.n == 1 ? "" : "s", m->plan.qps, m->plan.qps == 1 ? "" : "s",
 		     m->plan.memory / 1048576.0);
@@ -334,8 +334,10 @@ static int until_dumped(struct move *m)
 			break;
 		case CRIU_DONE:
 			return fault("criu ended before it was to");
-		default:
-			images_plugin_error(m->images);
+		case CRIU_FAILED:
+			images_explain(m->images, "dump.log");
+			return -1;
+		case CRIU_DIED:
 			return -1;
 		}
 		if (!strcmp(script, "pre-dump"))
@@ -430,6 +432,9 @@ int move_until_ready(struct move *m)
 	if (find_stop_time(m) || transfer(m) || restore(m))
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
+	/* Is it there still? Nothing more can be asked once we have decided. */
+	if (ask_only(m, json_pack("{s:s}", "op", "ping"), "pong"))
+		return EXIT_STAYED;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;
 	m->report.restore = m->ready_ns - m->sent_ns;

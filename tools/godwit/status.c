@@ -78,7 +78,7 @@ static json_t *moves(void)
 		return array;
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		move = json_load_file(found.gl_pathv[i], 0, NULL);
-		if (move)
+		if (move && json_object_get(move, "stage"))
 			json_array_append_new(array, move);
 	}
 	globfree(&found);
