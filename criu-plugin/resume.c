@@ -197,12 +197,13 @@ static int prepare(struct resuming *r)
 
 static int resume(const struct resuming *r)
 {
+	struct ibv_restore_args args = { .pid = r->pids[0] };
 	uint32_t i;
 	int ret;
 
 	for (i = 0; i < saved.num_contexts; i++) {
 		ret = ibv_restore_object(r->ctx[i], NULL, 0, IBV_RESTORE_RESUME,
-					 NULL, 0);
+					 &args, sizeof(args));
 		if (ret)
 			return fail("%s: the context cannot go on: %s",
 				    saved.contexts[i].here->name, strerror(ret));

@@ -22,7 +22,10 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp);
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
 bool rxe_migr_connected(struct rxe_qp *qp);
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
+
+/* rxe_migr_file.c */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
+int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
 
 /* rxe_migr_wire.c */
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);

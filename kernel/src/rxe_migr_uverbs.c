@@ -347,21 +347,34 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_REFILL)(struct uverbs_attr_bundle *att
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_RESUME)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	int err = 0;
+	struct rxe_migr_resume in;
+	struct pid *pid;
+	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
 
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved || in.pid < 0)
+		return -EINVAL;
+
+	pid = in.pid ? find_get_pid(in.pid) : get_pid(task_pid(current));
+	if (!pid)
+		return -ESRCH;
+
 	down_write(&attrs->ufile->hw_destroy_rwsem);
-	if (uc->migr.state == RXE_MIGR_CTX_RESTORING) {
+	err = uc->migr.state == RXE_MIGR_CTX_RESTORING ?
+		rxe_migr_adopt(uc, pid) : -EINVAL;
+	if (!err) {
 		rxe_migr_drop_hint(uc);
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
 		rxe_migr_drop_rings(uc);
 		rxe_migr_go(attrs->ufile, true);
-	} else {
-		err = -EINVAL;
 	}
 	up_write(&attrs->ufile->hw_destroy_rwsem);
+	put_pid(pid);
 
 	return err;
 }
@@ -538,7 +551,8 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_HINT,
 	RXE_MIGR_IN(struct rxe_migr_hint));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_REFILL,
 	RXE_MIGR_IN(struct rxe_migr_buf));
-DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_RESUME);
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_RESUME,
+	RXE_MIGR_IN(struct rxe_migr_resume));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_EVENT_FD,
 	RXE_MIGR_IN(s32),
 	RXE_MIGR_RESP(struct rxe_migr_event_fd, handle));

@@ -23,7 +23,7 @@
  *	   ... mmap() of the rings, memory comes back ...
  *	   ... MRs in the same way; DESTROY of the placeholders left ...
  *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, records, length);
- *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0);
+ *	ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, &args, size);
  *	ibv_detach_context(ctx);
  *
  * The calling process needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN in the
@@ -64,7 +64,7 @@ enum ibv_restore_cmd {
 	IBV_RESTORE_PLACEHOLDER,	/* takes the lowest free handle */
 	IBV_RESTORE_DESTROY,		/* undoes CREATE or PLACEHOLDER */
 	IBV_RESTORE_REFILL,		/* args: records, as dumped */
-	IBV_RESTORE_RESUME,		/* args: none; QPs call their peers */
+	IBV_RESTORE_RESUME,		/* args: whose context it is (pid); QPs call their peers */
 };
 
 /* object_type of ibv_restore_object(): enum rxe_migr_rec_type. */
@@ -92,7 +92,7 @@ struct ibv_restore_args {
 	size_t		 record_length;	/* bytes that may be read there */
 	int		 comp_channel_fd; /* CQ: if its record has a channel */
 	int		 async_fd;	/* CQ, SRQ, QP; -1: the context's first */
-	int		 pid;		/* MR: whose memory; 0: the caller's */
+	int		 pid;		/* MR: whose memory; RESUME: whose context; 0: the caller's */
 	union ibv_gid	 sgid;		/* QP, AH: source GID here; zero: as recorded */
 	union ibv_gid	 dgid;		/* QP, AH: destination GID; zero: as recorded */
 };

@@ -497,6 +497,20 @@ static int refill(struct ibv_context *ctx, const void *records, size_t length)
 			   0);
 }
 
+static int resume(struct ibv_context *ctx, const struct ibv_restore_args *args,
+		  size_t length)
+{
+	struct rxe_migr_resume in = {};
+
+	if (args) {
+		if (length != sizeof(*args))
+			return EINVAL;
+		in.pid = args->pid;
+	}
+	return migr_driver(ctx, RXE_METHOD_MIGR_RESUME, &in, sizeof(in), NULL,
+			   0);
+}
+
 int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
 		       int cmd, void *args, size_t length)
 {
@@ -521,8 +535,7 @@ int ibv_restore_object(struct ibv_context *ctx, void **object, int object_type,
 	case IBV_RESTORE_REFILL:
 		return args ? refill(ctx, args, length) : EINVAL;
 	case IBV_RESTORE_RESUME:
-		return migr_driver(ctx, RXE_METHOD_MIGR_RESUME, NULL, 0, NULL,
-				   0);
+		return resume(ctx, args, length);
 	default:
 		return EOPNOTSUPP;
 	}

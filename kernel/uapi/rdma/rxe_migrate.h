@@ -114,7 +114,17 @@ struct rxe_migr_dump {
 	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped */
 };
 
-/* ABORT, RESUME: no attributes. */
+/* ABORT: no attributes. */
+
+/*
+ * RESUME: IN is struct rxe_migr_resume. The file of the context becomes that
+ * of the process: only a process with the credentials of the one that opened
+ * it can write() to it.
+ */
+struct rxe_migr_resume {
+	__s32 pid;		/* in the caller's pid namespace; 0: the caller */
+	__u32 reserved;		/* 0 */
+};
 
 /* BEGIN: IN is struct rxe_migr_begin. Only on a context without objects. */
 struct rxe_migr_begin {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The open file of a restored context. CRIU maps all rings of a process through
+ * one file, and opens files before it gives the process its credentials.
+ */
+
+#include <linux/cred.h>
+#include <linux/file.h>
+#include "rxe_migr_loc.h"
+
+/* ----------------------------------------------------------------- rings -- */
+
+/*
+ * A process can have several contexts on one device. So while contexts are
+ * being restored, those of one session may map each other's rings, as often as
+ * there are processes that share them, and the mapping is given the file of the
+ * ring's owner.
+ */
+bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner)
+{
+	struct rxe_ucontext *b = to_ruc(by), *o = to_ruc(owner);
+
+	if (by == owner)
+		return true;
+
+	return READ_ONCE(b->migr.state) == RXE_MIGR_CTX_RESTORING &&
+	       READ_ONCE(o->migr.state) == RXE_MIGR_CTX_RESTORING &&
+	       READ_ONCE(b->migr.session) == READ_ONCE(o->migr.session);
+}
+
+bool rxe_migr_keep_ring(struct ib_ucontext *owner)
+{
+	return READ_ONCE(to_ruc(owner)->migr.state) == RXE_MIGR_CTX_RESTORING;
+}
+
+/* The restore is over: what rxe_migr_keep_ring() left on the list goes. */
+void rxe_migr_drop_rings(struct rxe_ucontext *uc)
+{
+	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
+	struct rxe_mmap_info *ip, *next;
+
+	spin_lock_bh(&rxe->pending_lock);
+	list_for_each_entry_safe(ip, next, &rxe->pending_mmaps, pending_mmaps)
+		if (ip->context == &uc->ibuc)
+			list_del_init(&ip->pending_mmaps);
+	spin_unlock_bh(&rxe->pending_lock);
+}
+
+int rxe_migr_set_file(struct ib_ucontext *by, struct ib_ucontext *owner,
+		      struct vm_area_struct *vma)
+{
+	struct rxe_ucontext *o = to_ruc(owner);
+	struct file *file;
+
+	if (by == owner)
+		return 0;
+
+	/* fails for a file that is being closed; its pointer is still valid
+	 * since rxe_migr_uctx_cleanup() comes after that
+	 */
+	file = get_file_active(&o->migr.file);
+	if (!file)
+		return -ENXIO;
+
+	vma_set_file(vma, file);
+	fput(file);
+
+	return 0;
+}
+
+/* ----------------------------------------------------------- credentials -- */
+
+/*
+ * write() on a uverbs file, by which librxe rings the doorbell, is refused
+ * unless the caller's credentials are the very object that opened the file. A
+ * restored file was opened by CRIU, and of a restored process each thread has
+ * credentials of its own, if equal ones. So the file is given those of its
+ * process, and a thread writes with these, if they are equal to its own.
+ */
+static DEFINE_MUTEX(fops_mutex);
+static const struct file_operations *uverbs_fops;
+static struct file_operations restored_fops;
+
+static bool rxe_migr_cred_equal(const struct cred *a, const struct cred *b)
+{
+	return uid_eq(a->uid, b->uid) && uid_eq(a->suid, b->suid) &&
+	       uid_eq(a->euid, b->euid) && uid_eq(a->fsuid, b->fsuid) &&
+	       gid_eq(a->gid, b->gid) && gid_eq(a->sgid, b->sgid) &&
+	       gid_eq(a->egid, b->egid) && gid_eq(a->fsgid, b->fsgid) &&
+	       a->securebits == b->securebits && a->user_ns == b->user_ns &&
+	       !memcmp(&a->cap_inheritable, &b->cap_inheritable,
+		       sizeof(a->cap_inheritable)) &&
+	       !memcmp(&a->cap_permitted, &b->cap_permitted,
+		       sizeof(a->cap_permitted)) &&
+	       !memcmp(&a->cap_effective, &b->cap_effective,
+		       sizeof(a->cap_effective)) &&
+	       !memcmp(&a->cap_bset, &b->cap_bset, sizeof(a->cap_bset)) &&
+	       !memcmp(&a->cap_ambient, &b->cap_ambient,
+		       sizeof(a->cap_ambient));
+}
+
+static ssize_t rxe_migr_write(struct file *file, const char __user *buf,
+			      size_t count, loff_t *pos)
+{
+	const struct cred *old;
+	ssize_t ret;
+
+	if (current_cred() == file->f_cred)
+		return uverbs_fops->write(file, buf, count, pos);
+
+	if (!rxe_migr_cred_equal(current_cred(), file->f_cred))
+		return -EACCES;
+
+	old = override_creds(file->f_cred);
+	ret = uverbs_fops->write(file, buf, count, pos);
+	revert_creds(old);
+
+	return ret;
+}
+
+/*
+ * Make the file of a context that is being restored the task's own. Its tasks
+ * don't run yet, and the caller holds the file by the ioctl that it makes.
+ */
+int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid)
+{
+	struct file *file = uc->migr.file;
+	const struct cred *cred, *old;
+	struct task_struct *task;
+
+	if (!file || !file->f_op->write)
+		return -EINVAL;
+
+	task = get_pid_task(pid, PIDTYPE_PID);
+	if (!task)
+		return -ESRCH;
+	cred = get_task_cred(task);
+	put_task_struct(task);
+
+	mutex_lock(&fops_mutex);
+	if (!uverbs_fops) {
+		restored_fops = *file->f_op;
+		restored_fops.owner = THIS_MODULE;
+		restored_fops.write = rxe_migr_write;
+		uverbs_fops = file->f_op;
+	}
+	if (file->f_op == uverbs_fops) {
+		__module_get(THIS_MODULE);
+		replace_fops(file, &restored_fops);
+	}
+	old = xchg(&file->f_cred, cred);
+	mutex_unlock(&fops_mutex);
+	put_cred(old);
+
+	return 0;
+}
