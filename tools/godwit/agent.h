@@ -55,6 +55,7 @@ json_t *agent_check(struct agent *a, json_t *message);
 json_t *agent_hello(struct agent *a);
 
 /* restore.c */
+int agent_start_criu(struct agent *a, json_t *env);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */
 void agent_plugin_event(struct agent *a);

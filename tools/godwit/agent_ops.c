@@ -36,14 +36,16 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 
-	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 1000000;
+	/* (the source's own limit comes first) */
+	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;
 	addresses_free(&a->addresses);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
 	agent_set_stage(a, STAGE_PREPARED);
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
 	agent_save(a);
-	if (!a->images || addresses_guard(&a->addresses, a->id))
+	if (!a->images || addresses_guard(&a->addresses, a->id) ||
+	    agent_start_criu(a, json_object_get(message, "env")))
 		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);
 	return 0;

@@ -16,11 +16,11 @@
 
 #define MESSAGE_MAX	65536
 
-static void exec_criu(int sk, const char *images, int inherit)
+static void exec_criu(int sk, int images, int inherit)
 {
-	char fd_text[16], *err = xasprintf("%s/criu.err", images);
+	char fd_text[16];
 	int null = open("/dev/null", O_RDWR);
-	int log = open(err, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	int log = images < 0 ? -1 : openat(images, "criu.err", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -40,19 +40,20 @@ static void exec_criu(int sk, const char *images, int inherit)
 	_exit(127);
 }
 
-static int start(struct criu *criu, const char *images, int inherit)
+int criu_start(struct criu *criu, const char *images, int inherit)
 {
 	int sk[2];
 
-	criu->images = open(images, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (criu->images < 0)
+	if (images)
+		criu->images = open(images, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (images && criu->images < 0)
 		return fault("%s: %s", images, strerror(errno));
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk))
 		return fault("criu: socketpair: %s", strerror(errno));
 	criu->sk = sk[0];
 	criu->pid = fork();
 	if (criu->pid == 0)
-		exec_criu(sk[1], images, inherit);
+		exec_criu(sk[1], criu->images, inherit);
 	close(sk[1]);
 	criu->pidfd = criu->pid < 0 ? -1 : pidfd_open(criu->pid, 0);
 	if (criu->pidfd < 0)
@@ -73,10 +74,10 @@ static int request(struct criu *criu, CriuReq *req)
 	return n == (ssize_t)length ? 0 : fault("criu does not listen: %s", strerror(errno));
 }
 
-static void common_options(CriuOpts *opts, const struct criu_options *options, int images)
+static void common_options(CriuOpts *opts, const struct criu *criu, const struct criu_options *options)
 {
 	/* (a path it would take for a link) */
-	opts->images_dir_fd = images;
+	opts->images_dir_fd = criu->images;
 	opts->log_file = (char *)options->log;
 	opts->has_log_level = true;
 	opts->log_level = 4;
@@ -98,9 +99,7 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
 
-	if (start(criu, options->images, -1))
-		return -1;
-	common_options(&opts, options, criu->images);
+	common_options(&opts, criu, options);
 	opts.has_pid = true;
 	opts.pid = options->pid;
 	opts.has_network_lock = true;
@@ -115,9 +114,7 @@ int criu_restore(struct criu *criu, const struct criu_options *options)
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
 
-	if (start(criu, options->images, options->inherit))
-		return -1;
-	common_options(&opts, options, criu->images);
+	common_options(&opts, criu, options);
 	req.type = CRIU_REQ_TYPE__RESTORE;
 	req.opts = &opts;
 	return request(criu, &req);
@@ -226,4 +223,23 @@ int criu_version(void)
 		sscanf(at, "Version: %d.%d.%d", &major, &minor, &sub);
 	free(text);
 	return major * 10000 + minor * 100 + sub;
+}
+
+int criu_probe(void)
+{
+	CriuFeatures features = CRIU_FEATURES__INIT;
+	CriuReq req = CRIU_REQ__INIT;
+	struct criu criu = CRIU_INIT;
+	enum criu_event event = CRIU_FAILED;
+	char script[64];
+
+	features.has_mem_track = features.mem_track = true;
+	req.type = CRIU_REQ_TYPE__FEATURE_CHECK;
+	req.features = &features;
+	if (criu_start(&criu, NULL, -1) == 0 && request(&criu, &req) == 0)
+		event = criu_next(&criu, script, NULL);
+	criu_close(&criu);
+	if (criu.pid > 0)
+		waitpid(criu.pid, NULL, 0);
+	return event == CRIU_DONE ? 0 : fault("criu: it does not work here: criu check");
 }

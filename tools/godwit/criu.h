@@ -19,10 +19,8 @@ struct criu {
 #define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1 }
 
 struct criu_options {
-	const char *images;	/* a folder; its logs go there, too */
-	const char *log;	/* a file name in it */
+	const char *log;	/* a file name in the folder of images */
 	pid_t pid;		/* dump */
-	int inherit;		/* restore: a descriptor that CRIU shall have, or -1 */
 	bool shell_job;
 	bool file_locks;
 };
@@ -34,6 +32,11 @@ enum criu_event {
 	CRIU_DIED,		/* killed, or ended without a word; with fault() */
 };
 
+/*
+ * Start it; what it is to do comes then, so that it is up when it counts. images: a folder; its logs go there,
+ * too; NULL: none. inherit: a descriptor that it shall have, or -1.
+ */
+int criu_start(struct criu *criu, const char *images, int inherit);
 int criu_dump(struct criu *criu, const struct criu_options *options);
 int criu_restore(struct criu *criu, const struct criu_options *options);
 
@@ -47,5 +50,7 @@ void criu_close(struct criu *criu);
 
 /* major * 10000 + minor * 100 + sublevel, 0 when there is none. */
 int criu_version(void);
+/* Let it find out what this kernel can do, which it keeps in a file: the first time takes it long. */
+int criu_probe(void);
 
 #endif /* GODWIT_CRIU_H */

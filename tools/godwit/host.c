@@ -21,7 +21,7 @@ int host_check_criu(void)
 		return fault("criu: version %d.%d.%d is too old: it takes %d.%d.%d", version / 10000,
 			     version / 100 % 100, version % 100, CRIU_MIN / 10000, CRIU_MIN / 100 % 100,
 			     CRIU_MIN % 100);
-	return 0;
+	return criu_probe();
 }
 
 int host_check_nft(void)

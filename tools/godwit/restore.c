@@ -27,20 +27,12 @@ static int set_environment(json_t *env)
 	return 0;
 }
 
-int agent_restore(struct agent *a, json_t *message)
+int agent_start_criu(struct agent *a, json_t *env)
 {
-	struct criu_options options = {
-		.images = a->images, .log = "restore.log",
-		.shell_job = json_is_true(json_object_get(message, "shell_job")),
-		.file_locks = json_is_true(json_object_get(message, "file_locks")),
-	};
 	char number[16];
 	int sk[2], ret;
 
-	if (a->stage != STAGE_PREPARED)
-		return fault("there is nothing to restore");
-	if (addresses_wait_gids(&a->addresses, 5000) ||
-	    set_environment(json_object_get(message, "env")))
+	if (set_environment(env))
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk))
 		return fault("socketpair: %s", strerror(errno));
@@ -48,12 +40,26 @@ int agent_restore(struct agent *a, json_t *message)
 	setenv("GODWIT_COMMIT_FD", number, 1);
 	/* (who holds a copy must not give it up by itself: only the source knows) */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
-	options.inherit = sk[1];
 	a->commit_sk = sk[0];
-	agent_set_stage(a, STAGE_RESTORING);
-	ret = criu_restore(&a->criu, &options);
+	ret = criu_start(&a->criu, a->images, sk[1]);
 	close(sk[1]);
 	return ret;
+}
+
+int agent_restore(struct agent *a, json_t *message)
+{
+	struct criu_options options = {
+		.log = "restore.log",
+		.shell_job = json_is_true(json_object_get(message, "shell_job")),
+		.file_locks = json_is_true(json_object_get(message, "file_locks")),
+	};
+
+	if (a->stage != STAGE_PREPARED)
+		return fault("there is nothing to restore");
+	if (addresses_wait_gids(&a->addresses, 5000))
+		return -1;
+	agent_set_stage(a, STAGE_RESTORING);
+	return criu_restore(&a->criu, &options);
 }
 
 /* All tasks are there, and held: is all of it as it should be? */

@@ -277,10 +277,15 @@ static int check_here(struct move *m)
 
 static int prepare_there(struct move *m)
 {
-	json_t *answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i}", "op", "prepare",
-		"images", m->images_base, "addresses", addresses_json(&m->addresses),
-		"limit_ms", m->limit_ms), CHECK_MS);
+	json_t *env = json_object(), *answer;
 
+	if (m->gid_map && *m->gid_map)
+		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(m->gid_map));
+	if (m->device_map)
+		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
+	answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i, s:o}", "op", "prepare",
+		"images", m->images_base, "addresses", addresses_json(&m->addresses),
+		"limit_ms", m->limit_ms, "env", env), CHECK_MS);
 	json_decref(answer);
 	return answer ? peer_ping(&m->peer) : -1;
 }
@@ -311,14 +316,14 @@ static int start_dump(struct move *m)
 	m->images = images_make(m->images_base, m->id);
 	if (!m->images)
 		return -1;
-	options.images = m->images;
+	/* (it has a lot to look at before it stops anything, and says when) */
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	m->shared->stopping = true;
-	if (criu_dump(&m->criu, &options))
+	if (criu_start(&m->criu, m->images, -1))
 		return -1;
 	m->shared->criu = m->criu.pid;
-	return 0;
+	return criu_dump(&m->criu, &options);
 }
 
 static int until_dumped(struct move *m)
@@ -340,9 +345,11 @@ static int until_dumped(struct move *m)
 		case CRIU_DIED:
 			return -1;
 		}
-		if (!strcmp(script, "pre-dump"))
+		if (!strcmp(script, "pre-dump")) {
 			m->freeze_ns = now_ns();
-		else if (!strcmp(script, "query-ext-files"))
+			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+		}
+		if (!strcmp(script, "query-ext-files"))
 			report_phase("dump", "to %s", m->images);
 		else if (!strcmp(script, "post-dump"))
 			return 0;
@@ -411,16 +418,10 @@ static int transfer(struct move *m)
 
 static int restore(struct move *m)
 {
-	json_t *env = json_object();
-
-	if (m->gid_map && *m->gid_map)
-		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(m->gid_map));
-	if (m->device_map)
-		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
 	report_phase("restore", "at %s", m->host);
 	m->shared->restoring = true;
-	return ask_only(m, json_pack("{s:s, s:b, s:b, s:o}", "op", "restore", "shell_job", m->plan.shell_job,
-				     "file_locks", m->plan.file_locks, "env", env), "ready");
+	return ask_only(m, json_pack("{s:s, s:b, s:b}", "op", "restore", "shell_job", m->plan.shell_job,
+				     "file_locks", m->plan.file_locks), "ready");
 }
 
 int move_until_ready(struct move *m)
