@@ -475,6 +475,8 @@ static int collect_tasks(void)
 			return -1;
 		entry->pid = inner_pid(dump.tasks[i].pid);
 		entry->files = dump.tasks[i].files;
+		entry->contexts = dump.tasks[i].contexts;
+		entry->n_contexts = dump.tasks[i].num_contexts;
 		if (collect_mappings(&dump.tasks[i], entry) ||
 		    collect_regions(&dump.tasks[i], entry))
 			return -1;

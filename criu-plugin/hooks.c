@@ -50,8 +50,15 @@ CR_PLUGIN_REGISTER("rdma_plugin", init, fini)
 
 static int pause_devices(int pid)
 {
-	return stage == CR_PLUGIN_STAGE__PRE_DUMP ? refuse_predump(pid) :
-						    look_ahead(pid);
+	int ret;
+
+	if (stage != CR_PLUGIN_STAGE__PRE_DUMP)
+		return look_ahead(pid);
+	ret = refuse_predump(pid);
+	/* CRIU does not call exit() in this stage. */
+	if (ret != -ENOTSUP)
+		error_report();
+	return ret;
 }
 CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__PAUSE_DEVICES, pause_devices)
 

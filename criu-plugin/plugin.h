@@ -103,7 +103,7 @@ bool same_file(int fd1, int fd2);
 /* Its number in its own pid namespace, or -1. */
 pid_t inner_pid(pid_t pid);
 
-/* A process and all its descendants, to be freed; their number or -1. */
+/* A process and all its descendants, to be freed in any case; their number or -1. */
 int read_tree(pid_t root, pid_t **pids);
 
 /* Does the image directory hold this file? */

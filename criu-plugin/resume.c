@@ -21,8 +21,10 @@
 
 struct resuming {
 	pid_t	*pids;		/* the tree */
+	pid_t	*inner;		/* their numbers in their own namespaces */
 	int	num_pids;
 	struct ibv_context **ctx;
+	pid_t	*owners;	/* of the contexts */
 };
 
 /* ------------------------------------------------------------------- tasks -- */
@@ -33,7 +35,7 @@ static pid_t find_task(const struct resuming *r, pid_t inner)
 	int i;
 
 	for (i = 0; i < r->num_pids; i++)
-		if (inner_pid(r->pids[i]) == inner)
+		if (r->inner[i] == inner)
 			return r->pids[i];
 	return fail("process %d was not restored", inner);
 }
@@ -166,6 +168,24 @@ static int refill(const struct saved_context *c, struct ibv_context *ctx)
 			  strerror(ret)) : 0;
 }
 
+/*
+ * Whose context is it? Of several tasks that share it the first, as for memory:
+ * the kernel lets only the process that opened a context write() to its file.
+ */
+static pid_t find_owner(const struct resuming *r, uint32_t context)
+{
+	const RdmaTaskEntry *task;
+	size_t i, j;
+
+	for (i = 0; i < saved.inventory->n_tasks; i++) {
+		task = saved.inventory->tasks[i];
+		for (j = 0; j < task->n_contexts; j++)
+			if (task->contexts[j] == context)
+				return find_task(r, task->pid);
+	}
+	return fail("%s: context %u is nobody's", INVENTORY, context);
+}
+
 static int attach(struct resuming *r, uint32_t n)
 {
 	int fd;
@@ -173,6 +193,9 @@ static int attach(struct resuming *r, uint32_t n)
 	if (!is_made(n))
 		return fail("%s: no task has asked for context %u",
 			    saved.contexts[n].here->name, n);
+	r->owners[n] = find_owner(r, n);
+	if (r->owners[n] < 0)
+		return -1;
 	fd = open_made_context(n);
 	if (fd < 0)
 		return -1;
@@ -197,11 +220,12 @@ static int prepare(struct resuming *r)
 
 static int resume(const struct resuming *r)
 {
-	struct ibv_restore_args args = { .pid = r->pids[0] };
+	struct ibv_restore_args args = {};
 	uint32_t i;
 	int ret;
 
 	for (i = 0; i < saved.num_contexts; i++) {
+		args.pid = r->owners[i];
 		ret = ibv_restore_object(r->ctx[i], NULL, 0, IBV_RESTORE_RESUME,
 					 &args, sizeof(args));
 		if (ret)
@@ -211,29 +235,50 @@ static int resume(const struct resuming *r)
 	return 0;
 }
 
+static int find_tree(struct resuming *r, pid_t root)
+{
+	int i;
+
+	r->num_pids = read_tree(root, &r->pids);
+	if (r->num_pids < 0)
+		return -1;
+	r->inner = calloc(r->num_pids, sizeof(*r->inner));
+	r->ctx = calloc(saved.num_contexts + 1, sizeof(*r->ctx));
+	r->owners = calloc(saved.num_contexts + 1, sizeof(*r->owners));
+	if (!r->inner || !r->ctx || !r->owners)
+		return fail("no memory");
+	for (i = 0; i < r->num_pids; i++)
+		r->inner[i] = inner_pid(r->pids[i]);
+	return 0;
+}
+
+static void kill_tree(const struct resuming *r, pid_t root)
+{
+	int i;
+
+	for (i = 0; i < r->num_pids; i++)
+		kill_task(r->pids[i]);
+	if (r->num_pids < 0)
+		kill_task(root);
+}
+
 /* The whole tree, whose root CRIU names first. */
 static int resume_tree(pid_t root)
 {
 	struct resuming r = {};
-	int ret = -1, i;
+	int ret = -1;
 	uint32_t n;
 
-	r.num_pids = read_tree(root, &r.pids);
-	r.ctx = calloc(saved.num_contexts + 1, sizeof(*r.ctx));
-	if (r.num_pids >= 0 && r.ctx && !prepare(&r) && !wait_for_commit())
+	if (!find_tree(&r, root) && !prepare(&r) && !wait_for_commit())
 		ret = resume(&r);
-	if (ret) {
-		for (i = 0; i < r.num_pids; i++)
-			kill_task(r.pids[i]);
-		if (r.num_pids < 0)
-			kill_task(root);
-	}
+	if (ret)
+		kill_tree(&r, root);
 	for (n = 0; r.ctx && n < saved.num_contexts; n++)
-		if (r.ctx[n])
-			ibv_detach_context(r.ctx[n]);
+		ibv_detach_context(r.ctx[n]);
 	free(r.ctx);
-	if (r.num_pids >= 0)
-		free(r.pids);
+	free(r.owners);
+	free(r.inner);
+	free(r.pids);
 	store_drain();
 	return ret;
 }

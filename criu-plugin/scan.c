@@ -283,7 +283,5 @@ int read_tree(pid_t root, pid_t **pids)
 		}
 		closedir(dir);
 	}
-	if (count < 0)
-		free(*pids);
 	return count;
 }

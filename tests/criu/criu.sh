@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2154 # $build and $work are lib.sh's
+#
+# For the tests of the CRIU plugin, after lib.sh: the program loop in guest h1, and what CRIU does to it.
+# Images are in /tmp/img there, logs too.
+
+# start_loop ARGS...: leave it running; sets $pid
+start_loop() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	pid=$(bg h1 sh -c 'rm -f /tmp/progress; exec "$@" /tmp/progress >/tmp/out 2>&1 </dev/null' \
+		sh "$build/tests/criu-loop" "$@")
+	wait_for 60 on h1 test -s /tmp/progress
+	goes_on
+}
+
+# It sends and receives.
+goes_on() {
+	# shellcheck disable=SC2016
+	on h1 bash -c 'n=$(cat /tmp/progress)
+		for ((i = 0; i < 600; i++)); do
+			[ "$(cat /tmp/progress)" -lt $((n + 20)) ] || exit 0
+			sleep 0.1
+		done
+		exit 1' || fail "loop does not go on: $(on h1 cat /tmp/out)"
+}
+
+# It does not.
+stands_still() {
+	# shellcheck disable=SC2016
+	on h1 bash -c 'n=$(cat /tmp/progress); sleep 1; [ "$(cat /tmp/progress)" = "$n" ]' || fail "loop goes on"
+}
+
+# It ends well, with all its objects destroyed, and nothing is left of it.
+end_loop() {
+	on h1 kill "$pid"
+	wait_for 60 on h1 grep '^done: ' /tmp/out
+	nothing_left
+}
+
+nothing_left() {
+	wait_for 20 on h1 sh -c '! pgrep "criu-loop|godwit-guard" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
+}
+
+dump() { # dump [OPTION...]
+	on h1 sh -c 'rm -rf /tmp/img && mkdir /tmp/img'
+	on h1 criu dump -t "$pid" -D /tmp/img -o dump.log -v4 "$@"
+}
+
+environment=() # of restore, NAME=VALUE
+
+restore() { # restore [OPTION...]
+	on h1 env "${environment[@]}" criu restore -d -D /tmp/img -o restore.log -v4 "$@"
+}
+
+# says WHAT TEXT: the plugin's one line about a dump or restore that failed holds this text
+says() {
+	on h1 cat /tmp/img/rdma-error >"$work/says" || fail "$1: no line"
+	if [ "$(wc -l <"$work/says")" != 1 ] || ! grep -q -- "$2" "$work/says"; then
+		fail "$1: $(cat "$work/says")"
+	fi
+}
