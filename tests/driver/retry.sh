@@ -11,7 +11,7 @@ once() { # once OPTIONS: one run; what it says is in $work/h1 and $work/$job.out
 	[ -z "$stock" ] || stall=5
 	start h2 timeout -k 5 60 "$build/tests/traffic" --stall $stall
 	# shellcheck disable=SC2086 # options are words
-	if on h1 timeout -k 5 60 "$build/tests/traffic" --stall $stall --rnr --timeout 17 $1 h2 >"$work/h1" 2>&1
+	if on h1 timeout -k 5 60 "$build/tests/traffic" --stall $stall --rnr --rnr-timer 24 --timeout 17 $1 h2 >"$work/h1" 2>&1
 	then wait "$job"; else wait "$job" || false; fi
 }
 

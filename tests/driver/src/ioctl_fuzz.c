@@ -1,0 +1,557 @@
+// SPDX-License-Identifier: MIT
+/*
+ * ioctl_fuzz [--seed N] [--calls N] [--restores N] [--no-cap]: call the driver's migration methods with
+ * random and boundary arguments: on contexts with and without objects, from two threads, and restore
+ * dumps in which something is changed.
+ *
+ * Nothing is expected of a call but that it comes back; the kernel log tells the rest. With --no-cap no
+ * method may do anything: EPERM where a proper call would have been made, an error in any case.
+ * Prints how often each error came.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <getopt.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <rdma/rxe_migrate.h>
+
+#define DIE(...) (fprintf(stderr, "ioctl_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
+
+enum { NUM_QP = 4, MEM_SIZE = 1 << 16, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
+
+static uint64_t seed, calls = 4000, restores = 150;
+static bool no_cap;
+static unsigned *came;			/* by errno; shared with the children */
+static uint8_t *memory;			/* of MRs, and random arguments */
+
+/* ------------------------------------------------------------- randomness -- */
+
+static __thread uint64_t rng;
+
+static uint64_t rnd(void)
+{
+	uint64_t x = rng += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+static uint64_t below(uint64_t n)
+{
+	return rnd() % n;
+}
+
+/* A number near a power of two, or any. */
+static uint64_t edge(void)
+{
+	switch (below(4)) {
+	case 0: return below(32);
+	case 1: return (1ull << below(64)) + below(5) - 2;
+	case 2: return -below(32);
+	default: return rnd();
+	}
+}
+
+/* A good address, or one of the bad kinds. */
+static uint64_t address(void)
+{
+	switch (below(8)) {
+	case 0: return 0;
+	case 1: return below(4096);
+	case 2: return 0xffff800000000000ull + rnd() % (1ull << 40);
+	case 3: return rnd();
+	case 4: return (uintptr_t)memory + MEM_SIZE - below(16);	/* runs into no memory */
+	default: return (uintptr_t)memory + below(MEM_SIZE / 2);
+	}
+}
+
+/* ------------------------------------------------------------------ calls -- */
+
+struct cmd {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr attrs[8];
+};
+
+static int call(int fd, struct cmd *c)
+{
+	int err;
+
+	c->hdr.length = sizeof(c->hdr) + c->hdr.num_attrs * sizeof(c->attrs[0]);
+	err = ioctl(fd, RDMA_VERBS_IOCTL, c) ? errno : 0;
+	__atomic_add_fetch(&came[err <= MAX_ERRNO ? err : MAX_ERRNO], 1, __ATOMIC_RELAXED);
+	if (err > 133)
+		DIE("method 0x%x of object 0x%x gives %d, no error of user space", c->hdr.method_id,
+		    c->hdr.object_id, err);
+	if (no_cap && !err)
+		DIE("method 0x%x of object 0x%x succeeds without capability", c->hdr.method_id, c->hdr.object_id);
+	return err;
+}
+
+static void attr(struct cmd *c, uint16_t id, const void *data, uint16_t len)
+{
+	struct ib_uverbs_attr *a = &c->attrs[c->hdr.num_attrs++];
+
+	*a = (struct ib_uverbs_attr){ .attr_id = id, .len = len, .flags = UVERBS_ATTR_F_MANDATORY };
+	if (len <= 8 && id == RXE_ATTR_MIGR_IN)
+		memcpy(&a->data, data, len);
+	else
+		a->data = (uintptr_t)data;
+}
+
+static int method(int fd, uint16_t object, uint16_t id, const void *in, uint16_t in_len, void *out,
+		  uint16_t out_len)
+{
+	struct cmd c = { .hdr = { .object_id = object, .method_id = id, .driver_id = RDMA_DRIVER_RXE } };
+
+	if (in)
+		attr(&c, RXE_ATTR_MIGR_IN, in, in_len);
+	if (out)
+		attr(&c, RXE_ATTR_MIGR_RESP, out, out_len);
+	return call(fd, &c);
+}
+
+/* Anything at all. */
+static void noise(int fd)
+{
+	static const uint16_t lengths[] = { 0, 1, 4, 8, 16, 24, 40, 64, 4096, 65535 };
+	struct cmd c = { .hdr = { .driver_id = below(16) ? RDMA_DRIVER_RXE : rnd() } };
+	unsigned n = below(4), i;
+
+	c.hdr.object_id = RXE_OBJECT_MIGR + below(8) / 7 * below(4) + below(2);
+	c.hdr.method_id = RXE_METHOD_MIGR_QUERY + below(10);
+	c.hdr.reserved1 = below(32) ? 0 : rnd();
+	for (i = 0; i < n; i++) {
+		c.attrs[i].attr_id = below(4) ? RXE_ATTR_MIGR_IN + i : edge();
+		c.attrs[i].len = below(4) ? lengths[below(10)] : rnd();
+		c.attrs[i].flags = below(4) ? UVERBS_ATTR_F_MANDATORY : rnd();
+		c.attrs[i].data = below(2) ? address() : edge();
+	}
+	c.hdr.num_attrs = n;
+	call(fd, &c);
+}
+
+/* What a caller might give by mistake, or on purpose: proper calls with bad fields. */
+static void proper(int fd)
+{
+	static __thread uint64_t out[16];
+	struct rxe_migr_buf buf = { .addr = address(), .length = below(2) ? below(MEM_SIZE) : edge(),
+				    .flags = below(4) ? below(4) : rnd(), .reserved = below(8) ? 0 : rnd() };
+	struct rxe_migr_begin begin = { .session = edge(), .fd = below(2) ? fd : (int)edge(),
+					.flags = below(4) ? 0 : rnd() };
+	struct rxe_migr_hint hint = { .type = below(8), .index = edge(), .key = edge(),
+				      .pid = below(2) ? 0 : (int)edge() };
+	struct rxe_migr_resume resume = { .pid = below(2) ? 0 : (int)edge(), .reserved = below(8) ? 0 : rnd() };
+	struct rxe_migr_key key = { .op = below(6), .reserved = below(8) ? 0 : rnd() };
+	const void *in[] = {
+		[0] = NULL, [1] = &buf, [2] = NULL, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
+	};
+	static const uint16_t in_len[] = { 0, sizeof(buf), 0, sizeof(begin), sizeof(hint), sizeof(buf),
+					   sizeof(resume) };
+	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
+	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
+	unsigned m = below(10);
+
+	if (m < 7)
+		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
+			     m < 2 ? out_len[m] : 0);
+	else if (m == 7)
+		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_EVENT_FD, &event_fd, 4, out,
+			     sizeof(struct rxe_migr_event_fd));
+	else if (m == 8)
+		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_STATUS, &buf, sizeof(buf), out,
+			     sizeof(struct rxe_migr_dump));
+	else
+		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_KEY, &key, sizeof(key), out, 8);
+	if (no_cap && err != EPERM)
+		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
+}
+
+/* --------------------------------------------------------------- contexts -- */
+
+struct context {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[NUM_QP];
+};
+
+static union ibv_gid gid;
+static int gid_index;
+
+static struct ibv_context *open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+
+	if (!ctx)
+		DIE("no device");
+	ibv_free_device_list(list);
+	for (gid_index = 0; !ibv_query_gid(ctx, 1, gid_index, &gid); gid_index++)
+		if (gid.raw[10] == 0xff && gid.raw[11] == 0xff)
+			return ctx;
+	DIE("no IPv4 GID");
+}
+
+/* Errors are welcome from here on: the context may be in any state. */
+static void connect_qp(struct ibv_qp *qp, uint32_t to)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 10, .retry_cnt = 2,
+		.rnr_retry = 2, .rq_psn = 77, .sq_psn = 77,
+		.ah_attr = { .is_global = 1, .port_num = 1,
+			     .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 4 } },
+	};
+
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	a.qp_state = IBV_QPS_RTR;
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	a.qp_state = IBV_QPS_RTS;
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void fill(struct context *x)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
+						.max_recv_sge = 2, .max_inline_data = 64 },
+	};
+	unsigned i;
+
+	x->pd = ibv_alloc_pd(x->ctx);
+	x->channel = ibv_create_comp_channel(x->ctx);
+	x->cq = ibv_create_cq(x->ctx, 200, NULL, x->channel, 0);
+	if (!x->pd || !x->cq)
+		return;
+	x->mr = ibv_reg_mr(x->pd, memory, MEM_SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	init.send_cq = init.recv_cq = x->cq;
+	for (i = 0; i < NUM_QP; i++)
+		x->qp[i] = ibv_create_qp(x->pd, &init);
+	for (i = 0; i < NUM_QP; i++)
+		if (x->qp[i] && x->qp[i ^ 1])
+			connect_qp(x->qp[i], x->qp[i ^ 1]->qp_num);
+}
+
+static void use(struct context *x, unsigned n)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+		IBV_WR_SEND_WITH_IMM,
+	};
+	struct ibv_recv_wr *bad_recv;
+	struct ibv_send_wr *bad_send;
+	struct ibv_wc wc[8];
+
+	while (n--) {
+		struct ibv_qp *qp = x->qp[below(NUM_QP)];
+		struct ibv_sge sge = { (uintptr_t)memory + below(256) * 8, 8 + below(4096), x->mr ? x->mr->lkey : 0 };
+		struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 };
+		struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1, .opcode = opcodes[below(5)],
+					    .send_flags = IBV_SEND_SIGNALED };
+
+		if (!qp || !x->mr)
+			continue;
+		if (send.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+			sge.length = 8;
+			send.wr.atomic.remote_addr = (uintptr_t)memory + below(256) * 8;
+			send.wr.atomic.rkey = x->mr->rkey;
+		} else {
+			send.wr.rdma.remote_addr = (uintptr_t)memory + below(4096);
+			send.wr.rdma.rkey = x->mr->rkey;
+		}
+		if (below(3))
+			ibv_post_send(qp, &send, &bad_send);
+		else
+			ibv_post_recv(qp, &recv, &bad_recv);
+		if (below(4) == 0)
+			ibv_poll_cq(x->cq, 8, wc);
+		if (below(16) == 0)
+			ibv_req_notify_cq(x->cq, 0);
+	}
+}
+
+/* Not ibv_destroy_qp(): that waits for the events that REFILL says were reported. */
+static void destroy_qp(struct context *x, struct ibv_qp *qp)
+{
+	struct ib_uverbs_destroy_qp_resp resp;
+	struct cmd c = { .hdr = { .object_id = UVERBS_OBJECT_QP, .method_id = UVERBS_METHOD_QP_DESTROY,
+				  .driver_id = RDMA_DRIVER_RXE, .num_attrs = 2 } };
+
+	c.attrs[0] = (struct ib_uverbs_attr){ .attr_id = UVERBS_ATTR_DESTROY_QP_HANDLE, .data = qp->handle,
+					      .flags = UVERBS_ATTR_F_MANDATORY };
+	c.attrs[1] = (struct ib_uverbs_attr){ .attr_id = UVERBS_ATTR_DESTROY_QP_RESP, .len = sizeof(resp),
+					      .data = (uintptr_t)&resp, .flags = UVERBS_ATTR_F_MANDATORY };
+	c.hdr.length = sizeof(c.hdr) + 2 * sizeof(c.attrs[0]);
+	if (ioctl(x->ctx->cmd_fd, RDMA_VERBS_IOCTL, &c))
+		DIE("QP %u is not destroyed: %s", qp->qp_num, strerror(errno));
+}
+
+static void empty(struct context *x)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	for (unsigned i = 0; i < NUM_QP; i++)
+		if (x->qp[i]) {
+			ibv_query_qp(x->qp[i], &a, IBV_QP_STATE | IBV_QP_AV, &init);
+			destroy_qp(x, x->qp[i]);
+		}
+	if (x->mr)
+		ibv_dereg_mr(x->mr);
+}
+
+/* ----------------------------------------------------------------- rounds -- */
+
+static void *other_thread(void *arg)
+{
+	rng = seed ^ 0x5555;
+	for (unsigned i = 0; i < calls / 8; i++)
+		(below(2) ? noise : proper)(*(int *)arg);
+	return NULL;
+}
+
+/* Calls on one context, which is used and emptied meanwhile. */
+static void abuse(bool objects)
+{
+	struct context x = { .ctx = open_device() };
+	pthread_t thread;
+
+	if (objects)
+		fill(&x);
+	pthread_create(&thread, NULL, other_thread, &x.ctx->cmd_fd);
+	for (unsigned i = 0; i < calls / 4; i++) {
+		(below(2) ? noise : proper)(x.ctx->cmd_fd);
+		if (objects && below(8) == 0)
+			use(&x, 4);
+	}
+	pthread_join(thread, NULL);
+	empty(&x);
+}
+
+static size_t dump(int fd, uint8_t *to, uint32_t flags)
+{
+	struct rxe_migr_buf buf = { .addr = (uintptr_t)to, .length = MAX_DUMP, .flags = flags };
+	struct rxe_migr_dump resp = { 0 };
+	int err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_DUMP, &buf, sizeof(buf), &resp, sizeof(resp));
+
+	if (err)
+		DIE("dump: %s", strerror(err));
+	return resp.length;
+}
+
+/* A dump of a busy context fits one that is filled in the same way, but for the QP numbers. */
+static void fit(uint8_t *d, size_t length, struct context *x)
+{
+	unsigned n = 0;
+
+	for (size_t at = 0; at < length; at += le32toh(((struct rxe_migr_rec *)(d + at))->length)) {
+		struct rxe_migr_rec_qp *rec = (void *)(d + at);
+
+		if (le16toh(rec->hdr.type) == RXE_MIGR_REC_QP && n < NUM_QP && x->qp[n])
+			rec->qpn = htole32(x->qp[n++]->qp_num);
+	}
+}
+
+static size_t change(uint8_t *d, size_t length)
+{
+	size_t at[4096];
+	unsigned n = 0, k;
+
+	for (size_t pos = 0; pos < length && n < 4096; pos += le32toh(((struct rxe_migr_rec *)(d + pos))->length))
+		at[n++] = pos;
+	for (k = below(4); k; k--) {
+		struct rxe_migr_rec *rec = (void *)(d + at[below(n)]);
+		size_t size = le32toh(rec->length);
+		uint32_t field = below(size / 4) * 4, value = edge();
+
+		switch (below(10)) {
+		case 0: return below(length + 1);
+		case 1: rec->length = htole32(edge()); return length;
+		case 2: rec->type = htole16(below(20)); break;
+		case 3: rec->flags = htole16(rnd()); break;
+		case 4: rec->handle = htole32(edge()); break;
+		case 5: ((uint8_t *)rec)[sizeof(*rec) + below(size - sizeof(*rec) + 1)] ^= 1 << below(8); break;
+		default:
+			/* ring indices and the like, more often than what lies in rings */
+			field = field < 12 ? 12 : below(2) && field > 300 ? 12 + below(8) * 4 : field;
+			if (field + 4 <= size)
+				memcpy((uint8_t *)rec + field, &value, 4);
+		}
+	}
+	return length;
+}
+
+static void refill(int fd, const uint8_t *d, size_t length)
+{
+	struct rxe_migr_buf buf = { .addr = (uintptr_t)d, .length = length };
+
+	method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_REFILL, &buf, sizeof(buf), NULL, 0);
+}
+
+/* One changed dump into one new context, which is then used. */
+static void restore(const uint8_t *original, size_t length)
+{
+	struct context x = { .ctx = open_device() };
+	int fd = x.ctx->cmd_fd;
+	struct rxe_migr_begin begin = { .session = 1 + below(3), .fd = fd };
+	struct rxe_migr_resume resume = { 0 };
+	uint8_t *d = malloc(length);
+	size_t use_length;
+
+	memcpy(d, original, length);
+	if (method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_BEGIN, &begin, sizeof(begin), NULL, 0))
+		DIE("begin: %s", strerror(errno));
+	if (below(4) == 0) {
+		struct rxe_migr_hint hint = { .type = 1 + below(2), .index = edge(), .key = edge() };
+
+		method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_HINT, &hint, sizeof(hint), NULL, 0);
+	}
+	fill(&x);
+	fit(d, length, &x);
+	use_length = change(d, length);
+	refill(fd, d, use_length);
+	if (below(4) == 0)
+		refill(fd, d, use_length);
+	if (below(8)) {
+		method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_RESUME, &resume, sizeof(resume), NULL, 0);
+		use(&x, 20);
+	}
+	free(d);
+	if (below(2)) {
+		usleep(below(4) * 1000);	/* what was resumed gets somewhere */
+		empty(&x);
+	}
+}
+
+static void restore_many(void)
+{
+	uint8_t *d = malloc(MAX_DUMP);
+	struct context x = { .ctx = open_device() };
+	size_t length;
+
+	fill(&x);
+	use(&x, 60);
+	length = dump(x.ctx->cmd_fd, d, RXE_MIGR_DUMP_STOP);
+	method(x.ctx->cmd_fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
+	for (unsigned i = 0; i < restores; i++) {
+		/* A child: the end of its file takes down what can't be destroyed. */
+		uint64_t s = rnd();
+		pid_t pid = fork();
+		int status;
+
+		if (!pid) {
+			rng = s;
+			alarm(60);
+			restore(d, length);
+			_exit(0);
+		}
+		if (waitpid(pid, &status, 0) != pid || status)
+			DIE("restore %u of seed %llu ended with status 0x%x", i, (unsigned long long)seed, status);
+	}
+	empty(&x);
+}
+
+static void in_child(void (*round)(void), const char *name)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		rng = seed ^ (uintptr_t)name[0];
+		alarm(600);
+		round();
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		DIE("%s: status 0x%x%s", name, status, WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ?
+		    ": a call does not come back" : "");
+	printf("%s: done\n", name);
+	fflush(stdout);
+}
+
+static void abuse_empty(void)
+{
+	abuse(false);
+}
+
+static void abuse_filled(void)
+{
+	abuse(true);
+}
+
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct hdr = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { { 0 } };
+
+	if (syscall(SYS_capset, &hdr, none))
+		DIE("capset: %s", strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "seed", 1, 0, 's' }, { "calls", 1, 0, 'c' }, { "restores", 1, 0, 'r' }, { "no-cap", 0, 0, 'n' }, { 0 }
+	};
+	unsigned total = 0;
+	int c;
+
+	seed = time(NULL);
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else if (c == 'c')
+			calls = strtoull(optarg, NULL, 0);
+		else if (c == 'r')
+			restores = strtoull(optarg, NULL, 0);
+		else if (c == 'n')
+			no_cap = true;
+		else
+			return 2;
+	}
+	printf("seed %llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	came = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, MEM_SIZE + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(memory + MEM_SIZE, 4096);
+	rng = seed;
+	for (unsigned i = 0; i < MEM_SIZE; i += 8)
+		*(uint64_t *)(memory + i) = edge();
+	if (no_cap)
+		drop_capabilities();
+	in_child(abuse_empty, "empty context");
+	in_child(abuse_filled, "used context");
+	if (!no_cap)
+		in_child(restore_many, "changed dumps");
+	for (c = 0; c <= MAX_ERRNO; c++) {
+		total += came[c];
+		if (came[c])
+			printf("%6u %s\n", came[c], c ? strerror(c) : "success");
+	}
+	printf("%u calls\n", total);
+	return 0;
+}
