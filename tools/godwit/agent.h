@@ -29,6 +29,7 @@ struct agent {
 	int attached;		/* socket of the process that brought the wire, or -1 */
 	int listener;
 	int64_t deadline;	/* an unfinished preparation is undone then; 0: none */
+	char *criu_trouble;	/* what speaks against CRIU here, or NULL */
 	char *images;
 	struct incoming incoming;
 	struct addresses addresses;

@@ -187,16 +187,32 @@ static void check_contexts(json_t *list, json_t *contexts)
 	fault_clear();
 }
 
+/* Does the source talk to us from an address that is to move? */
+static int check_ssh(const struct addresses *addresses)
+{
+	const char *connection = getenv("SSH_CONNECTION");
+	char from[INET6_ADDRSTRLEN];
+
+	if (!connection || sscanf(connection, "%45s", from) != 1)
+		return 0;
+	for (size_t i = 0; i < addresses->n; i++)
+		if (!strcmp(addresses->address[i].text, from))
+			return fault("address %s: ssh comes from it, and would be cut when it moves: "
+				     "connect from another", from);
+	return 0;
+}
+
 json_t *agent_check(struct agent *a, json_t *message)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 	json_t *list = json_array();
 
-	if (host_check_criu() || host_check_nft() ||
-	    addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
-	    addresses_check_destination(&a->addresses))
+	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
+	    addresses_check_destination(&a->addresses) || check_ssh(&a->addresses) || host_check_nft())
 		problem(list, "%s", fault_text());
 	fault_clear();
+	if (a->criu_trouble)
+		problem(list, "%s", a->criu_trouble);
 	check_pids(list, json_object_get(message, "pids"));
 	check_files(list, json_object_get(message, "files"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));

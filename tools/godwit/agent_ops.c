@@ -6,13 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 #include "agent.h"
+#include "host.h"
 
 static int op_hello(struct agent *a, json_t *message, json_t **answer)
 {
+	(void)answer;
 	if (json_integer_value(json_object_get(message, "wire")) != WIRE_VERSION)
 		return fault("the godwit here (%s) does not understand the other one's: install the same",
 			     GODWIT_VERSION);
-	*answer = agent_hello(a);
+	agent_tell(a, agent_hello(a));
+	/* This takes time when it is the first, and the source is busy with itself now. */
+	if (a->stage == STAGE_IDLE && !a->criu_trouble && host_check_criu())
+		a->criu_trouble = xstrdup(fault_text());
+	fault_clear();
 	return 0;
 }
 

@@ -26,6 +26,8 @@ $(godwit_build)/%.pb-c.c: $(godwit_build)/%.proto
 	$(call say,PROTOC,$@)
 	$(Q)protoc-c --proto_path=$(@D) --c_out=$(@D) $< 2>/dev/null
 
+.SECONDARY: $(godwit_pb:.o=.c)
+
 $(godwit_build)/%.pb-c.o: $(godwit_build)/%.pb-c.c
 	$(call say,CC,$@)
 	$(Q)$(CC) -O2 -g -c -o $@ $<

@@ -91,7 +91,22 @@ static int no_hello(struct peer *peer)
 		     WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-static int hello(struct peer *peer)
+int peer_start(struct peer *peer, const char *host, const char *command, const char *id, bool attach)
+{
+	const char *const more[] = { host, "godwit", "agent", attach ? "--attach" : "--id", id, NULL };
+	const char *const here[] = { "agent", "--attach", id, NULL };
+	char *words, **argv = host ? split(command ?: default_ssh, more, &words) :
+				     split("/proc/self/exe", here, &words);
+	int ret;
+
+	peer->host = host ?: "this host";
+	ret = start(peer, argv);
+	free(words);
+	free(argv);
+	return ret;
+}
+
+int peer_hello(struct peer *peer)
 {
 	if (wire_send(&peer->wire, json_pack("{s:s, s:i}", "op", "hello", "wire", WIRE_VERSION)) ||
 	    wire_receive(&peer->wire, &peer->hello, NULL, NULL, HELLO_MS))
@@ -101,17 +116,7 @@ static int hello(struct peer *peer)
 
 int peer_connect(struct peer *peer, const char *host, const char *command, const char *id, bool attach)
 {
-	const char *const more[] = { host, "godwit", "agent", attach ? "--attach" : "--id", id, NULL };
-	const char *const here[] = { "agent", "--attach", id, NULL };
-	char *words, **argv = host ? split(command ?: default_ssh, more, &words) :
-				     split("/proc/self/exe", here, &words);
-	int ret;
-
-	peer->host = host ?: "this host";
-	ret = start(peer, argv) ?: hello(peer);
-	free(words);
-	free(argv);
-	return ret;
+	return peer_start(peer, host, command, id, attach) ?: peer_hello(peer);
 }
 
 int peer_ping(struct peer *peer)
@@ -134,8 +139,11 @@ void peer_close(struct peer *peer)
 {
 	close_fd(&peer->wire.out);
 	close_fd(&peer->wire.in);
-	if (peer->ssh > 0)
+	if (peer->ssh > 0) {
+		if (!peer->hello)
+			kill(peer->ssh, SIGTERM);	/* it may be far from connected */
 		waitpid(peer->ssh, NULL, 0);
+	}
 	peer->ssh = -1;
 	json_decref(peer->hello);
 	peer->hello = NULL;

@@ -24,6 +24,9 @@ struct peer {
  * this move runs there already, take up the talk with it again. -1 with fault().
  */
 int peer_connect(struct peer *peer, const char *host, const char *command, const char *id, bool attach);
+/* The same in two steps: the connection is made while we do something else. */
+int peer_start(struct peer *peer, const char *host, const char *command, const char *id, bool attach);
+int peer_hello(struct peer *peer);
 /* Measure the round trip. */
 int peer_ping(struct peer *peer);
 void peer_close(struct peer *peer);

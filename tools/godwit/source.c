@@ -234,7 +234,7 @@ static int check_there(struct move *m)
 	json_t *question, *answer;
 	int ret;
 
-	if (peer_connect(&m->peer, m->host, m->ssh, m->id, false))
+	if (peer_hello(&m->peer))
 		return -1;
 	if (!strcmp(json_string_value(json_object_get(m->peer.hello, "boot")) ?: "", host_boot_id()))
 		return fault("%s: that is this host", m->host);
@@ -263,8 +263,7 @@ static int check_there(struct move *m)
 
 static int check_here(struct move *m)
 {
-	if (host_check_root() || addresses_check_source(&m->addresses) || host_check_criu() ||
-	    host_check_nft() || plan_make(&m->plan, m->pid, &m->addresses))
+	if (addresses_check_source(&m->addresses) || host_check_criu() || host_check_nft() || plan_make(&m->plan, m->pid, &m->addresses))
 		return -1;
 	m->report.rdma = m->plan.rdma;
 	if (m->plan.rdma && host_check_plugin())
@@ -293,7 +292,8 @@ static int prepare_there(struct move *m)
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->pid);
-	if (check_here(m) || check_there(m) || prepare_there(m)) {
+	if (host_check_root() || peer_start(&m->peer, m->host, m->ssh, m->id, false) ||
+	    check_here(m) || check_there(m) || prepare_there(m)) {
 		peer_close(&m->peer);
 		return EXIT_REFUSED;
 	}
@@ -399,6 +399,17 @@ static int on_progress(void *arg, uint64_t bytes)
 		fault("it took longer than %d s: give --limit", p->m->limit_ms / 1000) : 0;
 }
 
+static int send_files(struct move *m, struct progress *p)
+{
+	int ret = 0;
+
+	wire_cork();
+	for (size_t i = 0; !ret && i < m->num_copy; i++)
+		ret = images_send_file(&m->peer.wire, m->copy[i], on_progress, p);
+	ret = ret ?: images_send(&m->peer.wire, m->images, on_progress, p, &m->report.bytes);
+	return wire_uncork(&m->peer.wire) ?: ret;
+}
+
 static int transfer(struct move *m)
 {
 	struct progress p = { m, images_size(m->images) };
@@ -406,11 +417,7 @@ static int transfer(struct move *m)
 	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
 	if (m->addresses.n && ask_only(m, json_pack("{s:s}", "op", "addresses"), "added"))
 		return -1;
-	for (size_t i = 0; i < m->num_copy; i++)
-		if (images_send_file(&m->peer.wire, m->copy[i], on_progress, &p))
-			return -1;
-	if (images_send(&m->peer.wire, m->images, on_progress, &p, &m->report.bytes) ||
-	    ask_only(m, json_pack("{s:s}", "op", "files-end"), "received"))
+	if (send_files(m, &p) || ask_only(m, json_pack("{s:s}", "op", "files-end"), "received"))
 		return -1;
 	m->sent_ns = now_ns();
 	return 0;

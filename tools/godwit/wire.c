@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,11 @@
 
 /* How long a pipe may take no byte before we call the other end gone. */
 #define STALL_MS	20000
+
+/* What is held back; there is one connection at a time. */
+static char held[65536];
+static size_t num_held;
+static bool corked;
 
 static int await(int fd, short events, int timeout_ms)
 {
@@ -23,13 +29,15 @@ static int await(int fd, short events, int timeout_ms)
 
 static int write_all(int fd, const char *data, size_t length)
 {
+	/* (so that it takes what there is room for, and we see when there is none for long) */
+	if (length)
+		fcntl(fd, F_SETFL, O_WRONLY | O_NONBLOCK);
 	while (length) {
 		ssize_t n;
 
 		if (await(fd, POLLOUT, STALL_MS))
 			return fault("the connection takes no data any more");
-		/* (a pipe that polls writable takes a page without blocking) */
-		n = write(fd, data, length < 4096 ? length : 4096);
+		n = write(fd, data, length);
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			return fault("the connection is lost: %s", strerror(errno));
 		if (n > 0) {
@@ -62,6 +70,14 @@ static int read_some(int fd, char *data, size_t length, int timeout_ms)
 	return 0;
 }
 
+static int flush(const struct wire *wire)
+{
+	size_t length = num_held;
+
+	num_held = 0;
+	return write_all(wire->out, held, length);
+}
+
 static int send_frame(const struct wire *wire, char type, const void *data, size_t length)
 {
 	char head[5];
@@ -69,9 +85,27 @@ static int send_frame(const struct wire *wire, char type, const void *data, size
 
 	memcpy(head, &be, 4);
 	head[4] = type;
-	if (write_all(wire->out, head, sizeof(head)))
+	if (num_held + sizeof(head) + length > sizeof(held) && flush(wire))
 		return -1;
-	return write_all(wire->out, data, length);
+	memcpy(held + num_held, head, sizeof(head));
+	num_held += sizeof(head);
+	if (num_held + length <= sizeof(held)) {
+		memcpy(held + num_held, data, length);
+		num_held += length;
+		return corked ? 0 : flush(wire);
+	}
+	return flush(wire) ?: write_all(wire->out, data, length);
+}
+
+void wire_cork(void)
+{
+	corked = true;
+}
+
+int wire_uncork(const struct wire *wire)
+{
+	corked = false;
+	return flush(wire);
 }
 
 int wire_send(const struct wire *wire, json_t *message)

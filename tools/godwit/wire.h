@@ -22,6 +22,9 @@ struct wire {
 /* All of these give 0, or -1 with fault(). timeout_ms: -1 waits for ever. */
 int wire_send(const struct wire *wire, json_t *message);	/* takes message over */
 int wire_send_data(const struct wire *wire, const void *data, size_t length);
+/* Between these two, what is sent waits for more of it: small pieces cost ssh as much as large ones. */
+void wire_cork(void);
+int wire_uncork(const struct wire *wire);
 /* One frame. JSON: *message is to be freed with json_decref(). DATA: *message is NULL. */
 int wire_receive(const struct wire *wire, json_t **message, void *data, size_t *length, int timeout_ms);
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For tests that move a process from h1 to h2 while h3 is its peer. After ../lib.sh.
+# shellcheck disable=SC2034,SC2154 # lib.sh sets some, tests use others
+
+extra=10.77.0.101	# an address of h1 that moves along
+
+# Three hosts, a key that all share, the extra address at h1, and h1's TCP to h3 from that. Each host counts
+# its processes from another number on: what moves finds its own free.
+hosts_up() {
+	lab_up "$@"
+	on h1 godwit key generate /lab/key
+	local k
+	for k in 1 2 3; do
+		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid"
+	done
+	on h1 ip addr add $extra/24 dev eth0
+	on h1 ip route add 10.77.0.3 dev eth0 src $extra
+}
+
+# run HOST CMD...: leave it running there; sets $pid and $out, the file with all that it says. A last line
+# "exit N" follows when it has ended, wherever that was.
+run() {
+	local host=$1
+	shift
+	# shellcheck disable=SC2016 # expanded in the guest
+	pid=$(bg "$host" sh -c 'exec "$@" </dev/null 2>&1' sh "$@")
+	out=/lab/bg/$host-$pid.out
+}
+
+# ended HOST PID: it has (a condition for wait_for)
+ended() {
+	on "$1" sh -c "! kill -0 $2 2>/dev/null"
+}
+
+# migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
+migrate() {
+	local host=$1 p=$2 to=$3
+	shift 3
+	status=0
+	on "$host" godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
+	cat "$work/migrate"
+	closing=$(tail -n 1 "$work/migrate")
+}
+
+moved() { # the last one was, without a warning
+	[ "$status" = 0 ] || fail "exit $status: $closing"
+	[[ $closing = "godwit: moved "*" blackout "*" ms"* ]] || fail "no closing line: $closing"
+}
+
+# stayed CODE REGEX: it was not moved, godwit ended so, and its last line holds this
+stayed() {
+	[ "$status" = "$1" ] || fail "exit $status, not $1: $closing"
+	[[ $closing =~ $2 ]] || fail "it says: $closing"
+	[ "$(grep -c '^godwit: .* was not moved' "$work/migrate")" = 1 ] || fail "not one line"
+}
+
+# nothing_left HOST...: of a move, or of RDMA objects
+nothing_left() {
+	local h left
+	for h in "$@"; do
+		left=$(on "$h" sh -c 'ls /var/lib/godwit /run/godwit 2>/dev/null | grep -v :; nft list tables
+			pgrep -l "criu|godwit"; true')
+		[ -z "$left" ] || fail "$h: left: $left"
+		left=$(on "$h" rdma resource show)
+		[[ $left == *"pd 1 cq 1 qp 1 "*" mr 0 ctx 0 srq 0"* ]] || fail "$h has objects left: $left"
+	done
+}
