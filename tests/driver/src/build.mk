@@ -2,15 +2,16 @@
 # Programs that the tests run in the guests.
 
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz stopctl query_stopped)
 
-ALL += build/tests/traffic build/tests/ioctl_fuzz
+ALL += build/tests/traffic $(driver_tests)
 
 build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@.new $(traffic_src) -libverbs -pthread && mv $@.new $@
 
-build/tests/ioctl_fuzz: tests/driver/src/ioctl_fuzz.c $(verbs_headers)
+$(driver_tests): build/tests/%: tests/driver/src/%.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $< -libverbs -pthread && mv $@.new $@
+	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $< $(VERBS_LIBS) -libverbs -pthread && mv $@.new $@
