@@ -19,7 +19,7 @@ struct dumped_context {
 	struct ibv_context *ctx;
 	char		node[NODE_LEN];
 	uint32_t	device;		/* index in dump.devices */
-	bool		stopped;
+	bool		stopped;	/* by us */
 	void		*buf;
 	struct records	records;	/* in buf */
 };
@@ -169,6 +169,7 @@ static int stop_context(struct dumped_context *c)
 {
 	const char *device = dump.devices[c->device].name;
 	struct rxe_migr_query query;
+	bool running;
 	size_t size = 0;
 	int count, ret;
 	void *buf;
@@ -183,6 +184,8 @@ static int stop_context(struct dumped_context *c)
 		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
 			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
 
+	/* A tree that an earlier checkpoint left stopped stays so if this fails. */
+	running = query.state != RXE_MIGR_CTX_STOPPED;
 	ret = ibv_dump_context(c->ctx, &count, NULL, 0);
 	while (ret == ENOSPC) {
 		size = count + 4096;
@@ -195,7 +198,7 @@ static int stop_context(struct dumped_context *c)
 	if (ret)
 		return fail("%s: the context cannot be stopped: %s", device,
 			    strerror(ret));
-	c->stopped = true;
+	c->stopped = running;
 	if (!ibv_query_migration(c->ctx, &query) && query.stop_ns &&
 	    (!dump.stop_ns || query.stop_ns < dump.stop_ns))
 		dump.stop_ns = query.stop_ns;

@@ -321,7 +321,8 @@ int load_images(void)
 		if (check_file(inventory->files[i]))
 			return -1;
 	for (i = 0; i < saved.num_contexts; i++)
-		if (try_device(saved.contexts[i].here))
+		if ((!i || saved.contexts[i].here != saved.contexts[i - 1].here) &&
+		    try_device(saved.contexts[i].here))
 			return -1;
 	return 0;
 }
