@@ -245,7 +245,7 @@ static void watch(void)
 		uint64_t count = q->seq + q->opno + q->rseq + q->phase + q->processed;
 		bool waits = q->phase != PH_DONE && (*halt || (q->phase != PH_IDLE && q->phase != PH_SILENT));
 
-		if (count != q->watched || !waits) {
+		if (count != q->watched || !waits || !q->watched_at) {
 			q->watched = count;
 			q->watched_at = main_clk.now;
 		} else if (main_clk.now - q->watched_at > opt.stall * 1000000000ll) {
