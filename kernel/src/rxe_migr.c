@@ -33,6 +33,27 @@ bool rxe_migr_connected(struct rxe_qp *qp)
 	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
 }
 
+void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
+{
+	struct sk_buff *skb;
+
+	while ((skb = skb_dequeue(pkts))) {
+		rxe_put(qp);
+		kfree_skb(skb);
+		ib_device_put(qp->ibqp.device);
+	}
+}
+
+static void rxe_migr_enable(struct rxe_qp *qp)
+{
+	/* upstream leaves it disabled if it could not allocate these */
+	if (!qp->attr.max_dest_rd_atomic || qp->resp.resources)
+		rxe_enable_task(&qp->recv_task);
+	rxe_enable_task(&qp->send_task);
+	rxe_sched_task(&qp->recv_task);
+	rxe_sched_task(&qp->send_task);
+}
+
 /* ------------------------------------------------------------ lifetimes -- */
 
 static void rxe_migr_work(struct work_struct *work);
@@ -74,6 +95,12 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	cancel_delayed_work_sync(&qp->migr.work);
+
+	/* packets that wait for the QP hold references to it: purge them */
+	mutex_lock(&qp->migr.mutex);
+	if (qp->migr_state != RXE_MIGR_QP_RUNNING)
+		rxe_migr_enable(qp);
+	mutex_unlock(&qp->migr.mutex);
 
 	rxe_migr_bury(qp);
 }
@@ -147,17 +174,6 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 	mutex_unlock(&qp->migr.mutex);
 }
 
-static void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
-{
-	struct sk_buff *skb;
-
-	while ((skb = skb_dequeue(pkts))) {
-		rxe_put(qp);
-		kfree_skb(skb);
-		ib_device_put(qp->ibqp.device);
-	}
-}
-
 /*
  * Bring a stopped QP to rest: nothing of it runs, no timer is armed, no packet
  * is queued. A purged packet is a lost packet, and the peer sends it again. A
@@ -208,6 +224,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.tries = 0;
+	qp->migr.next_tx = jiffies + 1;
 	qp->migr.stop_acked = false;
 	qp->migr.resume_owed = false;
 	connected = rxe_migr_connected(qp);
@@ -229,6 +246,11 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
  */
 static void rxe_migr_rewind(struct rxe_qp *qp)
 {
+	if (qp_type(qp) == IB_QPT_RC) {
+		timer_delete_sync(&qp->retrans_timer);
+		timer_delete_sync(&qp->rnr_nak_timer);
+	}
+
 	qp->req.wait_for_rnr_timer = 0;
 	qp->req.wait_fence = 0;
 	qp->req.wait_psn = 0;
@@ -243,14 +265,6 @@ static void rxe_migr_rewind(struct rxe_qp *qp)
 		qp->req.need_retry = 1;
 }
 
-static void rxe_migr_enable(struct rxe_qp *qp)
-{
-	rxe_enable_task(&qp->recv_task);
-	rxe_enable_task(&qp->send_task);
-	rxe_sched_task(&qp->recv_task);
-	rxe_sched_task(&qp->send_task);
-}
-
 static void rxe_migr_set_deadline(struct rxe_qp *qp)
 {
 	u32 ms = rxe_migr_pause_ms();
@@ -262,10 +276,10 @@ static void rxe_migr_set_deadline(struct rxe_qp *qp)
 }
 
 /*
- * Let a stopped QP go on, here or where it was restored. With announce the
- * peer was told, or may know, that the QP was stopped, and is called back.
+ * Let a stopped QP go on, here or where it was restored. The peer was told that
+ * it was stopped, or met it so, and is called back.
  */
-void rxe_migr_go_qp(struct rxe_qp *qp, bool announce)
+void rxe_migr_go_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool resume = false;
@@ -279,7 +293,8 @@ void rxe_migr_go_qp(struct rxe_qp *qp, bool announce)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
-		qp->migr.resume_owed = announce && rxe_migr_connected(qp);
+		qp->migr.next_tx = jiffies + 1;
+		qp->migr.resume_owed = rxe_migr_connected(qp);
 		if (qp->migr.peer_stopped) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 			rxe_migr_set_deadline(qp);
@@ -338,14 +353,20 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp)
 
 	if (qp->migr_state == RXE_MIGR_QP_RESUMING) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
-		qp->migr.has_deadline = false;
-		rxe_sched_task(&qp->send_task);
+	} else if (qp->migr_state == RXE_MIGR_QP_RUNNING) {
+		/* what was sent to a peer that was still paused is lost */
+		if (qp_state(qp) >= IB_QPS_RTS && qp_state(qp) != IB_QPS_ERR)
+			qp->req.need_retry = 1;
+	} else {
+		return;
 	}
+	qp->migr.has_deadline = false;
+	rxe_sched_task(&qp->send_task);
 }
 
 /* ---------------------------------------------------------------- timers -- */
 
-/* Run rxe_migr_work() after a delay, or sooner if it was due sooner. */
+/* Run rxe_migr_work() after this delay, whenever it was due before. */
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 {
 	unsigned long flags;
@@ -354,6 +375,23 @@ void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 	if (!qp->migr.dead)
 		mod_delayed_work(system_unbound_wq, &qp->migr.work, delay);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+}
+
+/* The peer goes on. */
+static void rxe_migr_unpause(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr_state != RXE_MIGR_QP_PAUSED)
+		return;
+
+	if (qp->migr.resume_owed) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
+		rxe_migr_set_deadline(qp);
+	} else {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		qp->migr.has_deadline = false;
+	}
 }
 
 /* The peer has moved: call it at its new address from now on. */
@@ -377,25 +415,21 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
 
-	memcpy(av->grh.dgid.raw, move.gid.raw, sizeof(move.gid.raw));
-	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
-	memcpy(av->dmac, move.mac, ETH_ALEN);
-	sk_dst_reset(qp->sk->sk);
 	rxe_migr_rewind(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
+	memcpy(av->grh.dgid.raw, move.gid.raw, sizeof(move.gid.raw));
+	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
+	memcpy(av->dmac, move.mac, ETH_ALEN);
 	qp->migr.peer_epoch = move.epoch;
-	qp->migr.peer_stopped = false;
-	if (qp->migr_state == RXE_MIGR_QP_PAUSED) {
-		if (qp->migr.resume_owed) {
-			rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
-			rxe_migr_set_deadline(qp);
-		} else {
-			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
-			qp->migr.has_deadline = false;
-		}
+	/* unless it has stopped again meanwhile */
+	if (!qp->migr.peer_stopped ||
+	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
+		qp->migr.peer_stopped = false;
+		rxe_migr_unpause(qp);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+	sk_dst_reset(qp->sk->sk);
 
 	rxe_migr_enable(qp);
 	rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);
@@ -428,16 +462,18 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
+	/* the completer itself, lest the requester begins something new */
+	qp->req.need_retry = 0;
 	wqe = queue_head(qp->sq.queue, QUEUE_TYPE_FROM_CLIENT);
 	if (wqe) {
 		rxe_counter_inc(to_rdev(qp->ibqp.device),
 				RXE_CNT_RETRY_EXCEEDED);
 		wqe->status = IB_WC_RETRY_EXC_ERR;
 		wqe->state = wqe_state_error;
-	} else {
-		rxe_qp_error(qp);
+		rxe_completer(qp);
 	}
-	qp->req.need_retry = 0;
+	if (qp_state(qp) != IB_QPS_ERR)
+		rxe_qp_error(qp);
 enable:
 	rxe_enable_task(&qp->send_task);
 	rxe_sched_task(&qp->send_task);
@@ -450,8 +486,9 @@ static unsigned long rxe_migr_backoff(unsigned int tries)
 }
 
 /*
- * A peer that never answered anything has a driver without this protocol. It
- * was not paused, and if our address is the old one, it need not be called.
+ * A peer that never answered anything may have a driver without this protocol.
+ * It was not paused then, and if our address is the old one, it need not be
+ * waited for. It is called all the same until the deadline: it may be far away.
  */
 static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 {
@@ -491,16 +528,20 @@ static void rxe_migr_work(struct work_struct *work)
 		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
 		    rxe_migr_connected(qp) && m->epoch)
 			opcode = RXE_MIGR_OPCODE_STOP;
-	} else if (m->resume_owed && rxe_migr_peer_is_deaf(qp)) {
-		m->resume_owed = false;
-		m->has_deadline = false;
-		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
-		rxe_sched_task(&qp->send_task);
 	} else if (m->resume_owed) {
+		if (rxe_migr_peer_is_deaf(qp)) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			rxe_sched_task(&qp->send_task);
+		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
 	}
-	if (opcode)
+	if (opcode && time_before(jiffies, m->next_tx)) {
+		delay = m->next_tx - jiffies;
+		opcode = 0;
+	} else if (opcode) {
 		delay = rxe_migr_backoff(m->tries++);
+		m->next_tx = jiffies + delay;
+	}
 	if (m->has_deadline) {
 		unsigned long left = m->deadline - jiffies;
 
@@ -512,6 +553,10 @@ static void rxe_migr_work(struct work_struct *work)
 		rxe_migr_give_up(qp);
 	if (opcode)
 		rxe_migr_send(qp, opcode);
-	if (delay)
-		rxe_migr_kick(qp, delay);
+	if (delay) {
+		spin_lock_irqsave(&qp->state_lock, flags);
+		if (!m->dead)	/* unless it was queued meanwhile, to run now */
+			queue_delayed_work(system_unbound_wq, &m->work, delay);
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+	}
 }

@@ -40,6 +40,7 @@ struct rxe_migr_qp {
 	u32			peer_epoch;	/* last one accepted of the peer */
 	u32			stop_epoch;	/* the peer's, while it is stopped */
 	unsigned int		tries;
+	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
 	union ib_gid		old_gid;	/* our source GID before the move */
 	struct rxe_migr_move	move;
 	bool			has_deadline;
@@ -56,7 +57,7 @@ struct rxe_migr_uctx {
 	u64			session;
 	u64			stop_ns;
 	u64			resume_ns;
-	struct file		*file;		/* no reference; see rxe_migr_set_file() */
+	struct file		*file;		/* no reference; see rxe_migr_owner_file() */
 	struct rxe_migr_hint	hint;
 	struct pid		*hint_pid;
 	bool			has_hint;
@@ -115,7 +116,7 @@ int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 /* rings of restored contexts */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);
 bool rxe_migr_keep_ring(struct ib_ucontext *owner);
-int rxe_migr_set_file(struct ib_ucontext *by, struct ib_ucontext *owner,
-		      struct vm_area_struct *vma);
+struct file *rxe_migr_owner_file(struct ib_ucontext *by,
+				 struct ib_ucontext *owner);
 
 #endif /* RXE_MIGR_H */

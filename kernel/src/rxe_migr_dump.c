@@ -256,11 +256,13 @@ static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
 	struct rxe_cq *cq = to_rcq(uobj->object);
 	struct rxe_migr_rec_cq *rec;
 
+	/* against ib_resize_cq(), which swaps the ring */
+	spin_lock_irq(&cq->cq_lock);
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_CQ, uobj->id, sizeof(*rec));
 	if (rec) {
 		rec->user_handle = cpu_to_le64(uobj->user_handle);
 		rec->ring_offset = cpu_to_le64(rxe_migr_ring_offset(cq->queue));
-		rec->cqe = cpu_to_le32(cq->ibcq.cqe);
+		rec->cqe = cpu_to_le32(cq->queue->index_mask);
 		rec->comp_channel =
 			cpu_to_le32(rxe_migr_comp_ordinal(ufile, &cq->ibcq));
 		rec->comp_vector = 0;	/* rxe has no vectors */
@@ -273,6 +275,7 @@ static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
 	}
 
 	rxe_migr_dump_ring(cq->queue, uobj->id, RXE_MIGR_RING_CQ, sink);
+	spin_unlock_irq(&cq->cq_lock);
 }
 
 static u8 rxe_migr_res_type(int type)

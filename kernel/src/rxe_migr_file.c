@@ -46,26 +46,23 @@ void rxe_migr_drop_rings(struct rxe_ucontext *uc)
 	spin_unlock_bh(&rxe->pending_lock);
 }
 
-int rxe_migr_set_file(struct ib_ucontext *by, struct ib_ucontext *owner,
-		      struct vm_area_struct *vma)
+/*
+ * The file that a mapping of the owner's ring must have, with a reference, or
+ * NULL if it has it already. The caller holds pending_lock: the owner is not
+ * freed before its rings are off the list.
+ */
+struct file *rxe_migr_owner_file(struct ib_ucontext *by,
+				 struct ib_ucontext *owner)
 {
-	struct rxe_ucontext *o = to_ruc(owner);
 	struct file *file;
 
 	if (by == owner)
-		return 0;
+		return NULL;
 
-	/* fails for a file that is being closed; its pointer is still valid
-	 * since rxe_migr_uctx_cleanup() comes after that
-	 */
-	file = get_file_active(&o->migr.file);
-	if (!file)
-		return -ENXIO;
+	/* NULL for a file that is being closed */
+	file = get_file_active(&to_ruc(owner)->migr.file);
 
-	vma_set_file(vma, file);
-	fput(file);
-
-	return 0;
+	return file ?: ERR_PTR(-ENXIO);
 }
 
 /* ----------------------------------------------------------- credentials -- */

@@ -115,6 +115,12 @@ static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 	put_task_struct(task);
 	if (!pin->mm)
 		return -ESRCH;
+	/* as for writing to it by ptrace() */
+	if (pin->mm != current->mm &&
+	    !ns_capable(pin->mm->user_ns, CAP_SYS_PTRACE)) {
+		mmput(pin->mm);
+		return -EPERM;
+	}
 
 	INIT_WORK_ONSTACK(&pin->work, rxe_migr_pin_work);
 	queue_work(system_unbound_wq, &pin->work);

@@ -13,10 +13,11 @@
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 
 /* rxe_migr.c */
+void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_stop_qp(struct rxe_qp *qp);
 void rxe_migr_drain_qp(struct rxe_qp *qp);
 void rxe_migr_announce_stop(struct rxe_qp *qp);
-void rxe_migr_go_qp(struct rxe_qp *qp, bool announce);
+void rxe_migr_go_qp(struct rxe_qp *qp);
 void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
 void rxe_migr_resumed_qp(struct rxe_qp *qp);
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);

@@ -30,48 +30,18 @@ static struct rxe_qp *rxe_migr_uqp(struct ib_uverbs_file *ufile,
 
 /* ----------------------------------------------------------------- rings -- */
 
-static struct rxe_queue *rxe_migr_queue(struct ib_uverbs_file *ufile,
-					const struct rxe_migr_rec *hdr,
-					u32 which)
+static int rxe_migr_refill_queue(struct rxe_queue *q,
+				 const struct rxe_migr_rec_ring *rec,
+				 size_t length)
 {
-	struct ib_uobject *uobj;
-	struct rxe_qp *qp;
-
-	switch (which) {
-	case RXE_MIGR_RING_CQ:
-		uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_CQ);
-		return uobj ? to_rcq(uobj->object)->queue : NULL;
-	case RXE_MIGR_RING_SQ:
-		qp = rxe_migr_uqp(ufile, hdr);
-		return qp ? qp->sq.queue : NULL;
-	case RXE_MIGR_RING_RQ:
-		qp = rxe_migr_uqp(ufile, hdr);
-		return qp ? qp->rq.queue : NULL;
-	}
-
-	return NULL;
-}
-
-static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
-				const struct rxe_migr_rec *hdr, size_t length)
-{
-	const struct rxe_migr_rec_ring *rec = (const void *)hdr;
-	u32 which, first, count, i, index;
-	struct rxe_queue *q;
+	u32 first = le32_to_cpu(rec->first), count = le32_to_cpu(rec->count);
+	u32 index = le32_to_cpu(rec->index), i;
 	size_t elem;
 
-	if (length < sizeof(*rec))
-		return -EINVAL;
-
-	which = le32_to_cpu(rec->which);
-	q = rxe_migr_queue(ufile, hdr, which);
 	if (!q || !q->ip)
 		return -EINVAL;
 
 	elem = (size_t)1 << q->log2_elem_size;
-	first = le32_to_cpu(rec->first);
-	count = le32_to_cpu(rec->count);
-	index = le32_to_cpu(rec->index);
 	if (le32_to_cpu(rec->log2_elem_size) != q->log2_elem_size ||
 	    le32_to_cpu(rec->index_mask) != q->index_mask ||
 	    first > q->index_mask || index > q->index_mask ||
@@ -85,7 +55,7 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 
 	/* the client's index is whatever the client last wrote */
 	q->index = index;
-	if (which == RXE_MIGR_RING_CQ) {
+	if (q->type == QUEUE_TYPE_TO_CLIENT) {
 		q->buf->producer_index = index;
 		q->buf->consumer_index = le32_to_cpu(rec->consumer);
 	} else {
@@ -94,6 +64,41 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 	}
 
 	return 0;
+}
+
+static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
+				const struct rxe_migr_rec *hdr, size_t length)
+{
+	const struct rxe_migr_rec_ring *rec = (const void *)hdr;
+	struct ib_uobject *uobj;
+	struct rxe_qp *qp;
+	struct rxe_cq *cq;
+	int err;
+
+	if (length < sizeof(*rec))
+		return -EINVAL;
+
+	switch (le32_to_cpu(rec->which)) {
+	case RXE_MIGR_RING_CQ:
+		uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_CQ);
+		if (!uobj)
+			return -EINVAL;
+		cq = to_rcq(uobj->object);
+		spin_lock_irq(&cq->cq_lock);
+		err = rxe_migr_refill_queue(cq->queue, rec, length);
+		spin_unlock_irq(&cq->cq_lock);
+		return err;
+	case RXE_MIGR_RING_SQ:
+		qp = rxe_migr_uqp(ufile, hdr);
+		return qp ? rxe_migr_refill_queue(qp->sq.queue, rec, length) :
+			    -EINVAL;
+	case RXE_MIGR_RING_RQ:
+		qp = rxe_migr_uqp(ufile, hdr);
+		return qp ? rxe_migr_refill_queue(qp->rq.queue, rec, length) :
+			    -EINVAL;
+	}
+
+	return -EINVAL;
 }
 
 /* --------------------------------------------------------------- objects -- */
@@ -145,14 +150,18 @@ static int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 	u16 index;
 	int type;
 
-	if (length < sizeof(*rec) || !qp || !qp->resp.resources)
+	if (length < sizeof(*rec) || !qp)
 		return -EINVAL;
 
 	index = le16_to_cpu(rec->index);
 	type = rxe_migr_res_mask(rec->type);
-	if (index >= qp->attr.max_dest_rd_atomic || !type ||
-	    rec->state > rdatm_res_state_replay)
+
+	mutex_lock(&qp->migr.mutex);
+	if (!qp->resp.resources || index >= qp->attr.max_dest_rd_atomic ||
+	    !type || rec->state > rdatm_res_state_replay) {
+		mutex_unlock(&qp->migr.mutex);
 		return -EINVAL;
+	}
 
 	res = &qp->resp.resources[index];
 	memset(res, 0, sizeof(*res));
@@ -181,6 +190,7 @@ static int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 		res->flush.va = le64_to_cpu(rec->va);
 		break;
 	}
+	mutex_unlock(&qp->migr.mutex);
 
 	return 0;
 }
@@ -253,6 +263,8 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	if (length < sizeof(*rec) || !qp)
 		return -EINVAL;
 
+	mutex_lock(&qp->migr.mutex);
+	err = -EINVAL;
 	mask = qp->sq.queue->index_mask;
 	if (rec->qp_type != qp_type(qp) || rec->qp_state != qp_state(qp) ||
 	    le32_to_cpu(rec->qpn) != qp_num(qp) ||
@@ -265,13 +277,12 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	    rxe_migr_opcode(rec->req_opcode, &req_opcode) ||
 	    rxe_migr_opcode(rec->comp_opcode, &comp_opcode) ||
 	    rxe_migr_opcode(rec->resp_opcode, &resp_opcode))
-		return -EINVAL;
+		goto unlock;
 	if (comp_opcode != -1 &&
 	    comp_opcode != IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST &&
 	    comp_opcode != IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE)
-		return -EINVAL;
+		goto unlock;
 
-	mutex_lock(&qp->migr.mutex);
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
 
@@ -355,6 +366,7 @@ static int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 	    length != struct_size(rec, sge, n))
 		return -EINVAL;
 
+	mutex_lock(&qp->migr.mutex);
 	wqe = &qp->resp.srq_wqe.wqe;
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = le64_to_cpu(rec->wr_id);
@@ -365,6 +377,7 @@ static int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 		wqe->dma.sge[i].length = le32_to_cpu(rec->sge[i].length);
 		wqe->dma.sge[i].lkey = le32_to_cpu(rec->sge[i].lkey);
 	}
+	mutex_unlock(&qp->migr.mutex);
 
 	return 0;
 }

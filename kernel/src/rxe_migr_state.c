@@ -61,7 +61,7 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 bool rxe_migr_hold_sender(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold;
+	bool hold, dead;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
@@ -75,7 +75,11 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 	default:
 		hold = false;
 	}
+	dead = qp->migr.dead;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (hold && dead)
+		rxe_migr_purge(qp, &qp->resp_pkts);
 
 	return hold;
 }
@@ -87,7 +91,7 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold;
+	bool hold, dead;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
@@ -100,7 +104,11 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 	default:
 		hold = false;
 	}
+	dead = qp->migr.dead;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (hold && dead)
+		rxe_migr_purge(qp, &qp->req_pkts);
 
 	return hold;
 }

@@ -27,10 +27,12 @@ static void rxe_migr_reap(struct work_struct *work)
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
 
+	rcu_read_lock();
 	xa_for_each(&dev->tombs, index, tomb)
 		if (time_after_eq(jiffies, tomb->expires) &&
 		    xa_cmpxchg(&dev->tombs, index, tomb, NULL, 0) == tomb)
 			kfree_rcu(tomb, rcu);
+	rcu_read_unlock();
 
 	if (!xa_empty(&dev->tombs))
 		queue_delayed_work(system_unbound_wq, &dev->reap, HZ);
@@ -47,11 +49,10 @@ void rxe_migr_dev_cleanup(struct rxe_dev *rxe)
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
 
-	xa_for_each(&rxe->migr.tombs, index, tomb) {
-		xa_erase(&rxe->migr.tombs, index);
-		kfree_rcu(tomb, rcu);
-	}
+	/* no QP is left that could be buried */
 	cancel_delayed_work_sync(&rxe->migr.reap);
+	xa_for_each(&rxe->migr.tombs, index, tomb)
+		kfree_rcu(tomb, rcu);
 	xa_destroy(&rxe->migr.tombs);
 }
 

@@ -31,28 +31,49 @@ static void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state)
 	spin_unlock(&uc->migr.lock);
 }
 
+/* Does the application wait for the peer's answer? */
+static bool rxe_migr_is_resuming(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr.resume_owed && qp_state(qp) != IB_QPS_ERR &&
+	       (qp->migr_state == RXE_MIGR_QP_RESUMING ||
+		qp->migr_state == RXE_MIGR_QP_PAUSED);
+}
+
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_query resp = {};
-	struct ib_uobject *uobj;
+	struct rxe_pool_elem *elem;
+	unsigned long index;
+	struct rxe_dev *rxe;
 	struct rxe_qp *qp;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
+	rxe = to_rdev(uc->ibuc.device);
 
-	down_write(&attrs->ufile->hw_destroy_rwsem);
-	rxe_migr_for_each_qp(uobj, attrs->ufile) {
-		qp = rxe_migr_uobj_qp(uobj);
-		resp.num_qp++;
+	/* asked again and again while peers answer: no lock that closing an
+	 * event file of the application could meet
+	 */
+	xa_for_each(&rxe->qp_pool.xa, index, elem) {
+		qp = rxe_pool_get_index(&rxe->qp_pool, index);
+		if (!qp)
+			continue;
 		spin_lock_irq(&qp->state_lock);
-		resp.num_resuming += qp->migr.resume_owed;
-		resp.num_failed += qp_state(qp) == IB_QPS_ERR;
+		if (rxe_migr_qp_uctx(qp) == uc) {
+			resp.num_qp++;
+			resp.num_resuming += rxe_migr_is_resuming(qp);
+			resp.num_failed += qp_state(qp) == IB_QPS_ERR;
+		}
 		spin_unlock_irq(&qp->state_lock);
+		rxe_put(qp);
 	}
+	spin_lock(&uc->migr.lock);
 	if (uc->migr.state == RXE_MIGR_CTX_RESUMING && !resp.num_resuming)
-		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RUNNING);
-	up_write(&attrs->ufile->hw_destroy_rwsem);
+		WRITE_ONCE(uc->migr.state, RXE_MIGR_CTX_RUNNING);
+	spin_unlock(&uc->migr.lock);
 
 	resp.abi_version = RXE_MIGR_ABI_VERSION;
 	resp.state = READ_ONCE(uc->migr.state);
@@ -66,12 +87,12 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 }
 
 /* Let every stopped QP of the context go on. */
-static void rxe_migr_go(struct ib_uverbs_file *ufile, bool announce)
+static void rxe_migr_go(struct ib_uverbs_file *ufile)
 {
 	struct ib_uobject *uobj;
 
 	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_go_qp(rxe_migr_uobj_qp(uobj), announce);
+		rxe_migr_go_qp(rxe_migr_uobj_qp(uobj));
 }
 
 /*
@@ -94,7 +115,7 @@ static void rxe_migr_stop(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc)
 
 static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 				struct rxe_ucontext *uc, bool stop,
-				struct rxe_migr_sink *sink)
+				struct rxe_migr_sink *sink, bool *did_stop)
 {
 	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
 	struct rxe_migr_sink count = { .flags = sink->flags };
@@ -114,24 +135,30 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	if (!sink->buf)
 		return -ENOMEM;
 
-	if (stop && !stopped)
+	/* modify verbs that come now find the context stopped */
+	if (stop && !stopped) {
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
 		rxe_migr_stop(ufile, uc);
+		*did_stop = true;
+	}
 
 	sink->length = 0;
 	sink->count = 0;
 	err = rxe_migr_dump_ufile(ufile, uc, sink);
 
-	if (stop && !stopped) {
-		if (err) {
-			rxe_migr_go(ufile, false);
-			return err;
-		}
-		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
+	if (*did_stop && !err)
 		rxe_migr_for_each_qp(uobj, ufile)
 			rxe_migr_announce_stop(rxe_migr_uobj_qp(uobj));
-	}
 
 	return err;
+}
+
+/* Undo a stop: peers may have heard of it. */
+static void rxe_migr_unstop(struct ib_uverbs_file *ufile,
+			    struct rxe_ucontext *uc)
+{
+	rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
+	rxe_migr_go(ufile);
 }
 
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs)
@@ -141,6 +168,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	struct rxe_migr_sink sink = {};
 	struct rxe_migr_dump resp = {};
 	struct rxe_migr_buf in;
+	bool did_stop = false;
 	int err, err2;
 
 	if (IS_ERR(uc))
@@ -166,31 +194,23 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 		sink.size = min(sink.size, 2 * count.length + SZ_64K);
 	}
 	err = rxe_migr_dump_locked(ufile, uc, in.flags & RXE_MIGR_DUMP_STOP,
-				   &sink);
+				   &sink, &did_stop);
 	resp.length = sink.length;
 	resp.count = sink.count;
 	resp.stop_ns = uc->migr.stop_ns;
-	up_write(&ufile->hw_destroy_rwsem);
-
 	if (!err && copy_to_user(u64_to_user_ptr(in.addr), sink.buf,
 				 sink.length))
 		err = -EFAULT;
-	kvfree(sink.buf);
-
 	if (!err || err == -ENOSPC) {
 		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
 						     &resp, sizeof(resp));
 		if (!err)
 			err = err2;
 	}
-	if (err == -EFAULT && in.flags & RXE_MIGR_DUMP_STOP) {
-		down_write(&ufile->hw_destroy_rwsem);
-		if (uc->migr.state == RXE_MIGR_CTX_STOPPED) {
-			rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RUNNING);
-			rxe_migr_go(ufile, true);
-		}
-		up_write(&ufile->hw_destroy_rwsem);
-	}
+	if (err && did_stop)
+		rxe_migr_unstop(ufile, uc);
+	up_write(&ufile->hw_destroy_rwsem);
+	kvfree(sink.buf);
 
 	return err;
 }
@@ -204,12 +224,10 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attr
 		return PTR_ERR(uc);
 
 	down_write(&attrs->ufile->hw_destroy_rwsem);
-	if (uc->migr.state == RXE_MIGR_CTX_STOPPED) {
-		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
-		rxe_migr_go(attrs->ufile, true);
-	} else {
+	if (uc->migr.state == RXE_MIGR_CTX_STOPPED)
+		rxe_migr_unstop(attrs->ufile, uc);
+	else
 		err = -EINVAL;
-	}
 	up_write(&attrs->ufile->hw_destroy_rwsem);
 
 	return err;
@@ -371,7 +389,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_RESUME)(struct uverbs_attr_bundle *att
 		rxe_migr_drop_hint(uc);
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
 		rxe_migr_drop_rings(uc);
-		rxe_migr_go(attrs->ufile, true);
+		rxe_migr_go(attrs->ufile);
 	}
 	up_write(&attrs->ufile->hw_destroy_rwsem);
 	put_pid(pid);

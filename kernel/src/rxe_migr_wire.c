@@ -67,13 +67,14 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	struct rxe_migr_hdr hdr = {};
-	union ib_gid gid;
 	unsigned long flags;
+	union ib_gid gid;
+	struct rxe_av av;
 	u32 epoch, psn;
 
-	rxe_migr_sgid(&qp->pri_av, &gid);
-
 	spin_lock_irqsave(&qp->state_lock, flags);
+	av = qp->pri_av;
+	rxe_migr_sgid(&av, &gid);
 	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
 	switch (opcode) {
 	case RXE_MIGR_OPCODE_RESUME:
@@ -110,7 +111,7 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 		break;
 	}
 
-	return rxe_migr_send_from(qp, &qp->pri_av, opcode, &hdr);
+	return rxe_migr_send_from(qp, &av, opcode, &hdr);
 }
 
 /* -------------------------------------------------------------- receiving -- */
@@ -156,17 +157,13 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, u32 epoch)
  * negative error for a packet that is refused.
  */
 static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
-			       const struct rxe_migr_hdr *hdr,
-			       const union ib_gid *from)
+			       const struct rxe_migr_hdr *hdr)
 {
 	bool same = !memcmp(hdr->new_gid, qp->pri_av.grh.dgid.raw,
 			    sizeof(hdr->new_gid));
 	struct rxe_pkt_info *pkt = SKB_TO_PKT(skb);
 	struct rxe_migr_move *move = &qp->migr.move;
 	u32 epoch = be32_to_cpu(hdr->epoch);
-
-	if (memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
-		return -EINVAL;
 
 	if (same && epoch == qp->migr.peer_epoch)
 		return RXE_MIGR_OPCODE_RESUME_ACK;
@@ -212,12 +209,14 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 
 	lockdep_assert_held(&qp->state_lock);
 
+	/* the MAC covers new_gid, so nobody can send us back our own packet */
 	if (!rxe_migr_connected(qp) ||
-	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num)
+	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num ||
+	    memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
-		return rxe_migr_rcv_resume(qp, skb, hdr, from);
+		return rxe_migr_rcv_resume(qp, skb, hdr);
 
 	if (!from_peer)
 		return -EINVAL;
