@@ -54,6 +54,7 @@ static int work(struct move *m)
 {
 	sigset_t set;
 
+	setsid();	/* who kills a process group hits one of us only */
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -103,8 +104,8 @@ static int guard(struct move *m)
 	worker = fork();
 	if (worker == 0)
 		return work(m);
-	signal(SIGINT, SIG_IGN);	/* (a terminal sends it to the worker, too) */
-	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, pass_on);
+	signal(SIGHUP, pass_on);
 	signal(SIGTERM, pass_on);
 	while (waitpid(worker, &status, 0) < 0 && errno == EINTR)
 		;

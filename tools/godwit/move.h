@@ -15,6 +15,8 @@
 struct move_shared {
 	pid_t criu;
 	bool stopping;		/* CRIU was started: something may be stopped */
+	bool stopped;		/* CRIU had it all frozen */
+	bool held;		/* by tree_hold() */
 	bool restoring;		/* the destination may hold a copy */
 	bool decided;		/* the source is to die: from here it only goes forward */
 	bool over;		/* nothing is left to do */

@@ -165,6 +165,27 @@ size_t tree_threads(const struct tree *tree, pid_t **tids)
 	return n;
 }
 
+void tree_hold(const struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++) {
+		struct tree one = { .task = &tree->task[i], .n = 1 };
+		pid_t *tids;
+		size_t n = tree->task[i].was_stopped ? 0 : tree_threads(&one, &tids);
+
+		for (size_t j = 0; j < n; j++)
+			syscall(SYS_tgkill, tree->task[i].pid, tids[j], SIGSTOP);
+		if (n)
+			free(tids);
+	}
+}
+
+void tree_release(const struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		if (!tree->task[i].was_stopped)
+			pidfd_send_signal(tree->task[i].pidfd, SIGCONT, NULL, 0);
+}
+
 static void kill_below(pid_t pid)
 {
 	pid_t *children;

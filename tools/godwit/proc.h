@@ -28,6 +28,12 @@ bool tree_has(const struct tree *tree, pid_t pid);
 size_t tree_alive(const struct tree *tree);
 /* Wait until none does. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
+/*
+ * Stop signals for all threads that CRIU holds: pending while it does, they stop a thread that it loses its hold
+ * on before that runs a single instruction. SIGCONT takes them back, and wakes whom they stopped.
+ */
+void tree_hold(const struct tree *tree);
+void tree_release(const struct tree *tree);
 uint64_t tree_memory(const struct tree *tree);		/* bytes resident */
 size_t tree_threads(const struct tree *tree, pid_t **tids);
 

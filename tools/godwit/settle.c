@@ -233,16 +233,6 @@ static int repair_off(const struct proc_tcp *tcp, void *arg)
 	return 0;
 }
 
-static void wake_stopped(struct move *m)
-{
-	for (size_t i = 0; i < m->plan.tree.n; i++) {
-		const struct task *task = &m->plan.tree.task[i];
-
-		if (!task->was_stopped && proc_state(task->pid) == 'T')
-			pidfd_send_signal(task->pidfd, SIGCONT, NULL, 0);
-	}
-}
-
 /* The tree and its connections go on. -1: something does not. */
 static int revive(struct move *m)
 {
@@ -252,6 +242,8 @@ static int revive(struct move *m)
 	if (contexts_find(&m->plan.tree, &contexts) == 0)
 		contexts_abort(&contexts);
 	warn(m);
+	if (m->criu_asks && m->shared->held)
+		tree_release(&m->plan.tree);
 	end_criu(m, false);
 	fault_clear();
 	/* And after, for CRIU may have stopped more before it ended. */
@@ -262,8 +254,13 @@ static int revive(struct move *m)
 	proc_each_tcp(&m->plan.tree, repair_off, NULL);
 	warn(m);
 	unlock_network(m);
-	wake_stopped(m);
-	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : -1;
+	if (m->shared->held)
+		tree_release(&m->plan.tree);
+	if (tree_alive(&m->plan.tree) == m->plan.tree.n)
+		return 0;
+	if (!m->shared->stopped)
+		return fault("a process of it has ended by itself, before it was stopped");
+	return fault("a process of it has ended");
 }
 
 /* What it had to say before it heard us may come first. */
@@ -301,8 +298,12 @@ int move_back(struct move *m)
 	char *reason = set_aside();
 	int ret = 0;
 
-	if (m->shared->stopping)
-		ret = revive(m);
+	if (m->shared->stopping && revive(m)) {
+		/* (a process that ends while it is asked to move is nobody's failure) */
+		ret = m->shared->stopped ? -1 : 0;
+		free(reason);
+		reason = set_aside();
+	}
 	tell_abort(m);
 	if (m->shared->stopping && addresses_announce(&m->addresses))
 		warn(m);

@@ -349,9 +349,11 @@ static int until_dumped(struct move *m)
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 		}
-		if (!strcmp(script, "query-ext-files"))
+		if (!strcmp(script, "query-ext-files")) {
+			m->shared->stopped = true;
 			report_phase("dump", "to %s", m->images);
-		else if (!strcmp(script, "post-dump"))
+		}
+		if (!strcmp(script, "post-dump"))
 			return 0;
 		m->criu_asks = false;
 		if (criu_answer(&m->criu, true))
@@ -437,6 +439,9 @@ int move_until_ready(struct move *m)
 	if (start_dump(m) || until_dumped(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
+	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
+	tree_hold(&m->plan.tree);
+	m->shared->held = true;
 	if (find_stop_time(m) || transfer(m) || restore(m))
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
