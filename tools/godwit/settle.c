@@ -242,7 +242,8 @@ static int revive(struct move *m)
 	if (contexts_find(&m->plan.tree, &contexts) == 0)
 		contexts_abort(&contexts);
 	warn(m);
-	if (m->criu_asks && m->shared->held)
+	/* (a CRIU that lives lets them go in good order: then they need not be seen to stop) */
+	if (m->criu_asks && m->shared->held && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
 	end_criu(m, false);
 	fault_clear();
