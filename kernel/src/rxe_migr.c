@@ -44,6 +44,7 @@ void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
 	}
 }
 
+/* Both tasks are disabled: one that is enabled while it runs, runs twice. */
 static void rxe_migr_enable(struct rxe_qp *qp)
 {
 	/* upstream leaves it disabled if it could not allocate these */
@@ -98,8 +99,11 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	/* packets that wait for the QP hold references to it: purge them */
 	mutex_lock(&qp->migr.mutex);
-	if (qp->migr_state != RXE_MIGR_QP_RUNNING)
+	if (qp->migr_state != RXE_MIGR_QP_RUNNING) {
+		rxe_disable_task(&qp->recv_task);
+		rxe_disable_task(&qp->send_task);
 		rxe_migr_enable(qp);
+	}
 	mutex_unlock(&qp->migr.mutex);
 
 	rxe_migr_bury(qp);
