@@ -66,3 +66,16 @@ nothing_left() {
 		[[ $left == *"pd 1 cq 1 qp 1 "*" mr 0 ctx 0 srq 0"* ]] || fail "$h has objects left: $left"
 	done
 }
+
+# sends HOST: an RC QP there is ready to send (a condition for wait_for)
+sends() {
+	on "$1" sh -c "rdma -j resource show qp | jq -e 'any(.[]; .type == \"RC\" and .state == \"RTS\")'"
+}
+
+# gid_index HOST ADDRESS: which GID of rxe0 this IPv4 address is
+gid_index() {
+	local a b c d gid
+	IFS=. read -r a b c d <<<"$2"
+	gid=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' "$a" "$b" "$c" "$d")
+	on "$1" grep -l -r -x "$gid" /sys/class/infiniband/rxe0/ports/1/gids | sed 's/.*\///'
+}

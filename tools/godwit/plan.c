@@ -98,9 +98,12 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 	char device[64];
 	enum rdma_node node = rdma_node(fd->st.st_rdev, device);
 
-	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS || node == NODE_RDMA_CM)
+	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
 		return;
-	if (terminal(fd->st.st_rdev))
+	if (node == NODE_RDMA_CM)
+		plan_problem(plan, "process %d, descriptor %d: connections by librdmacm can't be moved yet",
+			     fd->pid, fd->fd);
+	else if (terminal(fd->st.st_rdev))
 		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
 			     "start the program without one", fd->pid, fd->fd, fd->link);
 	else
