@@ -40,7 +40,8 @@ migrate() {
 	status=0
 	on "$host" godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
-	closing=$(tail -n 1 "$work/migrate")
+	# (what it says and how it ends come by two ways, in any order)
+	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1)
 }
 
 moved() { # the last one was, without a warning
