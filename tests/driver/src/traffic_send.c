@@ -457,6 +457,8 @@ static void finish(struct qp *q)
 
 void pump(struct qp *q)
 {
+	enum phase phase;
+
 	switch (q->phase) {
 	case PH_DONE:
 		return;
@@ -481,7 +483,10 @@ void pump(struct qp *q)
 	bind_windows(q);
 	if (q->phase == PH_RUN)
 		run(q);
-	finish(q);
+	do {	/* a phase without work of its own has no completion to wait for */
+		phase = q->phase;
+		finish(q);
+	} while (q->phase != phase);
 	flush(q);
 }
 
