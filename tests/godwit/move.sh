@@ -18,14 +18,26 @@ hosts_up() {
 	on h1 ip route add 10.77.0.3 dev eth0 src $extra
 }
 
-# run HOST CMD...: leave it running there; sets $pid and $out, the file with all that it says. A last line
-# "exit N" follows when it has ended, wherever that was.
+# run HOST CMD...: leave it running there, the child of a shell that says "exit N" when it has ended, wherever
+# that is; sets $pid, the shell's, and $out, the file with all that both say.
 run() {
 	local host=$1
 	shift
 	# shellcheck disable=SC2016 # expanded in the guest
-	pid=$(bg "$host" sh -c 'exec "$@" </dev/null 2>&1' sh "$@")
+	pid=$(bg "$host" sh -c '"$@" </dev/null 2>&1; echo exit $?' sh "$@")
 	out=/lab/bg/$host-$pid.out
+}
+
+# ends_well OUT...: it does, within some minutes
+ends_well() {
+	local o
+	for o; do
+		wait_for 300 on h3 grep -q '^exit ' "$o"
+		if ! on h3 grep -q '^exit 0$' "$o" ||
+			on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"error|fail|couldn't\""; then
+			fail "$(on h3 cat "$o")"
+		fi
+	done
 }
 
 # ended HOST PID: it has (a condition for wait_for)
@@ -54,6 +66,17 @@ stayed() {
 	[ "$status" = "$1" ] || fail "exit $status, not $1: $closing"
 	[[ $closing =~ $2 ]] || fail "it says: $closing"
 	[ "$(grep -c '^godwit: .* was not moved' "$work/migrate")" = 1 ] || fail "not one line"
+}
+
+# of the last move
+blackout_ms() { sed -n 's/.*blackout \([0-9]*\) ms.*/\1/p' <<<"$closing"; }
+
+# The address is at h1 again, for the next one.
+address_back() {
+	on h2 ip addr del $extra/24 dev eth0
+	on h1 ip addr add $extra/24 dev eth0
+	on h1 ip route add 10.77.0.3 dev eth0 src $extra
+	on h3 ip neigh flush to $extra
 }
 
 # nothing_left HOST...: of a move, or of RDMA objects

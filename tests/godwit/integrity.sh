@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For tests that move one end of the integrity program. After move.sh.
+# shellcheck disable=SC2154 # lib.sh and move.sh set some
+#
+# The retry budget: two time-outs of 0.27 s. Only a peer that knows of the move lives through a blackout
+# that is longer. (Emulated guests on a busy machine stand still for longer than the 8 ms of the smallest
+# budgets, with no move at all.)
+budget="--ops default,-inv --timeout 16 --retry-cnt 1 --rnr-retry 1"
+budget_ms=537
+
+packets() { on h3 cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
+flows() { [ "$(packets)" -gt $((before + 200)) ]; } # (a condition for wait_for)
+
+# client_moves SERVER-OPTIONS CLIENT-OPTIONS [equal]: the client is at h1 and moves to h2, the server at h3
+client_moves() {
+	local outs before
+	before=$(packets)
+	# shellcheck disable=SC2086 # options are words
+	run h3 "$build/tests/traffic" $1
+	outs=$out
+	wait_for 60 listening h3 18600
+	# shellcheck disable=SC2086
+	run h1 "$build/tests/traffic" $budget $2 h3
+	wait_for 60 flows
+	[ -z "${3:-}" ] || equal
+	migrate h1 "$pid" h2 --address $extra
+	go_on "$outs $out"
+}
+
+# server_moves SERVER-OPTIONS CLIENT-OPTIONS: the other way round
+server_moves() {
+	local outs before mover
+	before=$(packets)
+	# shellcheck disable=SC2086
+	run h1 "$build/tests/traffic" $1
+	outs=$out mover=$pid
+	wait_for 60 listening h1 18600
+	# shellcheck disable=SC2086
+	run h3 "$build/tests/traffic" $budget $2 $extra
+	wait_for 60 flows
+	migrate h1 "$mover" h2 --address $extra
+	go_on "$outs $out"
+}
+
+# It was moved for longer than the budget, and goes on; then it ends well at both ends.
+go_on() {
+	local before
+	moved
+	[ "$(blackout_ms)" -gt $budget_ms ] || fail "too fast to tell"
+	before=$(packets)
+	wait_for 60 flows
+	on h3 pkill -INT -x traffic
+	exact "$1"
+	gap "$1"
+	nothing_left h1 h2 h3
+	address_back
+}
+
+# exact OUTS
+exact() {
+	local o
+	# shellcheck disable=SC2086 # words
+	ends_well $1
+	for o in $1; do
+		on h3 grep '^result=exact' "$o" || fail "$(on h3 cat "$o")"
+	done
+}
+
+# gap OUTS: the blackout of the closing line is the longest time in which h3's end saw nothing
+gap() {
+	local o blackout
+	blackout=$(blackout_ms)
+	for o in $1; do
+		[[ $o == */h3-* ]] || continue
+		on h3 cat "$o" | awk -v blackout="$blackout" -F 'longest_gap_ms=' 'NF > 1 {
+			off = $2 - blackout
+			printf "blackout %d ms, gap at h3 %d ms\n", blackout, $2
+			exit off * off > (100 + blackout / 10) ^ 2 }' || fail "blackout and gap differ"
+	done
+}
+
+equal() { # at h1 all QPs have the numbers of their peers
+	on h1 sh -c "rdma -j resource show qp | jq -e '[.[] | select(.type == \"RC\")] | length == 16 and all(.lqpn == .rqpn)'"
+}
