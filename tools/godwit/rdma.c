@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,42 +261,34 @@ int rdma_key_fingerprint(uint64_t *fingerprint)
 
 /* ----------------------------------------------------------------- GIDs -- */
 
-static char *gid_file(const char *device, const char *what, int index)
-{
-	char *path = xasprintf("/sys/class/infiniband/%s/ports/1/%s/%d", device, what, index);
-	char *text = read_file(path);
-
-	free(path);
-	if (text)
-		text[strcspn(text, "\n")] = '\0';
-	return text;
-}
-
 size_t rdma_gids(const char *device, struct gid **gids)
 {
-	size_t n = 0;
+	struct ibv_context *ctx = rdma_open(device);
+	struct ibv_gid_entry *entries = NULL;
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	ssize_t i, n = 0;
 
 	*gids = NULL;
-	for (int i = 0;; i++) {
-		char *text = gid_file(device, "gids", i), *more;
-		struct gid gid = { 0 };
-
-		if (!text)
-			return n;
-		/* (an empty slot reads as zeroes; what belongs to a filled one can be read) */
-		more = gid_file(device, "gid_attrs/types", i);
-		if (more && inet_pton(AF_INET6, text, &gid.gid) == 1 &&
-		    memcmp(&gid.gid, &in6addr_any, sizeof(gid.gid))) {
-			gid.rocev2 = strstr(more, "v2");
-			free(more);
-			more = gid_file(device, "gid_attrs/ndevs", i);
-			snprintf(gid.ifname, sizeof(gid.ifname), "%s", more ? more : "");
-			GROW(*gids, n);
-			(*gids)[n++] = gid;
-		}
-		free(more);
-		free(text);
+	if (!ctx)
+		return 0;
+	if (!ibv_query_device(ctx, &attr) &&
+	    !ibv_query_port(ctx, 1, &port)) {
+		entries = xcalloc(attr.phys_port_cnt * port.gid_tbl_len, sizeof(*entries));
+		n = ibv_query_gid_table(ctx, entries, attr.phys_port_cnt * port.gid_tbl_len, 0);
 	}
+	ibv_close_device(ctx);
+	if (n > 0)
+		*gids = xcalloc(n, sizeof(**gids));
+	for (i = 0; i < n; i++) {
+		struct gid *gid = &(*gids)[i];
+
+		memcpy(&gid->gid, &entries[i].gid, sizeof(gid->gid));
+		gid->rocev2 = entries[i].gid_type == IBV_GID_TYPE_ROCE_V2;
+		if_indextoname(entries[i].ndev_ifindex, gid->ifname);
+	}
+	free(entries);
+	return n > 0 ? n : 0;
 }
 
 struct gid_search {
