@@ -27,6 +27,7 @@ struct rxe_ucontext;
 /* A RESUME that was accepted and is being applied. */
 struct rxe_migr_move {
 	union ib_gid	gid;		/* where the peer is now */
+	union ib_gid	old_gid;	/* where it says it was */
 	u8		mac[ETH_ALEN];	/* next hop, only to tell loopback */
 	u32		epoch;
 	bool		pending;
@@ -41,7 +42,8 @@ struct rxe_migr_qp {
 	u32			stop_epoch;	/* the peer's, while it is stopped */
 	unsigned int		tries;
 	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
-	union ib_gid		old_gid;	/* our source GID before the move */
+	union ib_gid		old_gid;	/* ours when a peer last answered */
+	union ib_gid		peer_old_gid;	/* that of the last RESUME accepted */
 	struct rxe_migr_move	move;
 	bool			has_deadline;
 	bool			peer_stopped;

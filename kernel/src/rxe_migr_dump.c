@@ -464,6 +464,7 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->ssn = cpu_to_le32(atomic_read(&qp->ssn));
 	rec->epoch = cpu_to_le32(qp->migr.epoch);
 	rec->peer_epoch = cpu_to_le32(qp->migr.peer_epoch);
+	memcpy(rec->old_gid, qp->migr.old_gid.raw, sizeof(rec->old_gid));
 }
 
 static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,

@@ -340,7 +340,9 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->migr.stop_epoch = qp->migr.peer_epoch;
 	qp->migr.peer_stopped = !!(rec->flags & RXE_MIGR_QP_PEER_STOPPED);
 	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
-	memcpy(qp->migr.old_gid.raw, rec->sgid, sizeof(rec->sgid));
+	memcpy(qp->migr.old_gid.raw,
+	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
+	       rec->old_gid : rec->sgid, sizeof(rec->sgid));
 	spin_unlock_irq(&qp->state_lock);
 
 unlock:
