@@ -19,6 +19,7 @@
 
 struct rxe_dev;
 struct rxe_mr;
+struct rxe_mw;
 struct rxe_pkt_info;
 struct rxe_pool_elem;
 struct rxe_qp;
@@ -114,6 +115,7 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
 			  struct ib_udata *udata);
+int rxe_migr_mw_init(struct rxe_mw *mw, struct ib_udata *udata);
 
 /* rings of restored contexts */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);

@@ -518,6 +518,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 268);
 RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
 RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
 
 /* --------------------------------------------------------------- packets -- */
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 
-verbs_tests := build/tests/migrate build/tests/migrate-chain
+verbs_tests := build/tests/migrate build/tests/migrate-chain build/tests/migrate-windows
 ALL += $(verbs_tests)
 
 build/tests/migrate: tests/verbs/src/migrate.c
 build/tests/migrate-chain: tests/verbs/src/chain.c
+build/tests/migrate-windows: tests/verbs/src/windows.c
 
 $(verbs_tests): tests/verbs/src/dumps.c tests/verbs/src/dumps.h $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)

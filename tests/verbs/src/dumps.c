@@ -145,7 +145,9 @@ struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *
 
 struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 {
-	static const uint16_t order[] = { RXE_MIGR_REC_CQ, RXE_MIGR_REC_QP, RXE_MIGR_REC_MR };
+	static const uint16_t order[] = {
+		RXE_MIGR_REC_CQ, RXE_MIGR_REC_QP, RXE_MIGR_REC_MW, RXE_MIGR_REC_MR,
+	};
 	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 7);
 	const struct rxe_migr_rec *rec, *pd[HANDLES] = {};
 	void *place[HANDLES] = {};
