@@ -13,7 +13,8 @@ labs=()
 work=$(mktemp -d)
 
 fail() {
-	echo "fail: $*" >&2
+	local lines=("${BASH_LINENO[@]:0:${#BASH_LINENO[@]}-1}")
+	echo "fail: $* (lines ${lines[*]})" >&2
 	exit 1
 }
 
