@@ -207,7 +207,7 @@ static int make_objects(struct making *m)
 	/* Each needs only those before it. */
 	static const unsigned int order[] = {
 		RXE_MIGR_REC_PD, RXE_MIGR_REC_CQ, RXE_MIGR_REC_SRQ,
-		RXE_MIGR_REC_AH, RXE_MIGR_REC_MW, RXE_MIGR_REC_QP,
+		RXE_MIGR_REC_AH, RXE_MIGR_REC_QP, RXE_MIGR_REC_MW,
 	};
 	const struct saved_context *c = m->c;
 	uint32_t i, j;

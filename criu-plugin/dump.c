@@ -487,6 +487,50 @@ static int collect_tasks(void)
 	return check_regions();
 }
 
+/*
+ * STOP is sent when a dump is complete. Peers may have answered it since, and
+ * are waited for longer than such that may not speak the protocol at all.
+ */
+static int note_answers(struct dumped_context *c)
+{
+	const struct rxe_migr_rec *rec = NULL;
+	const struct rxe_migr_rec_qp *now;
+	struct rxe_migr_rec_qp *then;
+	int count, ret = ENOSPC;
+	void *buf = NULL, *more;
+	size_t size = 0;
+	uint32_t i = 0;
+
+	while (ret == ENOSPC) {
+		ret = ibv_inspect_context(c->ctx, &count, buf, size);
+		if (ret != ENOSPC)
+			break;
+		size = count + 4096;
+		more = realloc(buf, size);
+		if (!more) {
+			free(buf);
+			return fail("no memory");
+		}
+		buf = more;
+	}
+	while (!ret && (rec = ibv_next_record(buf, size, rec))) {
+		if (le16toh(rec->type) != RXE_MIGR_REC_QP)
+			continue;
+		/* objects come in the same order in both */
+		while (i < c->records.count &&
+		       (c->records.rec[i]->type != rec->type ||
+			c->records.rec[i]->handle != rec->handle))
+			i++;
+		if (i == c->records.count)
+			break;
+		now = (const void *)rec;
+		then = (void *)c->records.rec[i];
+		then->flags |= now->flags & RXE_MIGR_QP_PEER_KNOWS;
+	}
+	free(buf);
+	return 0;
+}
+
 static int write_contexts(void)
 {
 	RdmaContextImageEntry *entry;
@@ -499,7 +543,8 @@ static int write_contexts(void)
 		if (!entry)
 			return -1;
 		entry->device = dump.contexts[i].device;
-		if (write_context(i, &dump.contexts[i].records, entry))
+		if (note_answers(&dump.contexts[i]) ||
+		    write_context(i, &dump.contexts[i].records, entry))
 			return -1;
 	}
 	return 0;

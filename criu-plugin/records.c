@@ -20,10 +20,14 @@ struct field {
 	uint16_t	rec_size;
 	uint16_t	msg;	/* ... and in the message */
 	uint16_t	msg_size;
+	uint16_t	has;	/* there, of an optional one: whether it is there */
 };
 
 #define F(name) { offsetof(struct REC, name), sizeof(((struct REC *)0)->name), \
-		  offsetof(MSG, name), sizeof(((MSG *)0)->name) }
+		  offsetof(MSG, name), sizeof(((MSG *)0)->name), 0 }
+#define OPTIONAL(name) { \
+	offsetof(struct REC, name), sizeof(((struct REC *)0)->name), \
+	offsetof(MSG, name), sizeof(((MSG *)0)->name), offsetof(MSG, has_##name) }
 
 #define REC rxe_migr_rec_context
 #define MSG RdmaContextEntry
@@ -86,7 +90,7 @@ static const struct field qp[] = {
 	F(resp_status), F(flags), F(resp_va), F(resp_offset), F(resp_resid),
 	F(resp_rkey), F(resp_length), F(res_head), F(num_res),
 	F(recv_resid), F(recv_cur_sge), F(recv_sge_offset),
-	F(ssn), F(epoch), F(peer_epoch),
+	F(ssn), F(epoch), F(peer_epoch), OPTIONAL(old_gid),
 };
 #undef REC
 #undef MSG
@@ -231,6 +235,8 @@ static bool field_to_message(const struct field *f, const void *rec, void *msg)
 	const char *from = (const char *)rec + f->rec;
 	void *to = (char *)msg + f->msg;
 
+	if (f->has)
+		*(protobuf_c_boolean *)((char *)msg + f->has) = true;
 	if (is_bytes(f)) {
 		ProtobufCBinaryData *bytes = to;
 
@@ -255,6 +261,8 @@ static bool field_to_record(const struct field *f, const void *msg, void *rec)
 	const void *from = (const char *)msg + f->msg;
 	char *to = (char *)rec + f->rec;
 
+	if (f->has && !*(const protobuf_c_boolean *)((const char *)msg + f->has))
+		return true;	/* zero */
 	if (is_bytes(f)) {
 		const ProtobufCBinaryData *bytes = from;
 

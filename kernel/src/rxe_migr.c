@@ -153,6 +153,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
 		qp->migr.peer_epoch = 0;
+		memset(&qp->migr.peer_old_gid, 0, sizeof(qp->migr.peer_old_gid));
 		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 		spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -171,7 +172,9 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state != RXE_MIGR_QP_STOPPED) {
 		qp->migr.epoch++;
-		rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
+		/* unanswered, the peer may know us where we were before */
+		if (!qp->migr.resume_owed)
+			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -426,6 +429,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
 	memcpy(av->dmac, move.mac, ETH_ALEN);
 	qp->migr.peer_epoch = move.epoch;
+	qp->migr.peer_old_gid = move.old_gid;
 	/* unless it has stopped again meanwhile */
 	if (!qp->migr.peer_stopped ||
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {

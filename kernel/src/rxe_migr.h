@@ -19,6 +19,7 @@
 
 struct rxe_dev;
 struct rxe_mr;
+struct rxe_mw;
 struct rxe_pkt_info;
 struct rxe_pool_elem;
 struct rxe_qp;
@@ -27,6 +28,7 @@ struct rxe_ucontext;
 /* A RESUME that was accepted and is being applied. */
 struct rxe_migr_move {
 	union ib_gid	gid;		/* where the peer is now */
+	union ib_gid	old_gid;	/* where it says it was */
 	u8		mac[ETH_ALEN];	/* next hop, only to tell loopback */
 	u32		epoch;
 	bool		pending;
@@ -41,7 +43,8 @@ struct rxe_migr_qp {
 	u32			stop_epoch;	/* the peer's, while it is stopped */
 	unsigned int		tries;
 	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
-	union ib_gid		old_gid;	/* our source GID before the move */
+	union ib_gid		old_gid;	/* ours when a peer last answered */
+	union ib_gid		peer_old_gid;	/* that of the last RESUME accepted */
 	struct rxe_migr_move	move;
 	bool			has_deadline;
 	bool			peer_stopped;
@@ -112,6 +115,7 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
 			  struct ib_udata *udata);
+int rxe_migr_mw_init(struct rxe_mw *mw, struct ib_udata *udata);
 
 /* rings of restored contexts */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);

@@ -5,8 +5,8 @@
 #include "rxe_migr_loc.h"
 
 /* Room for one more record; NULL if only its size is asked for. */
-static void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
-			  size_t length)
+void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
+		   size_t length)
 {
 	size_t at = sink->length;
 	struct rxe_migr_rec *rec;
@@ -464,6 +464,7 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->ssn = cpu_to_le32(atomic_read(&qp->ssn));
 	rec->epoch = cpu_to_le32(qp->migr.epoch);
 	rec->peer_epoch = cpu_to_le32(qp->migr.peer_epoch);
+	memcpy(rec->old_gid, qp->migr.old_gid.raw, sizeof(rec->old_gid));
 }
 
 static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
@@ -528,6 +529,9 @@ static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
 		break;
 	case UVERBS_OBJECT_QP:
 		rxe_migr_dump_qp(ufile, uobj, sink);
+		break;
+	case UVERBS_OBJECT_MW:
+		rxe_migr_dump_mw(uobj, sink);
 		break;
 	default:
 		rxe_migr_dump_other(uobj, sink);

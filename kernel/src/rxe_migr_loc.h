@@ -60,6 +60,8 @@ struct rxe_migr_sink {
 	u32	count;
 	u32	flags;		/* enum rxe_migr_dump_flags */
 };
+void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
+		   size_t length);
 int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 			struct rxe_migr_sink *sink);
 struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
@@ -69,8 +71,15 @@ u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
 bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
 
 /* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
+struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
+				 u16 object_id);
 int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 			  size_t length);
+
+/* rxe_migr_mw.c; ufile->hw_destroy_rwsem is held for writing */
+void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
+		       const struct rxe_migr_rec *hdr, size_t length);
 
 #define rxe_migr_for_each_qp(uobj, ufile)				\
 	list_for_each_entry(uobj, &(ufile)->uobjects, list)		\

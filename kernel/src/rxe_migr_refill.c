@@ -6,11 +6,10 @@
 
 #include "rxe_migr_loc.h"
 
-static struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile,
-					const struct rxe_migr_rec *hdr,
-					u16 object_id)
+struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
+				 u16 object_id)
 {
-	struct ib_uobject *uobj = xa_load(&ufile->idr, le32_to_cpu(hdr->handle));
+	struct ib_uobject *uobj = xa_load(&ufile->idr, handle);
 
 	if (!uobj || !uobj->uapi_object || !uobj->object ||
 	    uobj->uapi_object->id != object_id)
@@ -19,10 +18,17 @@ static struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile,
 	return uobj;
 }
 
+static struct ib_uobject *rxe_migr_ucq(struct ib_uverbs_file *ufile,
+				       const struct rxe_migr_rec *hdr)
+{
+	return rxe_migr_uobj(ufile, le32_to_cpu(hdr->handle), UVERBS_OBJECT_CQ);
+}
+
 static struct rxe_qp *rxe_migr_uqp(struct ib_uverbs_file *ufile,
 				   const struct rxe_migr_rec *hdr)
 {
-	struct ib_uobject *uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_QP);
+	struct ib_uobject *uobj = rxe_migr_uobj(ufile, le32_to_cpu(hdr->handle),
+						UVERBS_OBJECT_QP);
 	struct rxe_qp *qp = uobj ? to_rqp(uobj->object) : NULL;
 
 	return qp && qp->migr_state == RXE_MIGR_QP_STOPPED ? qp : NULL;
@@ -80,7 +86,7 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 
 	switch (le32_to_cpu(rec->which)) {
 	case RXE_MIGR_RING_CQ:
-		uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_CQ);
+		uobj = rxe_migr_ucq(ufile, hdr);
 		if (!uobj)
 			return -EINVAL;
 		cq = to_rcq(uobj->object);
@@ -111,7 +117,7 @@ static int rxe_migr_refill_cq(struct ib_uverbs_file *ufile,
 	struct ib_uobject *uobj;
 	struct rxe_cq *cq;
 
-	uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_CQ);
+	uobj = rxe_migr_ucq(ufile, hdr);
 	if (length < sizeof(*rec) || !uobj ||
 	    rec->notify & ~IB_CQ_SOLICITED_MASK)
 		return -EINVAL;
@@ -340,7 +346,9 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->migr.stop_epoch = qp->migr.peer_epoch;
 	qp->migr.peer_stopped = !!(rec->flags & RXE_MIGR_QP_PEER_STOPPED);
 	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
-	memcpy(qp->migr.old_gid.raw, rec->sgid, sizeof(rec->sgid));
+	memcpy(qp->migr.old_gid.raw,
+	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
+	       rec->old_gid : rec->sgid, sizeof(rec->sgid));
 	spin_unlock_irq(&qp->state_lock);
 
 unlock:
@@ -402,7 +410,7 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 
 	switch (le32_to_cpu(rec->object)) {
 	case RXE_MIGR_REC_CQ:
-		uobj = rxe_migr_uobj(ufile, hdr, UVERBS_OBJECT_CQ);
+		uobj = rxe_migr_ucq(ufile, hdr);
 		if (!uobj)
 			return -EINVAL;
 		cq = to_rcq(uobj->object);
@@ -439,6 +447,7 @@ static const struct {
 	{ RXE_MIGR_REC_RECV_WQE,	0, rxe_migr_refill_recv_wqe },
 	{ RXE_MIGR_REC_QP,		1, rxe_migr_refill_qp },
 	{ RXE_MIGR_REC_RESP_RES,	1, rxe_migr_refill_res },
+	{ RXE_MIGR_REC_MW,		1, rxe_migr_refill_mw },
 	{ RXE_MIGR_REC_EVENT,		2, rxe_migr_refill_event },
 	/* created by their verbs, nothing is left to do */
 	{ RXE_MIGR_REC_CONTEXT,		3, NULL },

@@ -151,6 +151,19 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, u32 epoch)
 }
 
 /*
+ * Where a peer that moves says it was: where it is known to be, or, as the
+ * answer to its last RESUME may be lost, where it said it was in that.
+ */
+static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
+{
+	const union ib_gid *before = &qp->migr.peer_old_gid;
+
+	return !memcmp(gid, qp->pri_av.grh.dgid.raw, sizeof(before->raw)) ||
+	       (!rdma_is_zero_gid(before) &&
+		!memcmp(gid, before->raw, sizeof(before->raw)));
+}
+
+/*
  * The peer goes on, perhaps elsewhere. The answer is sent once the move is
  * applied, which takes a process context; a repeated RESUME is answered at
  * once. Returns the opcode of the answer, 0 if there is none yet, or a
@@ -174,9 +187,8 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
 		return -ESTALE;
 
 	/* only who holds the cluster's key can send a connection elsewhere */
-	if (!same && (!rxe_migr_have_key() ||
-		      memcmp(hdr->old_gid, qp->pri_av.grh.dgid.raw,
-			     sizeof(hdr->old_gid))))
+	if (!same &&
+	    (!rxe_migr_have_key() || !rxe_migr_was_at(qp, hdr->old_gid)))
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
@@ -185,6 +197,8 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
 	qp->migr.peer_knows = true;
 	if (!move->pending || rxe_migr_newer(epoch, move->epoch)) {
 		memcpy(move->gid.raw, hdr->new_gid, sizeof(move->gid.raw));
+		memcpy(move->old_gid.raw, hdr->old_gid,
+		       sizeof(move->old_gid.raw));
 		if (pkt->mask & RXE_LOOPBACK_MASK)
 			memcpy(move->mac, skb->dev->dev_addr, ETH_ALEN);
 		else if (skb_mac_header_was_set(skb))

@@ -145,6 +145,7 @@ static const struct field qp_fields[] = {
 	F(qp, ssn, NUMBER, false),
 	F(qp, epoch, NUMBER, true),
 	F(qp, peer_epoch, NUMBER, false),
+	F(qp, old_gid, GID, false),
 	{ }
 };
 

@@ -386,6 +386,7 @@ struct rxe_migr_rec_qp {
 	__le32 ssn;
 	__le32 epoch;
 	__le32 peer_epoch;
+	__u8   old_gid[16];	/* where the peer was last known to reach us; 0: sgid */
 } __attribute__((packed));
 
 enum rxe_migr_res_type {
@@ -513,10 +514,11 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
 RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
 RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
-RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 252);
+RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 268);
 RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
 RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
 
 /* --------------------------------------------------------------- packets -- */
 

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
 
-ALL += build/tests/migrate
+verbs_tests := build/tests/migrate build/tests/migrate-chain build/tests/migrate-windows
+ALL += $(verbs_tests)
 
-build/tests/migrate: tests/verbs/src/migrate.c $(verbs_headers) $(verbs_lib)
+build/tests/migrate: tests/verbs/src/migrate.c
+build/tests/migrate-chain: tests/verbs/src/chain.c
+build/tests/migrate-windows: tests/verbs/src/windows.c
+
+$(verbs_tests): tests/verbs/src/dumps.c tests/verbs/src/dumps.h $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $< $(VERBS_LIBS) -libverbs && mv $@.new $@
+	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $(filter tests/%.c,$^) $(VERBS_LIBS) -libverbs && mv $@.new $@

@@ -3,47 +3,15 @@
  * migrate sizes | sweep | may | must-not | again [BITS]
  * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
  */
-#include <endian.h>
-#include <errno.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <infiniband/migrate.h>
-
-#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
-#define CHECK(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s", __LINE__, #cond))
-#define IS(want, call) do { \
-	int is_ = (call); \
-	if (is_ != (want)) \
-		DIE("line %d: %s gives %d (%s), not %d", __LINE__, #call, is_, strerror(is_), want); \
-} while (0)
+#include "dumps.h"
 
 enum { PAGE = 4096, SIZE = 4 * PAGE };
 static char *memory; /* of the MR: shared, so that it is the same in both processes */
 
 /* ---------------------------------------------------------- the owner -- */
 
-static union ibv_gid gid;
-static int gid_index, other_bits;
-
-static void find_gid(struct ibv_context *ctx)
-{
-	struct ibv_gid_entry entry;
-
-	for (gid_index = 0; !ibv_query_gid_ex(ctx, 1, gid_index, &entry, 0); gid_index++) {
-		gid = entry.gid;
-		if (entry.gid.raw[10] == 0xff && entry.gid.raw[11] == 0xff)
-			return;
-	}
-	DIE("no IPv4 GID");
-}
+static int other_bits;
 
 static void lead(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 {
@@ -96,7 +64,7 @@ static void own(int ready)
 	int i;
 
 	CHECK(ctx);
-	find_gid(ctx);
+	find_gid(ctx, NULL);
 	for (i = 0; i < 10; i++)
 		CHECK((pd[i] = ibv_alloc_pd(ctx)));
 	for (i = 0; i < 10; i += 2)
@@ -142,99 +110,7 @@ static void own(int ready)
 		pause();
 }
 
-static pid_t owner;
-
-static struct ibv_context *start_owner(void)
-{
-	struct ibv_context *ctx;
-	int to_us[2], cmd_fd, pidfd;
-
-	CHECK(!pipe(to_us));
-	owner = fork();
-	if (!owner) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(to_us[0]);
-		own(to_us[1]);
-	}
-	close(to_us[1]);
-	CHECK(read(to_us[0], &cmd_fd, sizeof(cmd_fd)) == sizeof(cmd_fd));
-	pidfd = syscall(SYS_pidfd_open, owner, 0);
-	cmd_fd = syscall(SYS_pidfd_getfd, pidfd, cmd_fd, 0);
-	CHECK(cmd_fd >= 0);
-	close(pidfd);
-	CHECK((ctx = ibv_attach_context(cmd_fd)));
-	return ctx;
-}
-
-static void end_owner(struct ibv_context *ctx)
-{
-	kill(owner, SIGKILL);
-	waitpid(owner, NULL, 0);
-	ibv_detach_context(ctx);
-}
-
-static uint32_t state_of(struct ibv_context *ctx)
-{
-	struct rxe_migr_query query;
-
-	IS(0, ibv_query_migration(ctx, &query));
-	CHECK(query.abi_version == RXE_MIGR_ABI_VERSION);
-	return query.state;
-}
-
-static void await_peers(struct ibv_context *ctx)
-{
-	struct rxe_migr_status qp[100];
-	struct rxe_migr_query query;
-	int count;
-
-	for (int i = 0; i < 2000; i++) {
-		IS(0, ibv_query_migration(ctx, &query));
-		if (!query.num_resuming)
-			return;
-		usleep(10000);
-	}
-	IS(0, ibv_query_device_migration(ctx, &count, qp, 100));
-	for (int i = 0; i < count; i++)
-		fprintf(stderr, "QP %u, peer %u: state %u, tombstone %u\n", qp[i].qpn, qp[i].dest_qpn, qp[i].state,
-			qp[i].tombstone);
-	DIE("%u of %u peers do not answer, %u have failed", query.num_resuming, query.num_qp, query.num_failed);
-}
-
 /* ---------------------------------------------------------------- dumps -- */
-
-struct dump {
-	char  *buf;
-	size_t size;
-	int    count;
-};
-
-typedef int dump_fn(struct ibv_context *, int *, void *, size_t);
-
-static struct dump take(struct ibv_context *ctx, dump_fn *fn)
-{
-	struct dump d = {};
-	int ret;
-
-	while ((ret = fn(ctx, &d.count, d.buf, d.size)) == ENOSPC) {
-		CHECK(d.count > (int)d.size);
-		d.size = d.count;
-		d.buf = realloc(d.buf, d.size);
-		memset(d.buf, 0xaa, d.size);
-	}
-	IS(0, ret);
-	return d;
-}
-
-static const struct rxe_migr_rec *next(const struct dump *d, const struct rxe_migr_rec *rec)
-{
-	return ibv_next_record(d->buf, d->size, rec);
-}
-
-static uint16_t type_of(const struct rxe_migr_rec *rec)
-{
-	return le16toh(rec->type);
-}
 
 static void sizes(void)
 {
@@ -243,7 +119,7 @@ static void sizes(void)
 		[RXE_MIGR_REC_CQ] = { "CQ", 64 }, [RXE_MIGR_REC_SRQ] = { "SRQ", 68 },
 		[RXE_MIGR_REC_QP] = { "QP", 271 },
 	};
-	struct ibv_context *ctx = start_owner();
+	struct ibv_context *ctx = start_owner(own);
 	struct dump d = take(ctx, ibv_dump_context);
 	const struct rxe_migr_rec *rec = NULL;
 	int seen[RXE_MIGR_REC_QP + 1] = {}, count = 0;
@@ -273,7 +149,7 @@ static void sizes(void)
 /* Every length that is too short, then one that is enough: nothing changes before that. */
 static void sweep(void)
 {
-	struct ibv_context *ctx = start_owner();
+	struct ibv_context *ctx = start_owner(own);
 	struct rxe_migr_query before, after;
 	int count, need;
 	char *buf;
@@ -383,114 +259,6 @@ static void capability(int want)
 
 /* -------------------------------------------------------------- restore -- */
 
-static struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel)
-{
-	struct ibv_restore_args args = {
-		.record = rec, .record_length = le32toh(rec->length), .comp_channel_fd = channel, .async_fd = -1,
-	};
-	void *object = NULL;
-	int ret = ibv_restore_object(ctx, &object, type_of(rec), IBV_RESTORE_CREATE, &args, sizeof(args));
-
-	if (ret)
-		DIE("record type %u, handle %u: %s", type_of(rec), le32toh(rec->handle), strerror(ret));
-	return object;
-}
-
-enum { HANDLES = 64 };
-
-static struct ibv_context *restore(const struct dump *d)
-{
-	static const uint16_t order[] = { RXE_MIGR_REC_CQ, RXE_MIGR_REC_QP, RXE_MIGR_REC_MR };
-	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 7);
-	const struct rxe_migr_rec *rec, *pd[HANDLES] = {};
-	void *place[HANDLES] = {};
-	int channel = -1;
-	uint32_t h;
-
-	if (!ctx)
-		DIE("open: %s", strerror(errno));
-	for (rec = NULL; (rec = next(d, rec));) {
-		CHECK(type_of(rec) != RXE_MIGR_REC_OTHER);
-		if (type_of(rec) == RXE_MIGR_REC_ASYNC_FILE)
-			create(ctx, rec, -1);
-		if (type_of(rec) == RXE_MIGR_REC_COMP_CHANNEL)
-			channel = create(ctx, rec, -1)->fd;
-		if (type_of(rec) == RXE_MIGR_REC_PD)
-			pd[le32toh(rec->handle)] = rec;
-	}
-	for (h = 0; h < HANDLES; h++)
-		if (pd[h])
-			create(ctx, pd[h], -1);
-		else
-			IS(0, ibv_restore_object(ctx, &place[h], 0, IBV_RESTORE_PLACEHOLDER, NULL, 0));
-	for (unsigned int i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-		for (rec = NULL; (rec = next(d, rec));) {
-			if (type_of(rec) != order[i])
-				continue;
-			IS(0, ibv_restore_object(ctx, &place[le32toh(rec->handle)], 0, IBV_RESTORE_DESTROY, NULL, 0));
-			create(ctx, rec, channel);
-		}
-	for (h = 0; h < HANDLES; h++)
-		if (place[h])
-			IS(0, ibv_restore_object(ctx, &place[h], 0, IBV_RESTORE_DESTROY, NULL, 0));
-	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, d->buf, d->size));
-	return ctx;
-}
-
-/* What a record may differ in: rings are elsewhere. */
-static void forget(struct rxe_migr_rec *rec)
-{
-	struct rxe_migr_rec_cq *cq = (void *)rec;
-	struct rxe_migr_rec_qp *qp = (void *)rec;
-
-	if (type_of(rec) == RXE_MIGR_REC_CQ)
-		cq->ring_offset = 0;
-	if (type_of(rec) == RXE_MIGR_REC_QP)
-		qp->sq_offset = qp->rq_offset = 0;
-}
-
-static struct rxe_migr_rec *find(const struct dump *d, const struct rxe_migr_rec *like)
-{
-	const struct rxe_migr_rec_ring *a = (const void *)like;
-	const struct rxe_migr_rec *rec = NULL;
-
-	while ((rec = next(d, rec)))
-		if (rec->type == like->type && rec->handle == like->handle &&
-		    (type_of(rec) != RXE_MIGR_REC_RING || ((const struct rxe_migr_rec_ring *)rec)->which == a->which))
-			return (struct rxe_migr_rec *)rec;
-	return NULL;
-}
-
-static int compare(const struct dump *a, const struct dump *b)
-{
-	const struct rxe_migr_rec *rec = NULL;
-	int different = 0;
-
-	while ((rec = next(a, rec))) {
-		struct rxe_migr_rec *other = find(b, rec);
-		uint32_t i = 0, length = le32toh(rec->length);
-
-		if (type_of(rec) == RXE_MIGR_REC_CONTEXT)
-			continue;
-		if (!other || le32toh(other->length) != length) {
-			fprintf(stderr, "type %u, handle %u: %s\n", type_of(rec), le32toh(rec->handle),
-				other ? "another length" : "missing");
-			different++;
-			continue;
-		}
-		forget((struct rxe_migr_rec *)rec);
-		forget(other);
-		for (i = 0; i < length; i++)
-			if (((const char *)rec)[i] != ((char *)other)[i])
-				break;
-		if (i == length)
-			continue;
-		fprintf(stderr, "type %u, handle %u: differs from byte %u\n", type_of(rec), le32toh(rec->handle), i);
-		different++;
-	}
-	return different;
-}
-
 static int try(struct ibv_context *ctx, void *rec, int type)
 {
 	struct ibv_restore_args args = {
@@ -504,16 +272,6 @@ static int try(struct ibv_context *ctx, void *rec, int type)
 	if (object)
 		IS(0, ibv_restore_object(ctx, &object, 0, IBV_RESTORE_DESTROY, NULL, 0));
 	return ret;
-}
-
-static const struct rxe_migr_rec *first_of(const struct dump *d, int type)
-{
-	const struct rxe_migr_rec *rec = NULL;
-
-	while ((rec = next(d, rec)) && type_of(rec) != type)
-		;
-	CHECK(rec);
-	return rec;
 }
 
 /* What must not be created, and leaves nothing behind; the owner still has all its identities. */
@@ -534,7 +292,7 @@ static void refuse(const struct dump *d)
 	cq.hdr.handle = htole32(1);
 	IS(EBADF, try(ctx, &cq, RXE_MIGR_REC_CQ)); /* it has a channel */
 	cq.comp_channel = htole32(RXE_MIGR_NO_HANDLE);
-	create(ctx, &cq.hdr, -1);
+	create(ctx, &cq.hdr, -1, NULL);
 
 	mr.pd = qp.pd = htole32(0);
 	qp.send_cq = qp.recv_cq = htole32(1);
@@ -568,13 +326,13 @@ static void refuse(const struct dump *d)
 
 static void again(void)
 {
-	struct ibv_context *ctx = start_owner();
+	struct ibv_context *ctx = start_owner(own);
 	struct dump first = take(ctx, ibv_dump_context), second;
 
 	damage(&first);
 	refuse(&first);
 	end_owner(ctx);
-	ctx = restore(&first);
+	ctx = restore(&first, NULL);
 	second = take(ctx, ibv_inspect_context);
 	CHECK(first.count == second.count);
 	CHECK(!compare(&first, &second));

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that dump a context of another process, and make it again. Everything here ends the process
+ * with a line about what was not so.
+ */
+#ifndef DUMPS_H
+#define DUMPS_H
+
+#include <endian.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <infiniband/migrate.h>
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define CHECK(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s", __LINE__, #cond))
+#define IS(want, call) do { \
+	int is_ = (call); \
+	if (is_ != (want)) \
+		DIE("line %d: %s gives %d (%s), not %d", __LINE__, #call, is_, strerror(is_), want); \
+} while (0)
+
+extern union ibv_gid gid;
+extern int gid_index;
+
+/* The GID of an IPv4 address, NULL: of any. Sets the two above. */
+void find_gid(struct ibv_context *ctx, const char *address);
+
+/* ------------------------------------------------------------ contexts -- */
+
+/* Makes objects, writes its cmd_fd to ready (an int), and never returns. */
+typedef void own_fn(int ready);
+
+/* That in a child process; returns its context, attached. */
+struct ibv_context *start_owner(own_fn *own);
+void end_owner(struct ibv_context *ctx);
+
+uint32_t state_of(struct ibv_context *ctx);
+void await_peers(struct ibv_context *ctx);
+
+/* --------------------------------------------------------------- dumps -- */
+
+struct dump {
+	char  *buf;
+	size_t size;
+	int    count;
+};
+
+typedef int dump_fn(struct ibv_context *, int *, void *, size_t);
+
+struct dump take(struct ibv_context *ctx, dump_fn *fn);
+const struct rxe_migr_rec *next(const struct dump *d, const struct rxe_migr_rec *rec);
+uint16_t type_of(const struct rxe_migr_rec *rec);
+const struct rxe_migr_rec *first_of(const struct dump *d, int type);
+int compare(const struct dump *a, const struct dump *b); /* how many records differ */
+
+/* ------------------------------------------------------------- restore -- */
+
+enum { HANDLES = 64 };
+
+struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel,
+			    const union ibv_gid *sgid);
+
+/*
+ * A context with all that is in a dump, refilled, not resumed; its memory regions are this process's. sgid
+ * may be NULL: as recorded.
+ */
+struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid);
+
+#endif
