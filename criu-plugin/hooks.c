@@ -98,6 +98,11 @@ CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__UPDATE_VMA_MAP, update_vma_map)
 
 static int resume_devices_late(int pid)
 {
-	return resume_late(pid);
+	int ret = resume_late(pid);
+
+	/* CRIU goes on as if nothing had happened. */
+	if (ret && ret != -ENOTSUP)
+		error_report();
+	return ret;
 }
 CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__RESUME_DEVICES_LATE, resume_devices_late)

@@ -8,13 +8,16 @@
  * CRIU ignores what this hook returns. A tree that cannot go on is killed here;
  * that CRIU notices, when it cannot detach from it, and says that it failed.
  */
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -61,15 +64,37 @@ static int check_files(const struct resuming *r)
 	return 0;
 }
 
+/* The threads of a process but its first. */
+static void reap_threads(pid_t pid)
+{
+	struct dirent *de;
+	char path[32];
+	pid_t tid;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && (de = readdir(dir))) {
+		tid = atoi(de->d_name);
+		if (tid && tid != pid)
+			waitpid(tid, NULL, __WALL | WNOHANG);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* A process is dead only when its tracer, us, has taken notice of each dead thread. */
 static void kill_task(pid_t pid)
 {
 	struct pollfd pfd = { .events = POLLIN };
+	int i;
 
 	pfd.fd = syscall(SYS_pidfd_open, pid, 0);
 	kill(pid, SIGKILL);
 	if (pfd.fd < 0)
 		return;
-	poll(&pfd, 1, 10000);
+	for (i = 0; i < 1000 && !poll(&pfd, 1, 10); i++)
+		reap_threads(pid);
 	close(pfd.fd);
 }
 

@@ -56,7 +56,7 @@ migrate() {
 	local host=$1 p=$2 to=$3
 	shift 3
 	status=0
-	on "$host" godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
+	on "$host" timeout 240 godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
 	# (what it says and how it ends come by two ways, in any order)
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1)

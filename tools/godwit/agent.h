@@ -42,6 +42,7 @@ struct agent {
 	int commit_sk;
 	bool gate;
 	pid_t root;
+	json_int_t want_processes, want_contexts;	/* that the source has stopped */
 	struct tree tree;
 	struct contexts contexts;
 	int64_t committed_ns, running_ns;

@@ -58,6 +58,8 @@ int agent_restore(struct agent *a, json_t *message)
 		return fault("there is nothing to restore");
 	if (addresses_wait_gids(&a->addresses, 5000))
 		return -1;
+	a->want_processes = json_integer_value(json_object_get(message, "processes"));
+	a->want_contexts = json_integer_value(json_object_get(message, "contexts"));
 	agent_set_stage(a, STAGE_RESTORING);
 	return criu_restore(&a->criu, &options);
 }
@@ -68,6 +70,9 @@ static int look_at_restored(struct agent *a)
 	if (tree_collect(&a->tree, a->root) || contexts_find(&a->tree, &a->contexts) ||
 	    contexts_query(&a->contexts))
 		return -1;
+	if ((json_int_t)a->tree.n != a->want_processes || (json_int_t)a->contexts.n != a->want_contexts)
+		return fault("%zu processes and %zu contexts came back, not %lld and %lld", a->tree.n,
+			     a->contexts.n, (long long)a->want_processes, (long long)a->want_contexts);
 	for (size_t i = 0; i < a->contexts.n; i++)
 		if (a->contexts.context[i].query.state != RXE_MIGR_CTX_RESTORING)
 			return fault("process %d, descriptor %d: its context came back in the wrong state %u",
@@ -114,7 +119,13 @@ void agent_criu_event(struct agent *a)
 		criu_ended(a, event);
 	} else if (!strcmp(script, "pre-resume") && a->stage == STAGE_RESTORING) {
 		a->gate = true;
-		all_held(a);
+		if (a->want_contexts) {
+			/* CRIU does not hear that its plugin has failed. */
+			images_explain(a->images, "restore.log");
+			agent_failed(a);
+		} else {
+			all_held(a);
+		}
 	} else if (criu_answer(&a->criu, true)) {
 		criu_ended(a, CRIU_FAILED);
 	}

@@ -365,8 +365,9 @@ static int until_dumped(struct move *m)
 static int find_stop_time(struct move *m)
 {
 	contexts_free(&m->plan.contexts);
+	tree_free(&m->plan.tree);
 	m->stop_ns = m->freeze_ns;
-	if (contexts_find(&m->plan.tree, &m->plan.contexts) || contexts_query(&m->plan.contexts))
+	if (tree_collect(&m->plan.tree, m->pid) || contexts_find(&m->plan.tree, &m->plan.contexts) || contexts_query(&m->plan.contexts))
 		return -1;
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
 		const struct context *c = &m->plan.contexts.context[i];
@@ -429,8 +430,9 @@ static int restore(struct move *m)
 {
 	report_phase("restore", "at %s", m->host);
 	m->shared->restoring = true;
-	return ask_only(m, json_pack("{s:s, s:b, s:b}", "op", "restore", "shell_job", m->plan.shell_job,
-				     "file_locks", m->plan.file_locks), "ready");
+	return ask_only(m, json_pack("{s:s, s:b, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
+				     "file_locks", m->plan.file_locks, "processes", (int)m->plan.tree.n,
+				     "contexts", (int)m->plan.contexts.n), "ready");
 }
 
 int move_until_ready(struct move *m)
