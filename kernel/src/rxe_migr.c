@@ -44,6 +44,35 @@ void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
 	}
 }
 
+/*
+ * Drop the requests that were received and not looked at, from the receiver's
+ * task or while it is disabled. A purged packet is a lost packet, and the peer
+ * sends it again. A READ whose answer is half sent is taken as answered: the
+ * peer asks for the rest as it would after a loss, and finds the responder
+ * resource.
+ */
+void rxe_migr_purge_requests(struct rxe_qp *qp)
+{
+	struct resp_res *res = qp->resp.res;
+
+	rxe_migr_purge(qp, &qp->req_pkts);
+
+	if (res) {
+		u32 end = (res->last_psn + 1) & BTH_PSN_MASK;
+
+		if (!res->replay && res->type == RXE_READ_MASK) {
+			qp->resp.opcode = -1;
+			if (psn_compare(end, qp->resp.psn) >= 0)
+				qp->resp.psn = end;
+		}
+		qp->resp.res = NULL;
+	}
+	if (qp->resp.mr) {
+		rxe_put(qp->resp.mr);
+		qp->resp.mr = NULL;
+	}
+}
+
 /* Both tasks are disabled: one that is enabled while it runs, runs twice. */
 static void rxe_migr_enable(struct rxe_qp *qp)
 {
@@ -183,14 +212,10 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 
 /*
  * Bring a stopped QP to rest: nothing of it runs, no timer is armed, no packet
- * is queued. A purged packet is a lost packet, and the peer sends it again. A
- * READ whose answer is half sent is taken as answered: the peer asks for the
- * rest as it would after a loss, and finds the responder resource.
+ * is queued.
  */
 void rxe_migr_drain_qp(struct rxe_qp *qp)
 {
-	struct resp_res *res;
-
 	mutex_lock(&qp->migr.mutex);
 
 	rxe_disable_task(&qp->recv_task);
@@ -201,24 +226,8 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 		timer_delete_sync(&qp->rnr_nak_timer);
 	}
 
-	rxe_migr_purge(qp, &qp->req_pkts);
 	rxe_migr_purge(qp, &qp->resp_pkts);
-
-	res = qp->resp.res;
-	if (res) {
-		u32 end = (res->last_psn + 1) & BTH_PSN_MASK;
-
-		if (!res->replay && res->type == RXE_READ_MASK) {
-			qp->resp.opcode = -1;
-			if (psn_compare(end, qp->resp.psn) >= 0)
-				qp->resp.psn = end;
-		}
-		qp->resp.res = NULL;
-	}
-	if (qp->resp.mr) {
-		rxe_put(qp->resp.mr);
-		qp->resp.mr = NULL;
-	}
+	rxe_migr_purge_requests(qp);
 
 	mutex_unlock(&qp->migr.mutex);
 }
@@ -339,6 +348,9 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 		rxe_migr_set_deadline(qp);
 		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
+		/* for what is queued, see rxe_migr_hold_receiver() */
+		rxe_sched_task(&qp->recv_task);
+		rxe_sched_task(&qp->send_task);
 	}
 }
 

@@ -14,6 +14,7 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 
 /* rxe_migr.c */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
+void rxe_migr_purge_requests(struct rxe_qp *qp);
 void rxe_migr_stop_qp(struct rxe_qp *qp);
 void rxe_migr_drain_qp(struct rxe_qp *qp);
 void rxe_migr_announce_stop(struct rxe_qp *qp);

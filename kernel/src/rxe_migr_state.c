@@ -57,11 +57,17 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 	return qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET;
 }
 
-/* May the requester and the completer not run? */
+/*
+ * What a QP that is held has in its queues is dropped, and will be sent again:
+ * a packet of a QP of the same host holds a reference to that one, which may
+ * be the very one that is stopped here and ends before this one goes on.
+ */
+
+/* May the requester and the completer not run? From their task */
 bool rxe_migr_hold_sender(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold, dead;
+	bool hold;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
@@ -75,10 +81,9 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 	default:
 		hold = false;
 	}
-	dead = qp->migr.dead;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (hold && dead)
+	if (hold)
 		rxe_migr_purge(qp, &qp->resp_pkts);
 
 	return hold;
@@ -86,12 +91,12 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 
 /*
  * May the responder not run? While RESUMING it may: a peer that sends to us
- * has accepted our RESUME, though its answer may be lost.
+ * has accepted our RESUME, though its answer may be lost. From its task
  */
 bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold, dead;
+	bool hold;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
@@ -104,11 +109,10 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 	default:
 		hold = false;
 	}
-	dead = qp->migr.dead;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (hold && dead)
-		rxe_migr_purge(qp, &qp->req_pkts);
+	if (hold)
+		rxe_migr_purge_requests(qp);
 
 	return hold;
 }
