@@ -3,13 +3,15 @@
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
 #   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some
 #   make demo       a running perftest moves between two guests
+#   make bench-overhead
+#                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
 #   make install    DESTDIR=, prefix from ./configure
 #   make style      what CI asks of the sources
 #   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
 #   make clean
 #
 # V=1 shows the commands. On Debian 13 this builds with what is installed; on any other Debian, and for
-# check and demo everywhere, it builds in a Debian 13 tree of its own (tests/vm/tree).
+# check, demo and bench-* everywhere, it builds in a Debian 13 tree of its own (tests/vm/tree).
 #
 # A part of the project is a file build.mk in its folder: it adds what it builds to ALL and installs in
 # a target that it adds to INSTALL.
@@ -24,16 +26,19 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check demo install style refresh clean vm kernel kernel-debug
+.PHONY: all check demo bench-overhead install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check demo clean
+host_goals := check demo bench-overhead clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
 demo: tree-all
 	$(Q)tests/demo
+
+bench-overhead: tree-all
+	$(Q)benchmarks/overhead/run
 
 .PHONY: tree-all
 tree-all:
