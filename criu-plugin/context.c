@@ -81,6 +81,11 @@ int creating_failed(const struct saved_context *c,
 	case EPERM:
 		return fail("%s: %s cannot be restored: CRIU lacks CAP_CHECKPOINT_RESTORE in the initial user namespace",
 			    device, name);
+	case ENOMEM:
+		if (le16toh(rec->type) == RXE_MIGR_REC_MR)
+			return fail("%s: %s cannot be pinned: give the process a higher RLIMIT_MEMLOCK, or CRIU CAP_IPC_LOCK, or this host memory",
+				    device, name);
+		/* fallthrough */
 	default:
 		return fail("%s: %s cannot be restored: %s", device, name,
 			    strerror(err));

@@ -3,7 +3,9 @@
 
 #include <linux/kthread.h>
 #include <linux/mmu_context.h>
+#include <linux/overflow.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
@@ -103,15 +105,38 @@ static void rxe_migr_pin_work(struct work_struct *work)
 	kthread_unuse_mm(pin->mm);
 }
 
+/*
+ * What ib_umem_get() would say to the owner of the memory, or to who restores
+ * it: in a kernel thread it finds no limit.
+ */
+static int rxe_migr_check_memlock(const struct rxe_migr_pin *pin,
+				  unsigned long limit)
+{
+	u64 end, pages;
+
+	if (check_add_overflow(pin->start, pin->length, &end) ||
+	    end > PAGE_ALIGN_DOWN(U64_MAX))
+		return -EINVAL;
+	pages = (PAGE_ALIGN(end) - PAGE_ALIGN_DOWN(pin->start)) >> PAGE_SHIFT;
+	if (!capable(CAP_IPC_LOCK) &&
+	    pages + atomic64_read(&pin->mm->pinned_vm) > limit >> PAGE_SHIFT)
+		return -ENOMEM;
+
+	return 0;
+}
+
 /* Register memory of the process pid. ib_umem_get() pins current->mm. */
 static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 {
 	struct task_struct *task;
+	unsigned long limit;
+	int err;
 
 	task = get_pid_task(pid, PIDTYPE_PID);
 	if (!task)
 		return -ESRCH;
 	pin->mm = get_task_mm(task);
+	limit = task_rlimit(task, RLIMIT_MEMLOCK);
 	put_task_struct(task);
 	if (!pin->mm)
 		return -ESRCH;
@@ -120,6 +145,11 @@ static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 	    !ns_capable(pin->mm->user_ns, CAP_SYS_PTRACE)) {
 		mmput(pin->mm);
 		return -EPERM;
+	}
+	err = rxe_migr_check_memlock(pin, limit);
+	if (err) {
+		mmput(pin->mm);
+		return err;
 	}
 
 	INIT_WORK_ONSTACK(&pin->work, rxe_migr_pin_work);

@@ -26,11 +26,12 @@ quick_ssh() {
 
 # run HOST CMD...: leave it running there, the child of a shell that says "exit N" when it has ended, wherever
 # that is; sets $pid, the shell's, and $out, the file with all that both say.
+run_by=() # a command that runs both
 run() {
 	local host=$1
 	shift
 	# shellcheck disable=SC2016 # expanded in the guest
-	pid=$(bg "$host" sh -c '"$@" </dev/null 2>&1; echo exit $?' sh "$@")
+	pid=$(bg "$host" "${run_by[@]}" sh -c '"$@" </dev/null 2>&1; echo exit $?' sh "$@")
 	out=/lab/bg/$host-$pid.out
 }
 
