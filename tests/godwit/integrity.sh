@@ -6,7 +6,7 @@
 # The retry budget: two time-outs of 0.27 s. Only a peer that knows of the move lives through a blackout
 # that is longer. (Emulated guests on a busy machine stand still for longer than the 8 ms of the smallest
 # budgets, with no move at all.)
-budget="--ops default,-inv --timeout 16 --retry-cnt 1 --rnr-retry 1"
+budget="--timeout 16 --retry-cnt 1 --rnr-retry 1"
 budget_ms=537
 
 packets() { on h3 cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }

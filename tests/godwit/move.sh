@@ -18,10 +18,11 @@ hosts_up() {
 	on h1 ip route add 10.77.0.3 dev eth0 src $extra
 }
 
-# Between h1 and h2 one ssh connection is opened for good (a new one takes its seconds on a busy guest).
+# Between h1 and h2 one ssh connection is opened for good (a new one takes its seconds on a busy guest), and
+# what a move needs is read from disk before.
 quick_ssh() {
 	on h1 sh -c 'printf "ControlMaster auto\nControlPersist yes\nControlPath /run/ssh-%%h\n" >>/root/.ssh/config
-		ssh h2 true'
+		godwit check && ssh h2 godwit check'
 }
 
 # run HOST CMD...: leave it running there, the child of a shell that says "exit N" when it has ended, wherever
