@@ -294,8 +294,9 @@ static u8 rxe_migr_res_type(int type)
 	return 0;
 }
 
-static void rxe_migr_dump_res(const struct resp_res *res, u32 handle, u16 index,
-			      struct rxe_migr_sink *sink)
+/* type is what res->type was: of a live QP it changes. */
+static void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
+			      u16 index, struct rxe_migr_sink *sink)
 {
 	struct rxe_migr_rec_resp_res *rec;
 
@@ -306,24 +307,24 @@ static void rxe_migr_dump_res(const struct resp_res *res, u32 handle, u16 index,
 	memset((void *)rec + sizeof(rec->hdr), 0,
 	       sizeof(*rec) - sizeof(rec->hdr));
 	rec->index = cpu_to_le16(index);
-	rec->type = rxe_migr_res_type(res->type);
+	rec->type = type;
 	rec->replay = res->replay;
 	rec->state = res->state;
 	rec->first_psn = cpu_to_le32(res->first_psn);
 	rec->last_psn = cpu_to_le32(res->last_psn);
 	rec->cur_psn = cpu_to_le32(res->cur_psn);
-	switch (res->type) {
-	case RXE_READ_MASK:
+	switch (type) {
+	case RXE_MIGR_RES_READ:
 		rec->rkey = cpu_to_le32(res->read.rkey);
 		rec->length = cpu_to_le32(res->read.length);
 		rec->resid = cpu_to_le32(res->read.resid);
 		rec->va = cpu_to_le64(res->read.va);
 		rec->va_org = cpu_to_le64(res->read.va_org);
 		break;
-	case RXE_ATOMIC_MASK:
+	case RXE_MIGR_RES_ATOMIC:
 		rec->va_org = cpu_to_le64(res->atomic.orig_val);
 		break;
-	case RXE_FLUSH_MASK:
+	case RXE_MIGR_RES_FLUSH:
 		rec->flush_type = res->flush.type;
 		rec->flush_level = res->flush.level;
 		rec->length = cpu_to_le32(res->flush.length);
@@ -336,7 +337,7 @@ static void rxe_migr_dump_res(const struct resp_res *res, u32 handle, u16 index,
 static void rxe_migr_dump_recv_wqe(struct rxe_qp *qp, u32 handle,
 				   struct rxe_migr_sink *sink)
 {
-	struct rxe_recv_wqe *wqe = qp->resp.wqe;
+	struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 	struct rxe_migr_rec_recv_wqe *rec;
 	u32 i, n;
 
@@ -376,6 +377,8 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 			     u16 num_res, struct rxe_migr_rec_qp *rec)
 {
 	const struct ib_qp_attr *attr = &qp->attr;
+	/* a slot of a ring: it stays, but a live responder is done with it */
+	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 	union ib_gid sgid;
 
 	rec->user_handle = cpu_to_le64(uqp->uevent.uobject.user_handle);
@@ -455,11 +458,10 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->recv_resid = 0;
 	rec->recv_cur_sge = 0;
 	rec->recv_sge_offset = 0;
-	if (qp->resp.wqe) {
-		rec->recv_resid = cpu_to_le32(qp->resp.wqe->dma.resid);
-		rec->recv_cur_sge = cpu_to_le32(qp->resp.wqe->dma.cur_sge);
-		rec->recv_sge_offset =
-			cpu_to_le32(qp->resp.wqe->dma.sge_offset);
+	if (wqe) {
+		rec->recv_resid = cpu_to_le32(wqe->dma.resid);
+		rec->recv_cur_sge = cpu_to_le32(wqe->dma.cur_sge);
+		rec->recv_sge_offset = cpu_to_le32(wqe->dma.sge_offset);
 	}
 	rec->ssn = cpu_to_le32(atomic_read(&qp->ssn));
 	rec->epoch = cpu_to_le32(qp->migr.epoch);
@@ -475,23 +477,26 @@ static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
 						 uevent.uobject);
 	struct rxe_qp *qp = to_rqp(uobj->object);
 	struct rxe_migr_rec_qp *rec;
+	u8 types[RXE_MAX_QP_RD_ATOM];
 	u16 i, n = 0, num_res = 0;
 
 	mutex_lock(&qp->migr.mutex);
 
 	if (qp->resp.resources)
-		n = qp->attr.max_dest_rd_atomic;
-	for (i = 0; i < n; i++)
-		num_res += !!rxe_migr_res_type(qp->resp.resources[i].type);
+		n = min_t(u16, qp->attr.max_dest_rd_atomic, ARRAY_SIZE(types));
+	for (i = 0; i < n; i++) {
+		types[i] = rxe_migr_res_type(READ_ONCE(qp->resp.resources[i].type));
+		num_res += !!types[i];
+	}
 
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_QP, uobj->id, sizeof(*rec));
 	if (rec)
 		rxe_migr_fill_qp(ufile, uqp, qp, num_res, rec);
 
 	for (i = 0; i < n; i++)
-		if (rxe_migr_res_type(qp->resp.resources[i].type))
-			rxe_migr_dump_res(&qp->resp.resources[i], uobj->id, i,
-					  sink);
+		if (types[i])
+			rxe_migr_dump_res(&qp->resp.resources[i], types[i],
+					  uobj->id, i, sink);
 	rxe_migr_dump_ring(qp->sq.queue, uobj->id, RXE_MIGR_RING_SQ, sink);
 	rxe_migr_dump_ring(qp->rq.queue, uobj->id, RXE_MIGR_RING_RQ, sink);
 	rxe_migr_dump_recv_wqe(qp, uobj->id, sink);

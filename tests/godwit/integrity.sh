@@ -24,7 +24,7 @@ client_moves() {
 	run h1 "$build/tests/traffic" $budget $2 h3
 	wait_for 60 flows
 	[ -z "${3:-}" ] || "$3"
-	migrate h1 "$pid" h2 --address $extra
+	migrate h1 "$pid" h2 --address "$extra"
 	go_on "$outs $out"
 }
 
@@ -37,9 +37,9 @@ server_moves() {
 	outs=$out mover=$pid
 	wait_for 60 listening h1 18600
 	# shellcheck disable=SC2086
-	run h3 "$build/tests/traffic" $budget $2 $extra
+	run h3 "$build/tests/traffic" $budget $2 "$extra"
 	wait_for 60 flows
-	migrate h1 "$mover" h2 --address $extra
+	migrate h1 "$mover" h2 --address "$extra"
 	go_on "$outs $out"
 }
 

@@ -3,7 +3,7 @@
 # For tests that move a process from h1 to h2 while h3 is its peer. After ../lib.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh sets some, tests use others
 
-extra=10.77.0.101	# an address of h1 that moves along
+extra=10.77.0.101 # an address of h1 that moves along
 
 # Three hosts, a key that all share, the extra address at h1, and h1's TCP to h3 from that. Each host counts
 # its processes from another number on: what moves finds its own free.

@@ -18,15 +18,15 @@ perftest_moves() {
 		wait_for 60 listening h3 18515
 		run h1 "$tool" -d rxe0 "$@" h3
 		wait_for 60 in_flow
-		migrate h1 "$pid" h2 --address $extra
+		migrate h1 "$pid" h2 --address "$extra"
 	else
 		run h1 "$tool" -d rxe0 "$@"
 		local mover=$pid
 		outs=$out
 		wait_for 60 listening h1 18515
-		run h3 "$tool" -d rxe0 "$@" $extra
+		run h3 "$tool" -d rxe0 "$@" "$extra"
 		wait_for 60 in_flow
-		migrate h1 "$mover" h2 --address $extra
+		migrate h1 "$mover" h2 --address "$extra"
 	fi
 	moved
 	# shellcheck disable=SC2086 # two
