@@ -146,6 +146,10 @@ enum rxe_migr_hint_type {
 	RXE_MIGR_HINT_MW	= 5,	/* key: rkey */
 };
 
+/*
+ * Another process's memory is pinned within that process's RLIMIT_MEMLOCK,
+ * unless the caller has CAP_IPC_LOCK: else ENOMEM. It takes CAP_SYS_PTRACE.
+ */
 struct rxe_migr_hint {
 	__u32 type;		/* enum rxe_migr_hint_type */
 	__u32 index;
