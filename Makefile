@@ -5,6 +5,8 @@
 #   make demo       a running perftest moves between two guests
 #   make bench-overhead
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
+#   make bench-blackout
+#                   a move with RDMA against CRIU's dump and restore without; docs/benchmarks/blackout.md
 #   make install    DESTDIR=, prefix from ./configure
 #   make style      what CI asks of the sources
 #   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
@@ -26,19 +28,19 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check demo bench-overhead install style refresh clean vm kernel kernel-debug
+.PHONY: all check demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check demo bench-overhead clean
+host_goals := check demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
 demo: tree-all
 	$(Q)tests/demo
 
-bench-overhead: tree-all
-	$(Q)benchmarks/overhead/run
+bench-overhead bench-blackout: tree-all
+	$(Q)benchmarks/$(@:bench-%=%)/run
 
 .PHONY: tree-all
 tree-all:
@@ -72,7 +74,7 @@ build/config.mk: configure
 include build/config.mk
 
 include kernel/upstream.mk tests/vm/vm.mk
-include $(wildcard rdma-core-patches/build.mk criu-plugin/build.mk tools/build.mk tools/*/build.mk tests/build.mk)
+include $(wildcard rdma-core-patches/build.mk criu-plugin/build.mk tools/build.mk tools/*/build.mk tests/build.mk benchmarks/*/build.mk)
 
 all: $(ALL)
 
