@@ -9,38 +9,17 @@
 budget="--timeout 16 --retry-cnt 1 --rnr-retry 1"
 budget_ms=537
 
-packets() { on h3 cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
-flows() { [ "$(packets)" -gt $((before + 200)) ]; } # (a condition for wait_for)
+flows() { [ "$(packets h3)" -gt $((before + 200)) ]; } # (a condition for wait_for)
 
-# client_moves SERVER-OPTIONS CLIENT-OPTIONS [CHECK]: the client is at h1 and moves to h2, the server at h3
-client_moves() {
-	local outs before
-	before=$(packets)
-	# shellcheck disable=SC2086 # options are words
-	run h3 "$build/tests/traffic" $1
-	outs=$out
-	wait_for 60 listening h3 18600
-	# shellcheck disable=SC2086
-	run h1 "$build/tests/traffic" $budget $2 h3
+# traffic_moves ROLE SERVER-OPTIONS CLIENT-OPTIONS [CHECK]: ROLE, client or server, is at h1 and moves to h2
+traffic_moves() {
+	local before mover outs
+	before=$(packets h3)
+	pair "$1" 18600 "$build/tests/traffic $2" "$build/tests/traffic $budget $3"
 	wait_for 60 flows
-	[ -z "${3:-}" ] || "$3"
-	migrate h1 "$pid" h2 --address "$extra"
-	go_on "$outs $out"
-}
-
-# server_moves SERVER-OPTIONS CLIENT-OPTIONS: the other way round
-server_moves() {
-	local outs before mover
-	before=$(packets)
-	# shellcheck disable=SC2086
-	run h1 "$build/tests/traffic" $1
-	outs=$out mover=$pid
-	wait_for 60 listening h1 18600
-	# shellcheck disable=SC2086
-	run h3 "$build/tests/traffic" $budget $2 "$extra"
-	wait_for 60 flows
+	[ -z "${4:-}" ] || "$4"
 	migrate h1 "$mover" h2 --address "$extra"
-	go_on "$outs $out"
+	go_on "$outs"
 }
 
 # It was moved for longer than the budget, and goes on; then it ends well at both ends.
@@ -48,7 +27,7 @@ go_on() {
 	local before
 	moved
 	[ "$(blackout_ms)" -gt $budget_ms ] || fail "too fast to tell"
-	before=$(packets)
+	before=$(packets h3)
 	wait_for 60 flows
 	on h3 pkill -INT -x traffic
 	exact "$1"

@@ -36,6 +36,34 @@ run() {
 	out=/lab/bg/$host-$pid.out
 }
 
+# pair ROLE PORT SERVER CLIENT: run a server, that listens at this port, and its client, with the server's
+# address behind; both are words. The one that is ROLE is to move, so it is at h1, the other at h3. Sets
+# $mover, its process, and $outs, the server's and the client's output.
+pair() {
+	local server=h3 client=h1 address=h3 process
+	[ "$1" = client ] || { server=h1 client=h3 address=$extra; }
+	# shellcheck disable=SC2086 # words
+	run $server $3
+	process=$pid outs=$out
+	wait_for 60 listening $server "$2"
+	# shellcheck disable=SC2086
+	run $client $4 $address
+	mover=$pid outs+=" $out"
+	[ "$1" = client ] || mover=$process
+}
+
+# For whoever reads why a test failed.
+state() {
+	local h
+	on h3 sh -c 'tail -n 20 /lab/bg/*.out'
+	for h in h1 h2 h3; do
+		on $h sh -c "echo == $h; godwit status; rdma resource show qp; rdma statistic; ip -br addr; dmesg | tail -n 5"
+	done
+}
+
+# packets HOST: that its device has received
+packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
+
 # ends_well OUT...: it does, within some minutes
 ends_well() {
 	local o

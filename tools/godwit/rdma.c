@@ -272,10 +272,11 @@ size_t rdma_gids(const char *device, struct gid **gids)
 	*gids = NULL;
 	if (!ctx)
 		return 0;
-	if (!ibv_query_device(ctx, &attr) &&
-	    !ibv_query_port(ctx, 1, &port)) {
-		entries = xcalloc(attr.phys_port_cnt * port.gid_tbl_len, sizeof(*entries));
-		n = ibv_query_gid_table(ctx, entries, attr.phys_port_cnt * port.gid_tbl_len, 0);
+	if (!ibv_query_device(ctx, &attr) && !ibv_query_port(ctx, 1, &port)) {
+		size_t max = attr.phys_port_cnt * port.gid_tbl_len;
+
+		entries = xcalloc(max, sizeof(*entries));
+		n = ibv_query_gid_table(ctx, entries, max, 0);
 	}
 	ibv_close_device(ctx);
 	if (n > 0)

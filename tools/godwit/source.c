@@ -367,7 +367,8 @@ static int find_stop_time(struct move *m)
 	contexts_free(&m->plan.contexts);
 	tree_free(&m->plan.tree);
 	m->stop_ns = m->freeze_ns;
-	if (tree_collect(&m->plan.tree, m->pid) || contexts_find(&m->plan.tree, &m->plan.contexts) || contexts_query(&m->plan.contexts))
+	if (tree_collect(&m->plan.tree, m->pid) || contexts_find(&m->plan.tree, &m->plan.contexts) ||
+	    contexts_query(&m->plan.contexts))
 		return -1;
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
 		const struct context *c = &m->plan.contexts.context[i];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * migrate-chain peer MOVER IN OUT: a connection to a QP at this address, which is sent a message once the
- * file OUT.go is there. IN and OUT are files with the QP numbers of the other side and of this one.
+ * file OUT.go is there; it ends once that is gone. IN and OUT are files with the QP numbers of the other side and of this one.
  * migrate-chain mover FROM FIRST SECOND PEER IN OUT GO: the other end. It is dumped at FROM, made again at
- * FIRST, where no answer must come; dumped there and made again at SECOND. It writes the file GO then, and
- * gets the message.
+ * FIRST, where no answer must come; dumped there and made again at SECOND. It writes the file GO then,
+ * gets the message, and removes the file when it is done.
  */
 #include <arpa/inet.h>
 #include "dumps.h"
@@ -51,7 +51,7 @@ static struct ibv_qp *connected(struct ibv_context *ctx, const char *to, const c
 	struct ibv_qp_init_attr init = { .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1,
 						  .max_recv_sge = 1 }, .qp_type = IBV_QPT_RC };
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .rq_psn = 5, .sq_psn = 5,
+		.port_num = 1, .path_mtu = IBV_MTU_1024, .rq_psn = 5, .sq_psn = 5,
 		.min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = address(to),
 			     .sgid_index = gid_index, .hop_limit = 64 } },
@@ -65,13 +65,7 @@ static struct ibv_qp *connected(struct ibv_context *ctx, const char *to, const c
 	CHECK(*cq && *mr && qp);
 	put_qpn(out, qp->qp_num);
 	a.dest_qp_num = get_qpn(in);
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	a.qp_state = IBV_QPS_RTR;
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	a.qp_state = IBV_QPS_RTS;
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+	lead(qp, a, IBV_QPS_RTS);
 	return qp;
 }
 
@@ -107,6 +101,8 @@ static void peer(const char *mover, const char *in, const char *out)
 	while (!ibv_poll_cq(cq, 1, &wc))
 		;
 	CHECK(wc.status == IBV_WC_SUCCESS);
+	while (!access(go, F_OK)) /* until the other end needs no answers any more */
+		usleep(10000);
 }
 
 static void own(int ready)
@@ -168,6 +164,7 @@ static void mover(void)
 	CHECK(!memcmp(qp->sgid, qp->old_gid, sizeof(qp->sgid)));
 	IS(0, ibv_abort_context(ctx));
 	await_peers(ctx);
+	unlink(args[6]);
 }
 
 int main(int argc, char **argv)

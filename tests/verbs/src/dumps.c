@@ -24,6 +24,25 @@ void find_gid(struct ibv_context *ctx, const char *address)
 	DIE("no such IPv4 GID");
 }
 
+void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last)
+{
+	static const int mask[] = {
+		[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+		[IBV_QPS_RTR] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+		[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				IBV_QP_MAX_QP_RD_ATOMIC,
+		[IBV_QPS_SQD] = 0, [IBV_QPS_SQE] = 0, [IBV_QPS_ERR] = 0,
+	};
+
+	for (int s = IBV_QPS_INIT; s <= (int)last; s++) {
+		if (s == IBV_QPS_SQE || (s == IBV_QPS_SQD && last != IBV_QPS_SQD))
+			continue;
+		a.qp_state = s;
+		IS(0, ibv_modify_qp(qp, &a, mask[s] | IBV_QP_STATE));
+	}
+}
+
 /* ------------------------------------------------------------ contexts -- */
 
 static pid_t owner;

@@ -30,6 +30,9 @@ extern int gid_index;
 /* The GID of an IPv4 address, NULL: of any. Sets the two above. */
 void find_gid(struct ibv_context *ctx, const char *address);
 
+/* From RESET by all states between to the last one: INIT, RTR, RTS, SQD or ERR. */
+void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last);
+
 /* ------------------------------------------------------------ contexts -- */
 
 /* Makes objects, writes its cmd_fd to ready (an int), and never returns. */

@@ -13,7 +13,7 @@ static char *memory; /* of the MR: shared, so that it is the same in both proces
 
 static int other_bits;
 
-static void lead(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
+static void lead_to(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 {
 	struct ibv_qp_attr a = {
 		.port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
@@ -23,21 +23,8 @@ static void lead(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index,
 			.hop_limit = 64, .traffic_class = 8, .flow_label = 0x12345 } },
 	};
-	static const int mask[] = {
-		[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-		[IBV_QPS_RTR] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-		[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				IBV_QP_MAX_QP_RD_ATOMIC,
-		[IBV_QPS_SQD] = 0, [IBV_QPS_SQE] = 0, [IBV_QPS_ERR] = 0,
-	};
 
-	for (int s = IBV_QPS_INIT; s <= (int)last; s++) {
-		if (s == IBV_QPS_SQE || (s == IBV_QPS_SQD && last != IBV_QPS_SQD))
-			continue;
-		a.qp_state = s;
-		IS(0, ibv_modify_qp(qp, &a, mask[s] | IBV_QP_STATE));
-	}
+	lead(qp, a, last);
 }
 
 /*
@@ -82,14 +69,14 @@ static void own(int ready)
 		init.send_cq = init.recv_cq = other;
 	}
 	ibv_destroy_qp(qp[9]); /* another hole */
-	lead(qp[1], 0, IBV_QPS_INIT);
+	lead_to(qp[1], 0, IBV_QPS_INIT);
 	for (i = 0; i < 3; i++) {
 		static const int peer[] = { 7, 6, 8 };
-		lead(qp[2 + i], qp[peer[i]]->qp_num, IBV_QPS_RTR + i);
-		lead(qp[peer[i]], qp[2 + i]->qp_num, IBV_QPS_RTS);
+		lead_to(qp[2 + i], qp[peer[i]]->qp_num, IBV_QPS_RTR + i);
+		lead_to(qp[peer[i]], qp[2 + i]->qp_num, IBV_QPS_RTS);
 	}
 	gid.raw[15] ^= other_bits; /* its peer is at another address than all others' */
-	lead(qp[5], qp[0]->qp_num, IBV_QPS_ERR);
+	lead_to(qp[5], qp[0]->qp_num, IBV_QPS_ERR);
 
 	for (i = 0; i < 5; i++) {
 		struct ibv_sge sge = { (uintptr_t)memory + PAGE + 256 * i, 256, mr->lkey };

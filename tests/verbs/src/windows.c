@@ -50,23 +50,17 @@ static void make(struct end *e, uint32_t *qpn)
 	}
 }
 
-static void lead(struct ibv_qp *qp, uint32_t to)
+static void lead_to(struct ibv_qp *qp, uint32_t to)
 {
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
+		.port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .rq_psn = 9, .sq_psn = 9, .min_rnr_timer = 12,
 		.timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index,
 			     .hop_limit = 64 } },
 	};
 
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	a.qp_state = IBV_QPS_RTR;
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	a.qp_state = IBV_QPS_RTS;
-	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+	lead(qp, a, IBV_QPS_RTS);
 }
 
 static struct ibv_wc await(struct ibv_cq *cq)
@@ -130,7 +124,7 @@ static void own(int ready)
 	CHECK(ibv_reg_mr(here.pd, shared, sizeof(*shared), IBV_ACCESS_MW_BIND)); /* not to be written to */
 	for (i = 0; i < NUM; i++) {
 		CHECK((mw[i] = ibv_alloc_mw(here.pd, i == TYPE1 || i == UNBOUND ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2)));
-		lead(here.qp[i], shared->qpn[1][i]);
+		lead_to(here.qp[i], shared->qpn[1][i]);
 		receive(&here, i);
 	}
 	bind.bind_info = page_of(TYPE1);
@@ -320,7 +314,7 @@ int main(int argc, char **argv)
 	make(&peer, shared->qpn[1]);
 	ctx = start_owner(own);
 	for (int i = 0; i < NUM; i++)
-		lead(peer.qp[i], shared->qpn[0][i]);
+		lead_to(peer.qp[i], shared->qpn[0][i]);
 	sleep(1);
 	first = take(ctx, ibv_dump_context);
 	right(&first);
