@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,82 +17,73 @@
 #define SYSFS "/sys/class/infiniband"
 #define ROCE_V2 "RoCE v2"
 #define MAX_GIDS 256	/* a QP's index of its GID has 8 bits */
+#define TABLE 2000	/* rxe's has 1024 slots */
 
 /* ------------------------------------------------------------- GID table -- */
 
-/* The first line of a file of port 1, or NULL. (rxe has one port.) */
-static char *read_port(const char *device, const char *what, int index,
-		       char line[64])
+static const char *type_name(uint32_t type)
 {
-	char path[256];
-	FILE *file;
-	char *got;
-
-	snprintf(path, sizeof(path), SYSFS "/%.63s/ports/1/%s/%d", device, what,
-		 index);
-	file = fopen(path, "re");
-	if (!file)
-		return NULL;
-	got = fgets(line, 64, file);
-	fclose(file);
-	if (got)
-		got[strcspn(got, "\n")] = '\0';
-	return got;
+	return type == IBV_GID_TYPE_ROCE_V2 ? ROCE_V2 : "IB/RoCE v1";
 }
 
-static RdmaGidEntry *read_gid(const char *device, int index)
+static RdmaGidEntry *make_gid(const struct ibv_gid_entry *entry)
 {
-	static const uint8_t none[16];
-	char line[64], type[64], netdev[64];
-	RdmaGidEntry *gid;
-	uint8_t raw[16];
+	RdmaGidEntry *gid = malloc(sizeof(*gid));
+	char netdev[IF_NAMESIZE];
 
-	if (!read_port(device, "gids", index, line) ||
-	    inet_pton(AF_INET6, line, raw) != 1 || !memcmp(raw, none, 16) ||
-	    !read_port(device, "gid_attrs/types", index, type))
-		return NULL;
-
-	gid = malloc(sizeof(*gid));
 	if (!gid)
 		return NULL;
 	rdma_gid_entry__init(gid);
 	gid->gid.data = malloc(16);
-	gid->type = strdup(type);
+	gid->type = strdup(type_name(entry->gid_type));
 	if (!gid->gid.data || !gid->type) {
 		rdma_gid_entry__free_unpacked(gid, NULL);
 		return NULL;
 	}
-	memcpy(gid->gid.data, raw, 16);
+	memcpy(gid->gid.data, entry->gid.raw, 16);
 	gid->gid.len = 16;
-	if (read_port(device, "gid_attrs/ndevs", index, netdev))
+	if (if_indextoname(entry->ndev_ifindex, netdev))
 		gid->netdev = strdup(netdev);
 	return gid;
 }
 
-int read_device(const char *name, const char *node, RdmaDeviceEntry *device)
+/*
+ * One call: the same from sysfs takes three files for each of the slots, most
+ * of which are empty, and a restore waits for it.
+ */
+int read_device(struct ibv_context *ctx, const char *name, const char *node,
+		RdmaDeviceEntry *device)
 {
-	char line[64];
-	RdmaGidEntry *gid, **gids;
-	int i;
+	struct ibv_gid_entry *entries = calloc(TABLE, sizeof(*entries));
+	int i, count, ret;
 
 	rdma_device_entry__init(device);
 	device->name = strdup(name);
 	device->node = strdup(node);
-	if (!device->name || !device->node)
-		return fail("no memory");
-	for (i = 0; i < MAX_GIDS && read_port(name, "gids", i, line); i++) {
-		gid = read_gid(name, i);
-		if (!gid)
-			continue;	/* an empty slot */
-		gids = realloc(device->gids, (device->n_gids + 1) * sizeof(*gids));
-		if (!gids) {
-			rdma_gid_entry__free_unpacked(gid, NULL);
-			return fail("no memory");
-		}
-		device->gids = gids;
-		gids[device->n_gids++] = gid;
+	if (!device->name || !device->node || !entries)
+		goto no_memory;
+	ret = ibv_query_device_gids(ctx, &count, entries, TABLE);
+	if (ret) {
+		ret = fail("%s: its GIDs cannot be read: %s", name, strerror(ret));
+		goto out;
 	}
-	return 0;
+	device->gids = calloc(count + 1, sizeof(*device->gids));
+	if (!device->gids)
+		goto no_memory;
+	for (i = 0; i < count; i++) {
+		if (entries[i].port_num != 1 || entries[i].gid_index >= MAX_GIDS)
+			continue;
+		device->gids[device->n_gids] = make_gid(&entries[i]);
+		if (!device->gids[device->n_gids])
+			goto no_memory;
+		device->n_gids++;
+	}
+out:
+	free(entries);
+	return ret;
+no_memory:
+	free(entries);
+	return fail("no memory");
 }
 
 void free_device(RdmaDeviceEntry *device)

@@ -100,7 +100,7 @@ int refuse_predump(int pid)
 	return for_each_fd(pid, refuse, NULL) ? -1 : -ENOTSUP;
 }
 
-static int find_device(const char *node)
+static int find_device(struct ibv_context *ctx, const char *node)
 {
 	RdmaDeviceEntry *device;
 	char name[64];
@@ -112,21 +112,35 @@ static int find_device(const char *node)
 	if (device_name(node, name))
 		return -1;
 	device = append(&dump.devices, sizeof(*device), dump.num_devices);
-	if (!device || read_device(name, node, device))
+	if (!device || read_device(ctx, name, node, device))
 		return -1;
 	return dump.num_devices++;
 }
 
+/* The task runs: what it has just closed, or not opened yet, is none of ours. */
 static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 			  const char *node, void *arg)
 {
-	(void)pid;
-	(void)fd;
+	struct rxe_migr_query query;
+	struct ibv_context *ctx;
+	int mine, ret = 0;
+
 	(void)arg;
-	return kind == FILE_UVERBS && find_device(node) < 0 ? -1 : 0;
+	mine = kind == FILE_UVERBS ? take_fd(pid, fd) : -1;
+	if (mine < 0)
+		return 0;
+	ctx = ibv_attach_context(mine);
+	if (!ctx) {
+		close(mine);
+		return fail("no memory");
+	}
+	if (!ibv_query_migration(ctx, &query) && find_device(ctx, node) < 0)
+		ret = -1;
+	ibv_detach_context(ctx);
+	return ret;
 }
 
-/* Reading a GID table takes time: do it while the task still runs. */
+/* What takes time and can be done while the task still runs. */
 int look_ahead(int pid)
 {
 	return for_each_fd(pid, look_at_device, NULL) ? -1 : -ENOTSUP;
@@ -208,19 +222,22 @@ static int stop_context(struct dumped_context *c)
 static struct dumped_context *add_context(int fd, const char *node)
 {
 	struct dumped_context *c;
+	struct ibv_context *ctx;
 	int device;
 
-	device = find_device(node);
-	if (device < 0)
-		return NULL;
-	c = append(&dump.contexts, sizeof(*c), dump.num_contexts);
-	if (!c)
-		return NULL;
-	c->ctx = ibv_attach_context(fd);
-	if (!c->ctx) {
+	ctx = ibv_attach_context(fd);
+	if (!ctx) {
 		fail("no memory");
 		return NULL;
 	}
+	device = find_device(ctx, node);
+	c = device < 0 ? NULL :
+	    append(&dump.contexts, sizeof(*c), dump.num_contexts);
+	if (!c) {
+		free(ctx);	/* (fd stays the caller's) */
+		return NULL;
+	}
+	c->ctx = ctx;
 	c->device = device;
 	strcpy(c->node, node);
 	dump.num_contexts++;

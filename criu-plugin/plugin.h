@@ -159,8 +159,9 @@ RdmaInventoryEntry *read_inventory(void);
 
 /* ------------------------------------------------------ device.c: GIDs -- */
 
-/* The GID table of a device, as it is now. */
-int read_device(const char *name, const char *node, RdmaDeviceEntry *device);
+/* The GID table of a context's device, as it is now. */
+int read_device(struct ibv_context *ctx, const char *name,
+		const char *node, RdmaDeviceEntry *device);
 void free_device(RdmaDeviceEntry *device);
 
 /* The device here that stands for one of the source, or NULL. */

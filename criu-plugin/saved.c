@@ -167,6 +167,20 @@ static int sort_context(struct saved_context *c)
 
 /* ----------------------------------------------------- devices and addresses -- */
 
+/* It must be there, and its driver ours. */
+static int read_here(const char *name, RdmaDeviceEntry *here)
+{
+	struct ibv_context *ctx = ibv_open_restore_context(name, 1);
+	int ret;
+
+	if (!ctx)
+		return fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
+			    name);
+	ret = read_device(ctx, name, "", here);
+	ibv_detach_context(ctx);
+	return ret;
+}
+
 /* The device here that stands for one of the source: read once. */
 static const RdmaDeviceEntry *find_here(const RdmaDeviceEntry *source)
 {
@@ -179,7 +193,7 @@ static const RdmaDeviceEntry *find_here(const RdmaDeviceEntry *source)
 			return saved.contexts[i].here;
 	name = choose_device(source->name);
 	here = name ? malloc(sizeof(*here)) : NULL;
-	return here && !read_device(name, "", here) ? here : NULL;
+	return here && !read_here(name, here) ? here : NULL;
 }
 
 static int choose_gids(struct saved_context *c)
@@ -205,18 +219,6 @@ static int choose_gids(struct saved_context *c)
 		if (choose_gid(c->source, c->here, sgid, &o->sgid))
 			return -1;
 	}
-	return 0;
-}
-
-/* Is it there, and its driver ours? */
-static int try_device(const RdmaDeviceEntry *here)
-{
-	struct ibv_context *ctx = ibv_open_restore_context(here->name, 1);
-
-	if (!ctx)
-		return fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
-			    here->name);
-	ibv_detach_context(ctx);
 	return 0;
 }
 
@@ -319,10 +321,6 @@ int load_images(void)
 			return -1;
 	for (i = 0; i < inventory->n_files; i++)
 		if (check_file(inventory->files[i]))
-			return -1;
-	for (i = 0; i < saved.num_contexts; i++)
-		if ((!i || saved.contexts[i].here != saved.contexts[i - 1].here) &&
-		    try_device(saved.contexts[i].here))
 			return -1;
 	return 0;
 }

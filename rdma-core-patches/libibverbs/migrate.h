@@ -132,6 +132,14 @@ int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 		       struct rxe_migr_event_fd *event_fd);
 
 /*
+ * The device's GIDs, all ports', in the order of their indices, as
+ * ibv_query_gid_table() gives them for a context that libibverbs has opened.
+ * *count: how many there are. EINVAL: more than max. This needs no capability.
+ */
+int ibv_query_device_gids(struct ibv_context *ctx, int *count,
+			  struct ibv_gid_entry *entries, int max);
+
+/*
  * All QPs of the device that are not plainly running, and tombstones. *count:
  * how many there are; ENOSPC: more than max, and status is not written.
  */

@@ -35,6 +35,39 @@ uint32_t migr_ring_request(uint32_t entries)
 
 /* ------------------------------------------------------------------ GIDs -- */
 
+/* As many as an attribute holds: more than any rxe device has. */
+#define MAX_GIDS ((int)(UINT16_MAX / sizeof(struct ibv_gid_entry)))
+
+static int read_gids(const struct ibv_context *ctx, int *count,
+		     struct ibv_gid_entry *entries, int max)
+{
+	struct migr_cmd cmd;
+	uint64_t n;
+	int ret;
+
+	if (max < 0)
+		return EINVAL;
+	if (max > MAX_GIDS)
+		max = MAX_GIDS;
+	migr_start(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE);
+	migr_in64(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE,
+		  sizeof(*entries));
+	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, entries,
+		 max * sizeof(*entries));
+	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n,
+		 sizeof(n));
+	ret = migr_run(ctx, &cmd);
+	if (!ret)
+		*count = n;
+	return ret;
+}
+
+int ibv_query_device_gids(struct ibv_context *ctx, int *count,
+			  struct ibv_gid_entry *entries, int max)
+{
+	return read_gids(ctx, count, entries, max);
+}
+
 const uint8_t *migr_choose_gid(const union ibv_gid *gid,
 			       const uint8_t *recorded)
 {
@@ -48,30 +81,21 @@ int migr_find_gid(const struct ibv_context *ctx, uint8_t port,
 		  uint8_t *index)
 {
 	const uint8_t *wanted = migr_choose_gid(gid, recorded);
-	struct ib_uverbs_gid_entry *table;
-	/* As many as an attribute holds: more than any rxe device has. */
-	const uint16_t size = UINT16_MAX / sizeof(*table) * sizeof(*table);
-	struct migr_cmd cmd;
-	uint64_t i, count;
-	int ret;
+	struct ibv_gid_entry *table;
+	int i, count, ret;
 
-	table = malloc(size);
+	table = malloc(MAX_GIDS * sizeof(*table));
 	if (!table)
 		return ENOMEM;
-	migr_start(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE);
-	migr_in64(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, sizeof(*table));
-	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, table, size);
-	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &count,
-		 sizeof(count));
-	ret = migr_run(ctx, &cmd);
+	ret = read_gids(ctx, &count, table, MAX_GIDS);
 	if (ret)
 		goto out;
 
 	ret = ENODEV;
 	for (i = 0; i < count; i++) {
 		if (table[i].port_num != port || table[i].gid_index > UINT8_MAX ||
-		    table[i].gid_type != IB_UVERBS_GID_TYPE_ROCE_V2 ||
-		    memcmp(table[i].gid, wanted, sizeof(table[i].gid)))
+		    table[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    memcmp(table[i].gid.raw, wanted, sizeof(table[i].gid.raw)))
 			continue;
 		*index = table[i].gid_index;
 		ret = 0;

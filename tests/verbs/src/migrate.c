@@ -200,6 +200,20 @@ static void damage(const struct dump *good)
 	munmap(page, size + PAGE);
 }
 
+/* All there is, as libibverbs reads it, whoever asks. */
+static void check_gids(struct ibv_context *ctx)
+{
+	struct ibv_gid_entry want[100], got[100];
+	int n = ibv_query_gid_table(ctx, want, 100, 0), count;
+
+	CHECK(n > 1);
+	IS(0, ibv_query_device_gids(ctx, &count, got, 100));
+	CHECK(count == n);
+	CHECK(!memcmp(want, got, n * sizeof(*want)));
+	IS(EINVAL, ibv_query_device_gids(ctx, &count, got, 1));
+	IS(EINVAL, ibv_query_device_gids(ctx, &count, got, -1));
+}
+
 static void capability(int want)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -220,6 +234,7 @@ static void capability(int want)
 	IS(want, ibv_query_migration(ctx, &query));
 	IS(want, ibv_query_event_fd(ctx, ctx->async_fd, &event_fd));
 	IS(want, ibv_query_device_migration(ctx, &count, (void *)buf, 100));
+	check_gids(ctx);
 	IS(want, ibv_migration_key(ctx, &key, &print));
 	IS(want ?: ENOSPC, ibv_inspect_context(ctx, &count, NULL, 0));
 	IS(want, ibv_dump_context(ctx, &count, buf, sizeof(buf)));
