@@ -57,6 +57,9 @@ goals := $(filter-out $(host_goals),$(or $(MAKECMDGOALS),all))
 ifeq ($(filter tree debian13,$(flavour)),)
 # Not a Debian that we build on: do it in the tree.
 ifneq ($(goals),)
+ifneq ($(filter install,$(goals)),)
+$(if $(DESTDIR),,$(error install: what is built here is for Debian 13: say where it goes, DESTDIR=))
+endif
 .PHONY: $(goals)
 $(firstword $(goals)):
 	$(Q)./configure --host-only

@@ -18,7 +18,7 @@ INSTALL += install-plugin
 $(plugin_build)/rdma.pb-c.c $(plugin_build)/rdma.pb-c.h &: $(plugin_dir)/images/rdma.proto
 	$(call say,PROTOC,$<)
 	$(Q)mkdir -p $(plugin_build)
-	$(Q)protoc-c --proto_path=$(plugin_dir)/images --c_out=$(plugin_build) $<
+	$(Q)protoc --proto_path=$(plugin_dir)/images --c_out=$(plugin_build) $<
 
 $(plugin_build)/rdma.pb-c.o: $(plugin_build)/rdma.pb-c.c
 	$(call say,CC,$@)

@@ -24,7 +24,7 @@ $(godwit_build)/rdma.proto: criu-plugin/images/rdma.proto
 
 $(godwit_build)/%.pb-c.c: $(godwit_build)/%.proto
 	$(call say,PROTOC,$@)
-	$(Q)protoc-c --proto_path=$(@D) --c_out=$(@D) $< 2>/dev/null
+	$(Q)protoc --proto_path=$(@D) --c_out=$(@D) $<
 
 .SECONDARY: $(godwit_pb:.o=.c)
 
