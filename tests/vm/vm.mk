@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What the lab needs: its programs, static so that they run on any host, and the guests' initramfs.
 
-VM_PROGS := build/vm/agent build/vm/labd build/vm/labexec
+VM_PROGS := build/vm/agent build/vm/labd build/vm/labexec build/vm/tsc-khz
 
 .PHONY: vm
 vm: $(VM_PROGS) build/vm/initrd
