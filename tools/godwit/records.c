@@ -17,9 +17,12 @@ struct field {
 	bool first;	/* among what a person looks for first */
 };
 
-#define F(record, member, kind, first) {				\
-	#member, offsetof(struct rxe_migr_rec_##record, member),	\
+#define FIELD(name, record, member, kind, first) {			\
+	name, offsetof(struct rxe_migr_rec_##record, member),		\
 	sizeof(((struct rxe_migr_rec_##record *)0)->member), kind, first }
+#define F(record, member, kind, first) FIELD(#member, record, member, kind, first)
+/* (a record has a type, so what is one of its object's has another name) */
+#define T(record, first) FIELD(#record "_type", record, type, NUMBER, first)
 
 static const struct field context_fields[] = {
 	F(context, abi_version, NUMBER, false),
@@ -151,7 +154,7 @@ static const struct field qp_fields[] = {
 
 static const struct field resp_res_fields[] = {
 	F(resp_res, index, NUMBER, true),
-	F(resp_res, type, NUMBER, true),
+	T(resp_res, true),
 	F(resp_res, replay, NUMBER, false),
 	F(resp_res, state, NUMBER, false),
 	F(resp_res, flush_type, NUMBER, false),
@@ -226,7 +229,7 @@ static const struct field mw_fields[] = {
 	F(mw, mr, HANDLE, false),
 	F(mw, qp, HANDLE, false),
 	F(mw, access, HEX, false),
-	F(mw, type, NUMBER, true),
+	T(mw, true),
 	F(mw, state, NUMBER, false),
 	{ }
 };
@@ -273,18 +276,9 @@ static const char *qp_type(unsigned int type)
 	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : type == IBV_QPT_UD ? "UD" : "other";
 }
 
-/* A value as text; it is text that JSON takes as a string, too, unless it is a plain number. */
-static char *value_text(const struct rxe_migr_rec *rec, const struct field *f)
+static char *number_text(const struct field *f, uint64_t value)
 {
-	const char *at = (const char *)rec + f->offset;
-	uint64_t value = f->size <= 8 ? number(rec, f) : 0;
-	char text[INET6_ADDRSTRLEN];
-
 	switch (f->kind) {
-	case GID:
-		return xstrdup(inet_ntop(AF_INET6, at, text, sizeof(text)));
-	case TEXT:
-		return xasprintf("%.*s", f->size, at);
 	case HEX:
 		return xasprintf("0x%" PRIx64, value);
 	case HANDLE:
@@ -293,16 +287,29 @@ static char *value_text(const struct rxe_migr_rec *rec, const struct field *f)
 		return xstrdup(qp_type(value));
 	case QP_STATE:
 		return xstrdup(value < 7 ? qp_states[value] : "unknown");
-	case NUMBER:
-		break;
+	default:
+		return xasprintf("%" PRIu64, value);
 	}
-	return xasprintf("%" PRIu64, value);
 }
 
-static const struct field *fields_of(const struct rxe_migr_rec *rec)
+/* A value as text; it is text that JSON takes as a string, too, unless it is a plain number. */
+static char *value_text(const struct rxe_migr_rec *rec, const struct field *f)
 {
-	unsigned int type = le16toh(rec->type);
+	const char *at = (const char *)rec + f->offset;
+	char text[INET6_ADDRSTRLEN];
 
+	switch (f->kind) {
+	case GID:
+		return xstrdup(inet_ntop(AF_INET6, at, text, sizeof(text)));
+	case TEXT:
+		return xasprintf("%.*s", f->size, at);
+	default:
+		return number_text(f, number(rec, f));
+	}
+}
+
+static const struct field *fields_of(unsigned int type)
+{
 	return type < sizeof(fields) / sizeof(*fields) ? fields[type] : NULL;
 }
 
@@ -318,7 +325,7 @@ json_t *record_json(const struct rxe_migr_rec *rec)
 				   "length", (json_int_t)le32toh(rec->length));
 	const struct field *f;
 
-	for (f = fields_of(rec); f && f->name; f++) {
+	for (f = fields_of(le16toh(rec->type)); f && f->name; f++) {
 		char *text;
 
 		if (!present(rec, f))
@@ -331,19 +338,48 @@ json_t *record_json(const struct rxe_migr_rec *rec)
 	return object;
 }
 
+static const struct field *fields_of_name(const char *name)
+{
+	for (unsigned int type = 0; type < sizeof(fields) / sizeof(*fields); type++)
+		if (!strcmp(rdma_record_name(type), name))
+			return fields[type];
+	return NULL;
+}
+
+static void print_name(FILE *out, const char *type, int handle)
+{
+	fprintf(out, "  %-18s %4d ", type, handle);
+}
+
+static void print_field(FILE *out, const struct field *f, char *text)
+{
+	fprintf(out, " %s %s", f->name, text);
+	free(text);
+}
+
 void record_print(FILE *out, const struct rxe_migr_rec *rec, bool all)
 {
 	const struct field *f;
 
-	fprintf(out, "  %-18s %4d ", rdma_record_name(le16toh(rec->type)), (int)le32toh(rec->handle));
-	for (f = fields_of(rec); f && f->name; f++) {
-		char *text;
+	print_name(out, rdma_record_name(le16toh(rec->type)), le32toh(rec->handle));
+	for (f = fields_of(le16toh(rec->type)); f && f->name; f++)
+		if (present(rec, f) && (all || f->first))
+			print_field(out, f, value_text(rec, f));
+	fputc('\n', out);
+}
 
-		if (!present(rec, f) || !(all || f->first))
-			continue;
-		text = value_text(rec, f);
-		fprintf(out, " %s %s", f->name, text);
-		free(text);
+void record_print_saved(FILE *out, json_t *record, bool all)
+{
+	const char *type = json_string_value(json_object_get(record, "type"));
+	const struct field *f;
+
+	print_name(out, type, json_integer_value(json_object_get(record, "handle")));
+	for (f = fields_of_name(type); f && f->name; f++) {
+		json_t *value = json_object_get(record, f->name);
+
+		if (value && (all || f->first))
+			print_field(out, f, json_is_string(value) ? xstrdup(json_string_value(value)) :
+				    number_text(f, json_integer_value(value)));
 	}
 	fputc('\n', out);
 }

@@ -13,5 +13,7 @@
 json_t *record_json(const struct rxe_migr_rec *rec);
 /* One line. all: every field; else those that a person looks for first. */
 void record_print(FILE *f, const struct rxe_migr_rec *rec, bool all);
+/* The same line for one of an image, whose fields have the same names. */
+void record_print_saved(FILE *f, json_t *record, bool all);
 
 #endif /* GODWIT_RECORDS_H */

@@ -15,6 +15,7 @@
 #include "godwit.h"
 #include "rdma.h"
 #include "rdma.pb-c.h"
+#include "records.h"
 
 #define IMAGE_MAGIC	0x74776447
 
@@ -162,13 +163,21 @@ static json_t *record_of(RdmaRecordEntry *entry)
 {
 	json_t *object = message_json(&entry->base), *value;
 	const char *key;
-	void *next;
 
 	json_object_set_new(object, "type", json_string(rdma_record_name(entry->type)));
-	json_object_foreach_safe(object, next, key, value)
+	json_object_foreach(object, key, value)
 		if (json_is_object(value)) {
+			json_t *type = json_object_get(value, "type");
+
+			if (type) {
+				char *name = xasprintf("%s_type", key);
+
+				json_object_set(object, name, type);
+				free(name);
+			}
 			json_object_update_missing(object, value);
 			json_object_del(object, key);
+			break;
 		}
 	return object;
 }
@@ -209,7 +218,7 @@ static json_t *context_json(const char *dir, size_t n)
 
 /* ------------------------------------------------------------ for people -- */
 
-static void print_fields(json_t *object, bool all)
+static void print_fields(json_t *object)
 {
 	const char *key;
 	json_t *value;
@@ -217,8 +226,7 @@ static void print_fields(json_t *object, bool all)
 	json_object_foreach(object, key, value) {
 		char *text;
 
-		if (!strcmp(key, "type") || !strcmp(key, "handle") || json_is_array(value) ||
-		    (!all && (!strcmp(key, "rest") || !strcmp(key, "flags"))))
+		if (json_is_array(value))
 			continue;
 		text = json_is_string(value) ? xstrdup(json_string_value(value)) :
 					       json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -228,14 +236,14 @@ static void print_fields(json_t *object, bool all)
 	putchar('\n');
 }
 
-static void print_list(json_t *list, const char *what, bool all)
+static void print_list(json_t *list, const char *what)
 {
 	json_t *object;
 	size_t i;
 
 	json_array_foreach(list, i, object) {
 		printf("%s", what);
-		print_fields(object, all);
+		print_fields(object);
 	}
 }
 
@@ -245,16 +253,13 @@ static void print(json_t *inventory, json_t *contexts, bool all)
 	size_t i, j;
 
 	printf("checkpoint");
-	print_fields(inventory, all);
-	print_list(json_object_get(inventory, "devices"), "device", all);
-	print_list(json_object_get(inventory, "tasks"), "process", all);
+	print_fields(inventory);
+	print_list(json_object_get(inventory, "devices"), "device");
+	print_list(json_object_get(inventory, "tasks"), "process");
 	json_array_foreach(contexts, i, records) {
 		printf("context %zu, rdma-%zu.img\n", i, i);
-		json_array_foreach(records, j, record) {
-			printf("  %-18s %4d ", json_string_value(json_object_get(record, "type")),
-			       (int)json_integer_value(json_object_get(record, "handle")));
-			print_fields(record, all);
-		}
+		json_array_foreach(records, j, record)
+			record_print_saved(stdout, record, all);
 	}
 }
 
