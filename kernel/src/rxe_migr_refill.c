@@ -162,9 +162,11 @@ static int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 	index = le16_to_cpu(rec->index);
 	type = rxe_migr_res_mask(rec->type);
 
+	/* read_reply() counts in an int what is left */
 	mutex_lock(&qp->migr.mutex);
 	if (!qp->resp.resources || index >= qp->attr.max_dest_rd_atomic ||
-	    !type || rec->state > rdatm_res_state_replay) {
+	    !type || rec->state > rdatm_res_state_replay ||
+	    (type == RXE_READ_MASK && le32_to_cpu(rec->length) > INT_MAX)) {
 		mutex_unlock(&qp->migr.mutex);
 		return -EINVAL;
 	}
@@ -256,6 +258,27 @@ static int rxe_migr_opcode(__le16 le, int *opcode)
 	return 0;
 }
 
+/*
+ * Is the responder in the middle of a SEND? It needs the receive in hand then,
+ * which only the error state takes away.
+ */
+static bool rxe_migr_in_send(struct rxe_qp *qp, int resp_opcode)
+{
+	if (qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET)
+		return false;
+
+	switch (resp_opcode) {
+	case IB_OPCODE_RC_SEND_FIRST:
+	case IB_OPCODE_RC_SEND_MIDDLE:
+		return qp_type(qp) == IB_QPT_RC;
+	case IB_OPCODE_UC_SEND_FIRST:
+	case IB_OPCODE_UC_SEND_MIDDLE:
+		return qp_type(qp) == IB_QPT_UC;
+	}
+
+	return false;
+}
+
 static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 			      const struct rxe_migr_rec *hdr, size_t length)
 {
@@ -283,6 +306,9 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	    rxe_migr_opcode(rec->req_opcode, &req_opcode) ||
 	    rxe_migr_opcode(rec->comp_opcode, &comp_opcode) ||
 	    rxe_migr_opcode(rec->resp_opcode, &resp_opcode))
+		goto unlock;
+	if (rxe_migr_in_send(qp, resp_opcode) &&
+	    !(rec->flags & RXE_MIGR_QP_RECV_WQE))
 		goto unlock;
 	if (comp_opcode != -1 &&
 	    comp_opcode != IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST &&

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,11 +377,52 @@ static void fit(uint8_t *d, size_t length, struct context *x)
 	}
 }
 
+/* A number of one, two or four bytes: another one, or one that is near. */
+static void change_number(uint8_t *at, uint64_t value)
+{
+	size_t size = 1 << below(3);
+	uint64_t old = 0;
+
+	memcpy(&old, at, size);
+	if (below(4) == 0)
+		value = old + below(5) - 2;
+	memcpy(at, &value, size);
+}
+
+/* What drives a QP: its own record from the requester on, or a WQE in one of its rings. */
+static void change_qp(uint8_t *d, size_t length)
+{
+	struct rxe_migr_rec_ring *ring;
+	struct rxe_migr_rec *rec;
+	uint32_t elem, from;
+
+	do {
+		size_t pos = 0, skip = below(64);
+
+		do {
+			rec = (void *)(d + pos);
+			pos += le32toh(rec->length);
+		} while (skip-- && pos < length);
+	} while (le16toh(rec->type) != RXE_MIGR_REC_QP && le16toh(rec->type) != RXE_MIGR_REC_RING);
+
+	from = offsetof(struct rxe_migr_rec_qp, req_psn);
+	if (le16toh(rec->type) == RXE_MIGR_REC_QP) {
+		change_number((uint8_t *)rec + from + below(le32toh(rec->length) - from - 3), edge());
+		return;
+	}
+	ring = (void *)rec;
+	elem = 1 << le32toh(ring->log2_elem_size);
+	if (le32toh(ring->count))
+		change_number(ring->data + below(le32toh(ring->count)) * elem + below(elem / 4) * 4, edge());
+}
+
 static size_t change(uint8_t *d, size_t length)
 {
 	size_t at[4096];
 	unsigned n = 0, k;
 
+	for (k = below(2) * below(12); k; k--)
+		change_qp(d, length);
 	for (size_t pos = 0; pos < length && n < 4096; pos += le32toh(((struct rxe_migr_rec *)(d + pos))->length))
 		at[n++] = pos;
 	for (k = below(4); k; k--) {
