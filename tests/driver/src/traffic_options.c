@@ -11,7 +11,7 @@ struct shape shape = {
 	.qps = 1, .depth = 16, .max_size = 65536, .ops = DEFAULT_OPS, .fence = 12, .rnr_gap = 2000,
 	.timeout = 8, .retry_cnt = 1, .rnr_retry = 1, .rnr_timer = 12, .rd_atomic = 8,
 };
-struct options opt = { .port = "18600", .stall = 30, .contexts = 1 };
+struct options opt = { .port = "18600", .stall = 90, .contexts = 1 };
 
 static const char usage[] =
 "usage: traffic [OPTION...]         server: waits for one client\n"
@@ -47,7 +47,7 @@ static const char usage[] =
 "  --contexts N       each with a thread, and its own share of the queue pairs (1)\n"
 "  --fork             a forked child has the receives of every other queue pair\n"
 "  --holes            ten of each kind of object, every other destroyed\n"
-"  --stall SECONDS    without progress: print the state, exit 2 (30)\n"
+"  --stall SECONDS    without progress: print the state, exit 2 (90: no move takes so long)\n"
 "  --json\n"
 "SIGUSR1 prints the progress.\n";
 
