@@ -117,6 +117,21 @@ static int find_device(struct ibv_context *ctx, const char *node)
 	return dump.num_devices++;
 }
 
+/* What must be right before the first context is stopped. */
+static int begin(void)
+{
+	if (dump.began)
+		return 0;
+	if (in_image_dir("parent"))
+		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
+	if (add_inventory_plugin && add_inventory_plugin(CR_PLUGIN_DESC.name))
+		return fail("no memory");
+	if (guard_start())
+		return -1;
+	dump.began = true;
+	return 0;
+}
+
 /* The task runs: what it has just closed, or not opened yet, is none of ours. */
 static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 			  const char *node, void *arg)
@@ -126,6 +141,8 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 	int mine, ret = 0;
 
 	(void)arg;
+	if (kind == FILE_UVERBS && begin())
+		return -1;
 	mine = kind == FILE_UVERBS ? take_fd(pid, fd) : -1;
 	if (mine < 0)
 		return 0;
@@ -253,21 +270,6 @@ static int find_context(int fd)
 		if (same_file(dump.contexts[i].ctx->cmd_fd, fd))
 			return i;
 	return -1;
-}
-
-/* What must be right before the first context is stopped. */
-static int begin(void)
-{
-	if (dump.began)
-		return 0;
-	if (in_image_dir("parent"))
-		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
-	if (add_inventory_plugin && add_inventory_plugin(CR_PLUGIN_DESC.name))
-		return fail("no memory");
-	if (guard_start())
-		return -1;
-	dump.began = true;
-	return 0;
 }
 
 static int open_context(struct dumped_task *task, int fd, const char *node)
@@ -504,48 +506,59 @@ static int collect_tasks(void)
 	return check_regions();
 }
 
+static int by_qpn(const void *a, const void *b)
+{
+	const struct rxe_migr_status *x = a, *y = b;
+
+	return x->qpn < y->qpn ? -1 : x->qpn > y->qpn;
+}
+
+/* All QPs of the device that are not plainly running, by their numbers. */
+static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
+{
+	struct rxe_migr_status *more;
+	int count, room = 0, ret, i, n = 0;
+
+	*status = NULL;
+	while ((ret = ibv_query_device_migration(ctx, &count, *status, room)) == ENOSPC) {
+		room = count + 64;
+		more = realloc(*status, room * sizeof(*more));
+		if (!more)
+			return fail("no memory");
+		*status = more;
+	}
+	if (ret)
+		return fail("the states of the QPs cannot be read: %s", strerror(ret));
+	for (i = 0; i < count; i++)
+		if (!(*status)[i].tombstone)
+			(*status)[n++] = (*status)[i];
+	qsort(*status, n, sizeof(**status), by_qpn);
+	return n;
+}
+
 /*
  * STOP is sent when a dump is complete. Peers may have answered it since, and
  * are waited for longer than such that may not speak the protocol at all.
  */
 static int note_answers(struct dumped_context *c)
 {
-	const struct rxe_migr_rec *rec = NULL;
-	const struct rxe_migr_rec_qp *now;
-	struct rxe_migr_rec_qp *then;
-	int count, ret = ENOSPC;
-	void *buf = NULL, *more;
-	size_t size = 0;
-	uint32_t i = 0;
+	struct rxe_migr_status *status, key, *now;
+	struct rxe_migr_rec_qp *qp;
+	uint32_t i;
+	int n;
 
-	while (ret == ENOSPC) {
-		ret = ibv_inspect_context(c->ctx, &count, buf, size);
-		if (ret != ENOSPC)
-			break;
-		size = count + 4096;
-		more = realloc(buf, size);
-		if (!more) {
-			free(buf);
-			return fail("no memory");
-		}
-		buf = more;
-	}
-	while (!ret && (rec = ibv_next_record(buf, size, rec))) {
-		if (le16toh(rec->type) != RXE_MIGR_REC_QP)
+	n = read_status(c->ctx, &status);
+	for (i = 0; n > 0 && i < c->records.count; i++) {
+		qp = (void *)c->records.rec[i];
+		if (le16toh(qp->hdr.type) != RXE_MIGR_REC_QP)
 			continue;
-		/* objects come in the same order in both */
-		while (i < c->records.count &&
-		       (c->records.rec[i]->type != rec->type ||
-			c->records.rec[i]->handle != rec->handle))
-			i++;
-		if (i == c->records.count)
-			break;
-		now = (const void *)rec;
-		then = (void *)c->records.rec[i];
-		then->flags |= now->flags & RXE_MIGR_QP_PEER_KNOWS;
+		key.qpn = le32toh(qp->qpn);
+		now = bsearch(&key, status, n, sizeof(*status), by_qpn);
+		if (now && now->flags & RXE_MIGR_STATUS_PEER_KNOWS)
+			qp->flags |= RXE_MIGR_QP_PEER_KNOWS;
 	}
-	free(buf);
-	return 0;
+	free(status);
+	return n < 0 ? -1 : 0;
 }
 
 static int write_contexts(void)

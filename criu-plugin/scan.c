@@ -172,12 +172,25 @@ static bool is_uverbs(pid_t pid, struct mapping *m)
 	       device_kind(st.st_rdev, m->node) == FILE_UVERBS;
 }
 
+/* A file that is mapped, most of them more than once. */
+struct mapped_file {
+	unsigned int		major, minor;
+	unsigned long long	inode;
+	int			mapping;	/* the first one of it */
+};
+
+static bool same_mapped(const struct mapped_file *a, const struct mapped_file *b)
+{
+	return a->inode == b->inode && a->minor == b->minor && a->major == b->major;
+}
+
 int read_mappings(pid_t pid, struct mapping **mappings)
 {
-	unsigned long long start, end, pgoff, inode;
+	unsigned long long start, end, pgoff;
+	struct mapped_file file_of, *files = NULL, *f;
 	struct mapping *array = NULL, *m;
 	char path[64], *line = NULL;
-	int count = 0, room = 0;
+	int count = 0, room = 0, num_files = 0;
 	size_t size = 0;
 	FILE *file;
 
@@ -186,25 +199,40 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	if (!file)
 		return fail("%s cannot be read: %m", path);
 	while (getline(&line, &size, file) > 0) {
-		if (sscanf(line, "%llx-%llx %*s %llx %*x:%*x %llu", &start, &end,
-			   &pgoff, &inode) != 4)
+		if (sscanf(line, "%llx-%llx %*s %llx %x:%x %llu", &start, &end,
+			   &pgoff, &file_of.major, &file_of.minor, &file_of.inode) != 6)
 			continue;
 		if (count == room) {
 			room = room ? 2 * room : 64;
 			m = realloc(array, room * sizeof(*m));
-			if (!m)
+			f = m ? realloc(files, room * sizeof(*f)) : NULL;
+			array = m ?: array;
+			files = f ?: files;
+			if (!f)
 				goto no_memory;
-			array = m;
 		}
-		m = &array[count++];
+		m = &array[count];
 		*m = (struct mapping){ .start = start, .end = end, .pgoff = pgoff };
-		m->uverbs = inode && is_uverbs(pid, m);
+		file_of.mapping = count++;
+		if (!file_of.inode)
+			continue;
+		for (f = files; f < files + num_files && !same_mapped(f, &file_of); f++)
+			;
+		if (f < files + num_files) {
+			m->uverbs = array[f->mapping].uverbs;
+			strcpy(m->node, array[f->mapping].node);
+		} else {
+			m->uverbs = is_uverbs(pid, m);
+			files[num_files++] = file_of;
+		}
 	}
+	free(files);
 	free(line);
 	fclose(file);
 	*mappings = array;
 	return count;
 no_memory:
+	free(files);
 	free(line);
 	fclose(file);
 	free(array);

@@ -194,7 +194,7 @@ static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 	u32 first = 0, count, i;
 	size_t elem;
 
-	if (!q || (sink->flags & RXE_MIGR_DUMP_NO_RINGS))
+	if (!q)
 		return;
 
 	elem = (size_t)1 << q->log2_elem_size;

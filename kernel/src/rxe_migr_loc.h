@@ -59,7 +59,6 @@ struct rxe_migr_sink {
 	size_t	size;
 	size_t	length;
 	u32	count;
-	u32	flags;		/* enum rxe_migr_dump_flags */
 };
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length);

@@ -118,7 +118,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 				struct rxe_migr_sink *sink, bool *did_stop)
 {
 	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
-	struct rxe_migr_sink count = { .flags = sink->flags };
+	struct rxe_migr_sink count = {};
 	struct ib_uobject *uobj;
 	int err;
 
@@ -177,18 +177,15 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
 	if (err)
 		return err;
-	if (in.reserved ||
-	    in.flags & ~(RXE_MIGR_DUMP_STOP | RXE_MIGR_DUMP_NO_RINGS) ||
-	    in.flags == (RXE_MIGR_DUMP_STOP | RXE_MIGR_DUMP_NO_RINGS))
+	if (in.reserved || in.flags & ~RXE_MIGR_DUMP_STOP)
 		return -EINVAL;
 
-	sink.flags = in.flags;
 	sink.size = in.addr ? min_t(u64, in.length, INT_MAX) : 0;
 
 	down_write(&ufile->hw_destroy_rwsem);
 	/* what is not needed is not allocated */
 	if (sink.size) {
-		struct rxe_migr_sink count = { .flags = in.flags };
+		struct rxe_migr_sink count = {};
 
 		rxe_migr_dump_ufile(ufile, uc, &count);
 		sink.size = min(sink.size, 2 * count.length + SZ_64K);
@@ -447,6 +444,7 @@ static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
 		.qpn = qp_num(qp),
 		.dest_qpn = qp->attr.dest_qp_num,
 		.state = qp->migr_state,
+		.flags = qp->migr.peer_knows ? RXE_MIGR_STATUS_PEER_KNOWS : 0,
 		.epoch = qp->migr.epoch,
 		.peer_epoch = qp->migr.peer_epoch,
 		.deadline_ms = qp->migr.has_deadline &&

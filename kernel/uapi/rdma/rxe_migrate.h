@@ -104,7 +104,6 @@ struct rxe_migr_query {
  */
 enum rxe_migr_dump_flags {
 	RXE_MIGR_DUMP_STOP	= 1 << 0,	/* stop the context in the same step */
-	RXE_MIGR_DUMP_NO_RINGS	= 1 << 1,	/* leave out RING records */
 };
 
 struct rxe_migr_dump {
@@ -176,12 +175,16 @@ struct rxe_migr_event_fd {
  * tombstones. IN is struct rxe_migr_buf: where an array of struct
  * rxe_migr_status goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
  */
+enum rxe_migr_status_flags {
+	RXE_MIGR_STATUS_PEER_KNOWS = 1 << 0,	/* as RXE_MIGR_QP_PEER_KNOWS */
+};
+
 struct rxe_migr_status {
 	__u32 qpn;
 	__u32 dest_qpn;
 	__u8  state;		/* enum rxe_migr_qp_state */
 	__u8  tombstone;	/* the QP is gone, its number still answers */
-	__u8  flags;		/* 0 */
+	__u8  flags;		/* enum rxe_migr_status_flags */
 	__u8  reserved;
 	__u32 epoch;
 	__u32 peer_epoch;
