@@ -2,6 +2,8 @@
 #
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
 #   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some
+#   make check-debug
+#                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make demo       a running perftest moves between two guests
 #   make bench-overhead
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
@@ -28,13 +30,16 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check demo bench-overhead bench-blackout clean
+host_goals := check check-debug demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
+
+check-debug: tree-all
+	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),driver criu verbs/001 verbs/002 verbs/003 verbs/004)
 
 demo: tree-all
 	$(Q)tests/demo

@@ -24,8 +24,10 @@ skip() {
 }
 
 # wait_for SECONDS CMD...: try it again until it succeeds; fail when it did not within this time.
+# (five times as long in kernels that watch themselves)
 wait_for() {
 	local end=$((SECONDS + $1))
+	[ -z "${LAB_OPTIONS:-}" ] || end=$((SECONDS + 5 * $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || fail "did not come true in time: $*"
@@ -33,14 +35,16 @@ wait_for() {
 	done
 }
 
-# lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME.
+# lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME. All labs
+# have $LAB_OPTIONS: make check-debug sets them.
 lab_up() {
 	local name=$lab_default i
 	for ((i = 1; i < $#; i++)); do
 		[ "${!i}" != --name ] || { i=$((i + 1)) && name=${!i}; }
 	done
 	labs+=("$name")
-	"$lab_tool" up --name "$name" --owner $$ "$@"
+	# shellcheck disable=SC2086 # words
+	"$lab_tool" up --name "$name" --owner $$ ${LAB_OPTIONS:-} "$@"
 }
 
 lab_down() { # lab_down [NAME]: its kernel logs must be clean

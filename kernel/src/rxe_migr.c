@@ -11,6 +11,7 @@ MODULE_PARM_DESC(pause_timeout,
 
 /* STOP is repeated so often, RESUME until it is answered. */
 #define RXE_MIGR_TRIES		8
+#define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
 #define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
 
 static u32 rxe_migr_pause_ms(void)
@@ -232,6 +233,13 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 	mutex_unlock(&qp->migr.mutex);
 }
 
+/* How long to wait for an answer. With many QPs it takes the peer its time. */
+static unsigned long rxe_migr_backoff(unsigned int tries)
+{
+	return min(RXE_MIGR_BACKOFF_MIN << min(tries, 10U),
+		   RXE_MIGR_BACKOFF_MAX);
+}
+
 /* Tell the peer, so that it pauses even if it has nothing to send. */
 void rxe_migr_announce_stop(struct rxe_qp *qp)
 {
@@ -240,7 +248,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.tries = 0;
-	qp->migr.next_tx = jiffies + 1;
+	qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
 	qp->migr.stop_acked = false;
 	qp->migr.resume_owed = false;
 	connected = rxe_migr_connected(qp);
@@ -250,7 +258,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 		return;
 
 	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
-	rxe_migr_kick(qp, 1);
+	rxe_migr_kick(qp, rxe_migr_backoff(0));
 }
 
 /* -------------------------------------------------------------- going on -- */
@@ -309,7 +317,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
-		qp->migr.next_tx = jiffies + 1;
+		qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
 		if (qp->migr.peer_stopped) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
@@ -330,7 +338,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 
 	if (resume)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
-	rxe_migr_kick(qp, 1);
+	rxe_migr_kick(qp, rxe_migr_backoff(0));
 }
 
 /* The peer is stopped since this epoch of its own. From softirq. */
@@ -498,11 +506,6 @@ enable:
 	rxe_enable_task(&qp->send_task);
 	rxe_sched_task(&qp->send_task);
 	mutex_unlock(&qp->migr.mutex);
-}
-
-static unsigned long rxe_migr_backoff(unsigned int tries)
-{
-	return min(1UL << min(tries, 10U), RXE_MIGR_BACKOFF_MAX);
 }
 
 /*

@@ -48,6 +48,7 @@ struct pair {
 
 static bool events;
 static volatile sig_atomic_t stop;
+static bool receives;	/* the child of --fork */
 static union ibv_gid gid;
 static int gid_index;
 
@@ -182,6 +183,8 @@ static void wait_for(struct side *s, enum ibv_wc_opcode opcode, uint64_t wr_id)
 	int n;
 
 	while (!(n = ibv_poll_cq(s->cq, 1, &wc))) {
+		if (stop && receives)
+			exit(0);	/* nobody sends any more */
 		if (!events)
 			continue;
 		while (ibv_get_cq_event(s->channel, &cq, &context))
@@ -282,6 +285,7 @@ static void receive(int pipe)
 	int fd = open_progress(job.progress);
 	uint64_t n;
 
+	receives = true;
 	for (n = 0;; n++) {
 		struct side *to = &job.pairs[n % job.count].side[1];
 
@@ -317,6 +321,8 @@ static void run_forked(void)
 		send_message(&job.pairs[n % job.count].side[0], n);
 	}
 	close(pipes[0]);
+	/* (it may wait for a message that it has asked for too late) */
+	MUST(!kill(child, SIGTERM));
 	MUST(waitpid(child, &status, 0) == child && !status);
 	job.done = n;
 }
