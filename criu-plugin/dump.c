@@ -513,7 +513,7 @@ static int by_qpn(const void *a, const void *b)
 	return x->qpn < y->qpn ? -1 : x->qpn > y->qpn;
 }
 
-/* All QPs of the device that are not plainly running, by their numbers. */
+/* All QPs of the device that are not plainly running, by their numbers; none if there are too many. */
 static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 {
 	struct rxe_migr_status *more;
@@ -521,15 +521,17 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 
 	*status = NULL;
 	while ((ret = ibv_query_device_migration(ctx, &count, *status, room)) == ENOSPC) {
+		if (room > count)	/* there are more than the driver tells */
+			break;
 		room = count + 64;
 		more = realloc(*status, room * sizeof(*more));
 		if (!more)
 			return fail("no memory");
 		*status = more;
 	}
-	if (ret)
+	if (ret && ret != ENOSPC)
 		return fail("the states of the QPs cannot be read: %s", strerror(ret));
-	for (i = 0; i < count; i++)
+	for (i = 0; !ret && i < count; i++)
 		if (!(*status)[i].tombstone)
 			(*status)[n++] = (*status)[i];
 	qsort(*status, n, sizeof(**status), by_qpn);

@@ -251,6 +251,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 	qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
 	qp->migr.stop_acked = false;
 	qp->migr.resume_owed = false;
+	qp->migr.has_deadline = false;	/* of a pause or resume before */
 	connected = rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
@@ -393,14 +394,18 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp)
 
 /* ---------------------------------------------------------------- timers -- */
 
-/* Run rxe_migr_work() after this delay, whenever it was due before. */
+/*
+ * Run rxe_migr_work() after this delay, whenever it was due before; at once, if
+ * the peer has moved.
+ */
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (!qp->migr.dead)
-		mod_delayed_work(system_unbound_wq, &qp->migr.work, delay);
+		mod_delayed_work(system_unbound_wq, &qp->migr.work,
+				 qp->migr.move.pending ? 0 : delay);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 }
 
