@@ -11,7 +11,10 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@.new $(traffic_src) -libverbs -pthread && mv $@.new $@
 
+# (it leads its queue pairs as the tests of dumps do)
+build/tests/query_stopped: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
+
 $(driver_tests): build/tests/%: tests/driver/src/%.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $< $(VERBS_LIBS) -libverbs -pthread && mv $@.new $@
+	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $(filter tests/%.c,$^) $(VERBS_LIBS) -libverbs -pthread && mv $@.new $@

@@ -6,18 +6,9 @@
  * pair in each state. A thread queries all of them before, while one context is stopped, and after.
  * The answers must be the same, and the driver must say that what should be stopped and paused was.
  */
-#include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <infiniband/migrate.h>
-
-#define DIE(...) (fprintf(stderr, "query_stopped: " __VA_ARGS__), fputc('\n', stderr), exit(1))
-#define CHECK(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s (%s)", __LINE__, #cond, strerror(errno)))
+#include "../../verbs/src/dumps.h"
 
 /* The state of a pair's end in the context that is stopped; the other end is in RTS, or the same. */
 static const enum ibv_qp_state states[] = {
@@ -38,9 +29,6 @@ struct answer {
 	struct ibv_qp_init_attr init;
 };
 
-static union ibv_gid gid;
-static int gid_index;
-
 static void make(struct end *e)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -51,9 +39,7 @@ static void make(struct end *e)
 	};
 
 	CHECK(list && list[0] && (e->ctx = ibv_open_device(list[0])));
-	for (gid_index = 0; !ibv_query_gid(e->ctx, 1, gid_index, &gid); gid_index++)
-		if (gid.raw[10] == 0xff && gid.raw[11] == 0xff)
-			break;
+	find_gid(e->ctx, NULL);
 	CHECK((e->pd = ibv_alloc_pd(e->ctx)) && (e->cq = ibv_create_cq(e->ctx, 10, NULL, NULL, 0)));
 	init.send_cq = init.recv_cq = e->cq;
 	for (int i = 0; i < PAIRS; i++)
@@ -61,7 +47,7 @@ static void make(struct end *e)
 	ibv_free_device_list(list);
 }
 
-static void lead(struct ibv_qp *qp, uint32_t to, enum ibv_qp_state last)
+static void lead_to(struct ibv_qp *qp, uint32_t to, enum ibv_qp_state last)
 {
 	struct ibv_qp_attr a = {
 		.port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
@@ -72,21 +58,8 @@ static void lead(struct ibv_qp *qp, uint32_t to, enum ibv_qp_state last)
 			     .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 9, .traffic_class = 16,
 				      .flow_label = 0x54321 } },
 	};
-	static const int mask[] = {
-		[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-		[IBV_QPS_RTR] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-		[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				IBV_QP_MAX_QP_RD_ATOMIC,
-		[IBV_QPS_SQD] = 0, [IBV_QPS_SQE] = 0, [IBV_QPS_ERR] = 0,
-	};
 
-	for (int s = IBV_QPS_INIT; s <= (int)last; s++) {
-		if (s == IBV_QPS_SQE || (s == IBV_QPS_SQD && last != IBV_QPS_SQD))
-			continue;
-		a.qp_state = s;
-		CHECK(!(errno = ibv_modify_qp(qp, &a, mask[s] | IBV_QP_STATE)));
-	}
+	lead(qp, a, last);
 }
 
 static void *query_all(void *answers)
@@ -96,7 +69,7 @@ static void *query_all(void *answers)
 	memset(a, 0, 2 * PAIRS * sizeof(*a));
 	for (int e = 0; e < 2; e++)
 		for (int i = 0; i < PAIRS; i++, a++)
-			CHECK(!(errno = ibv_query_qp(ends[e].qp[i], &a->attr, IBV_QP_DEST_QPN * 2 - 1, &a->init)));
+			IS(0, ibv_query_qp(ends[e].qp[i], &a->attr, IBV_QP_DEST_QPN * 2 - 1, &a->init));
 	return NULL;
 }
 
@@ -108,7 +81,7 @@ static void query_in_thread(struct answer *answers)
 	pthread_join(thread, NULL);
 }
 
-static void compare(const char *when, const struct answer *was, const struct answer *is)
+static void compare_answers(const char *when, const struct answer *was, const struct answer *is)
 {
 	for (int e = 0; e < 2; e++)
 		for (int i = 0; i < PAIRS; i++, was++, is++) {
@@ -128,7 +101,7 @@ static int migration_state(struct ibv_qp *qp)
 	struct rxe_migr_status st[100];
 	int count;
 
-	CHECK(!(errno = ibv_query_device_migration(ends[0].ctx, &count, st, 100)));
+	IS(0, ibv_query_device_migration(ends[0].ctx, &count, st, 100));
 	for (int i = 0; i < count; i++)
 		if (st[i].qpn == qp->qp_num && !st[i].tombstone)
 			return st[i].state;
@@ -141,7 +114,7 @@ static bool connected(int i)
 }
 
 /* Until all connected peers of end 0 are in this state; those of others must not change. */
-static void await_peers(int state)
+static void await_state(int state)
 {
 	int wrong = 0;
 
@@ -166,29 +139,29 @@ int main(void)
 	make(&ends[0]);
 	make(&ends[1]);
 	for (i = 0; i < PAIRS; i++) {
-		lead(ends[0].qp[i], ends[1].qp[i]->qp_num, states[i]);
-		lead(ends[1].qp[i], ends[0].qp[i]->qp_num, connected(i) ? IBV_QPS_RTS : states[i]);
+		lead_to(ends[0].qp[i], ends[1].qp[i]->qp_num, states[i]);
+		lead_to(ends[1].qp[i], ends[0].qp[i]->qp_num, connected(i) ? IBV_QPS_RTS : states[i]);
 	}
 	query_in_thread(before);
 	for (i = 0; i < PAIRS; i++)
 		CHECK(before[i].attr.qp_state == states[i]);
 
 	for (int time = 0; time < 3; time++) {
-		CHECK(!(errno = ibv_dump_context(ends[0].ctx, &count, dump, size)));
-		await_peers(RXE_MIGR_QP_PAUSED);
+		IS(0, ibv_dump_context(ends[0].ctx, &count, dump, size));
+		await_state(RXE_MIGR_QP_PAUSED);
 		for (i = 0; i < PAIRS; i++)
 			CHECK(migration_state(ends[0].qp[i]) == RXE_MIGR_QP_STOPPED);
 		query_in_thread(during);
-		compare("stopped", before, during);
+		compare_answers("stopped", before, during);
 
-		CHECK(!(errno = ibv_abort_context(ends[0].ctx)));
-		await_peers(RXE_MIGR_QP_RUNNING);
+		IS(0, ibv_abort_context(ends[0].ctx));
+		await_state(RXE_MIGR_QP_RUNNING);
 		query_in_thread(after);
-		compare("gone on", before, after);
+		compare_answers("gone on", before, after);
 	}
 	for (int e = 0; e < 2; e++) {
 		for (i = 0; i < PAIRS; i++)
-			CHECK(!(errno = ibv_destroy_qp(ends[e].qp[i])));
+			IS(0, ibv_destroy_qp(ends[e].qp[i]));
 		CHECK(!ibv_destroy_cq(ends[e].cq) && !ibv_dealloc_pd(ends[e].pd) && !ibv_close_device(ends[e].ctx));
 	}
 	puts("the same before, during and after");
