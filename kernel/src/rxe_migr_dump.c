@@ -2,9 +2,10 @@
 /* Records of a context's objects. rxe_migr_refill.c reads them, in this order. */
 
 #include <linux/sched/mm.h>
+#include <linux/unaligned.h>
 #include "rxe_migr_loc.h"
 
-/* Room for one more record; NULL if only its size is asked for. */
+/* Room for one more record, zeroed; NULL if only its size is asked for. */
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length)
 {
@@ -17,6 +18,7 @@ void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		return NULL;
 
 	rec = sink->buf + at;
+	memset(rec, 0, length);
 	rec->type = cpu_to_le16(type);
 	rec->flags = cpu_to_le16(RXE_MIGR_REC_MANDATORY);
 	rec->length = cpu_to_le32(length);
@@ -183,6 +185,35 @@ static void rxe_migr_dump_events(struct ib_uverbs_file *ufile,
 /* ----------------------------------------------------------------- rings -- */
 
 /*
+ * An element, as rxe_migr_rec_ring says: most of its words are zero. The
+ * application may write to it meanwhile, so each word is read once.
+ */
+static void *rxe_migr_pack_elem(void *to, const u64 *from, size_t words)
+{
+	size_t i, n;
+	void *mask;
+	u64 word, bits;
+
+	for (; words; words -= n, from += n) {
+		n = min(words, (size_t)RXE_MIGR_RING_WORDS);
+		mask = to;
+		to += sizeof(u64);
+		bits = 0;
+		for (i = 0; i < n; i++) {
+			word = READ_ONCE(from[i]);
+			if (!word)
+				continue;
+			bits |= BIT_ULL(i);
+			memcpy(to, &word, sizeof(word));
+			to += sizeof(word);
+		}
+		put_unaligned_le64(bits, mask);
+	}
+
+	return to;
+}
+
+/*
  * The application may be half-way through filling an element behind the
  * producer index, so all of a send or receive ring is taken; of a CQ, which
  * the driver fills, only what is in use.
@@ -192,22 +223,26 @@ static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 {
 	struct rxe_migr_rec_ring *rec;
 	u32 first = 0, count, i;
-	size_t elem;
+	size_t words, most;
+	void *to;
 
 	if (!q)
 		return;
 
-	elem = (size_t)1 << q->log2_elem_size;
+	words = ((size_t)1 << q->log2_elem_size) / sizeof(u64);
 	count = q->index_mask + 1;
 	if (which == RXE_MIGR_RING_CQ) {
 		first = READ_ONCE(q->buf->consumer_index) & q->index_mask;
 		count = (q->index - first) & q->index_mask;
 	}
 
-	rec = rxe_migr_put(sink, RXE_MIGR_REC_RING, handle,
-			   sizeof(*rec) + count * elem);
-	if (!rec)
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_RING, handle, sizeof(*rec));
+	most = count * (words + DIV_ROUND_UP(words, RXE_MIGR_RING_WORDS)) *
+	       sizeof(u64);
+	if (!rec || most > sink->size - sink->length) {
+		sink->length += most;
 		return;
+	}
 
 	rec->which = cpu_to_le32(which);
 	rec->log2_elem_size = cpu_to_le32(q->log2_elem_size);
@@ -217,9 +252,12 @@ static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 	rec->index = cpu_to_le32(q->index);
 	rec->first = cpu_to_le32(first);
 	rec->count = cpu_to_le32(count);
+	to = rec->data;
 	for (i = 0; i < count; i++)
-		memcpy(rec->data + i * elem,
-		       queue_addr_from_index(q, first + i), elem);
+		to = rxe_migr_pack_elem(to, queue_addr_from_index(q, first + i),
+					words);
+	sink->length += to - (void *)rec->data;
+	rec->hdr.length = cpu_to_le32(to - (void *)rec);
 }
 
 static u64 rxe_migr_ring_offset(const struct rxe_queue *q)
@@ -265,13 +303,11 @@ static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
 		rec->cqe = cpu_to_le32(cq->queue->index_mask);
 		rec->comp_channel =
 			cpu_to_le32(rxe_migr_comp_ordinal(ufile, &cq->ibcq));
-		rec->comp_vector = 0;	/* rxe has no vectors */
 		rec->async_file =
 			cpu_to_le32(rxe_migr_async_ordinal(ufile, &ucq->uevent));
 		rec->comp_events = cpu_to_le32(ucq->comp_events_reported);
 		rec->async_events = cpu_to_le32(ucq->uevent.events_reported);
 		rec->notify = cq->notify;
-		memset(rec->reserved, 0, sizeof(rec->reserved));
 	}
 
 	rxe_migr_dump_ring(cq->queue, uobj->id, RXE_MIGR_RING_CQ, sink);
@@ -304,8 +340,6 @@ static void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
 	if (!rec)
 		return;
 
-	memset((void *)rec + sizeof(rec->hdr), 0,
-	       sizeof(*rec) - sizeof(rec->hdr));
 	rec->index = cpu_to_le16(index);
 	rec->type = type;
 	rec->replay = res->replay;
@@ -398,7 +432,6 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->qp_type = qp_type(qp);
 	rec->qp_state = attr->qp_state;
 	rec->sq_sig_all = qp->sq_sig_type == IB_SIGNAL_ALL_WR;
-	rec->reserved = 0;
 	rec->max_send_wr = cpu_to_le32(qp->sq.max_wr);
 	rec->max_recv_wr = cpu_to_le32(qp->srq ? 0 : qp->rq.max_wr);
 	rec->max_inline = cpu_to_le32(qp->sq.max_inline);
@@ -425,7 +458,6 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->hop_limit = qp->pri_av.grh.hop_limit;
 	rec->traffic_class = qp->pri_av.grh.traffic_class;
 	rec->flow_label = cpu_to_le32(qp->pri_av.grh.flow_label);
-	memset(rec->sgid, 0, sizeof(rec->sgid));
 	if (qp->pri_av.network_type) {
 		rxe_migr_sgid(&qp->pri_av, &sgid);
 		memcpy(rec->sgid, sgid.raw, sizeof(rec->sgid));
@@ -455,9 +487,6 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->resp_length = cpu_to_le32(qp->resp.length);
 	rec->res_head = cpu_to_le16(qp->resp.res_head);
 	rec->num_res = cpu_to_le16(num_res);
-	rec->recv_resid = 0;
-	rec->recv_cur_sge = 0;
-	rec->recv_sge_offset = 0;
 	if (wqe) {
 		rec->recv_resid = cpu_to_le32(wqe->dma.resid);
 		rec->recv_cur_sge = cpu_to_le32(wqe->dma.cur_sge);

@@ -51,7 +51,6 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	rec->access = cpu_to_le32(mw->access);
 	rec->type = mw->ibmw.type;
 	rec->state = mw->state;
-	rec->reserved = 0;
 	spin_unlock_bh(&mw->lock);
 }
 

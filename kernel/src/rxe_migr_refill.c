@@ -4,6 +4,7 @@
  * The records may come from anybody: nothing in them is trusted.
  */
 
+#include <linux/unaligned.h>
 #include "rxe_migr_loc.h"
 
 struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
@@ -36,28 +37,61 @@ static struct rxe_qp *rxe_migr_uqp(struct ib_uverbs_file *ufile,
 
 /* ----------------------------------------------------------------- rings -- */
 
+/* What is left of the record behind an element of words words, or NULL */
+static const void *rxe_migr_unpack_elem(u64 *to, size_t words,
+					const void *from, const void *end)
+{
+	size_t i, n;
+	u64 bits;
+
+	for (; words; words -= n, to += n) {
+		n = min(words, (size_t)RXE_MIGR_RING_WORDS);
+		if (end - from < sizeof(bits))
+			return NULL;
+		bits = get_unaligned_le64(from);
+		from += sizeof(bits);
+		if (fls64(bits) > n ||
+		    end - from < hweight64(bits) * sizeof(*to))
+			return NULL;
+		for (i = 0; i < n; i++) {
+			to[i] = 0;
+			if (!(bits & BIT_ULL(i)))
+				continue;
+			memcpy(&to[i], from, sizeof(*to));
+			from += sizeof(*to);
+		}
+	}
+
+	return from;
+}
+
 static int rxe_migr_refill_queue(struct rxe_queue *q,
 				 const struct rxe_migr_rec_ring *rec,
 				 size_t length)
 {
 	u32 first = le32_to_cpu(rec->first), count = le32_to_cpu(rec->count);
 	u32 index = le32_to_cpu(rec->index), i;
-	size_t elem;
+	const void *from = rec->data, *end = (const void *)rec + length;
+	size_t words;
 
 	if (!q || !q->ip)
 		return -EINVAL;
 
-	elem = (size_t)1 << q->log2_elem_size;
+	words = ((size_t)1 << q->log2_elem_size) / sizeof(u64);
 	if (le32_to_cpu(rec->log2_elem_size) != q->log2_elem_size ||
 	    le32_to_cpu(rec->index_mask) != q->index_mask ||
 	    first > q->index_mask || index > q->index_mask ||
-	    count > q->index_mask + 1 ||
-	    length - sizeof(*rec) != count * elem)
+	    count > q->index_mask + 1)
 		return -EINVAL;
 
-	for (i = 0; i < count; i++)
-		memcpy(queue_addr_from_index(q, first + i),
-		       rec->data + i * elem, elem);
+	for (i = 0; i < count; i++) {
+		from = rxe_migr_unpack_elem(queue_addr_from_index(q, first + i),
+					    words, from, end);
+		if (!from)
+			return -EINVAL;
+	}
+	if (from != end)
+		return -EINVAL;
 
 	/* the client's index is whatever the client last wrote */
 	q->index = index;

@@ -131,7 +131,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	if (sink->length > sink->size)
 		return -ENOSPC;
 
-	sink->buf = kvzalloc(sink->size, GFP_KERNEL_ACCOUNT);
+	sink->buf = kvmalloc(sink->size, GFP_KERNEL_ACCOUNT);
 	if (!sink->buf)
 		return -ENOMEM;
 

@@ -456,6 +456,14 @@ enum rxe_migr_ring {
 	RXE_MIGR_RING_SRQ	= 4,
 };
 
+/*
+ * Most words of a ring are zero. An element of 2^log2_elem_size bytes is a
+ * sequence of groups of up to RXE_MIGR_RING_WORDS 64-bit words; of a group, data
+ * has an __le64 whose bit i says that word i is not zero, and then those words
+ * as they lie in memory.
+ */
+#define RXE_MIGR_RING_WORDS	64
+
 struct rxe_migr_rec_ring {
 	struct rxe_migr_rec hdr;	/* handle: the CQ, QP or SRQ */
 	__le32 which;			/* enum rxe_migr_ring */
@@ -465,7 +473,7 @@ struct rxe_migr_rec_ring {
 	__le32 consumer;
 	__le32 index;			/* ... and the driver's own copy */
 	__le32 first;			/* element that data begins with */
-	__le32 count;			/* elements in data, the rest is unused */
+	__le32 count;			/* elements in data, the rest is zero */
 	__u8   data[];
 } __attribute__((packed));
 
