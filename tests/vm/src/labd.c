@@ -32,7 +32,7 @@
 #define GUESTS_MAX 16
 #define CLIENTS_MAX 256
 #define MACS_MAX 256
-#define QUEUE_MAX 4096	/* packets that wait for a slow guest; more are lost, as on a real switch */
+#define QUEUE_MAX 256	/* packets that wait for a slow guest, for some 30 ms; more are lost, as on a real switch */
 #define BURST 64	/* packets taken from one guest before the others have their turn */
 
 /* Bytes on their way to a descriptor that may be slow. */
