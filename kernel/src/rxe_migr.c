@@ -302,7 +302,8 @@ static void rxe_migr_set_deadline(struct rxe_qp *qp)
 
 /*
  * Let a stopped QP go on, here or where it was restored. The peer was told that
- * it was stopped, or met it so, and is called back.
+ * it was stopped, or met it so, and is called back. Nothing of the QP runs
+ * before rxe_migr_release_qp().
  */
 void rxe_migr_go_qp(struct rxe_qp *qp)
 {
@@ -334,11 +335,21 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	rxe_migr_enable(qp);
 	mutex_unlock(&qp->migr.mutex);
 
 	if (resume)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+}
+
+/* Whoever has disabled its tasks meanwhile has enabled them again. */
+void rxe_migr_release_qp(struct rxe_qp *qp)
+{
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+	rxe_migr_enable(qp);
+	mutex_unlock(&qp->migr.mutex);
+
 	rxe_migr_kick(qp, rxe_migr_backoff(0));
 }
 

@@ -19,6 +19,7 @@ void rxe_migr_stop_qp(struct rxe_qp *qp);
 void rxe_migr_drain_qp(struct rxe_qp *qp);
 void rxe_migr_announce_stop(struct rxe_qp *qp);
 void rxe_migr_go_qp(struct rxe_qp *qp);
+void rxe_migr_release_qp(struct rxe_qp *qp);
 void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
 void rxe_migr_resumed_qp(struct rxe_qp *qp);
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);

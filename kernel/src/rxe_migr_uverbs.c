@@ -86,13 +86,18 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 					     sizeof(resp));
 }
 
-/* Let every stopped QP of the context go on. */
+/*
+ * Let every stopped QP of the context go on. All peers are called before the
+ * first QP is busy with what has waited, lest the last one waits for that.
+ */
 static void rxe_migr_go(struct ib_uverbs_file *ufile)
 {
 	struct ib_uobject *uobj;
 
 	rxe_migr_for_each_qp(uobj, ufile)
 		rxe_migr_go_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(uobj, ufile)
+		rxe_migr_release_qp(rxe_migr_uobj_qp(uobj));
 }
 
 /*
