@@ -91,20 +91,31 @@ static void unlock_network(struct move *m)
 
 /* -------------------------------------------------------------- forward -- */
 
+/*
+ * From here on no task of it executes another instruction of its own: a signal to die is the first thing
+ * that a stopped task heeds. How long the kernel takes to clear them away is nobody's business but ours.
+ */
+static void doom_source(struct move *m)
+{
+	for (size_t i = 0; i < m->plan.tree.n; i++)
+		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
+	if (m->criu_asks)
+		criu_answer(&m->criu, true);
+	m->criu_asks = false;
+	fault_clear();
+}
+
 static int end_source(struct move *m)
 {
 	char *name;
 
 	end_criu(m, true);
 	fault_clear();
-	/* It may have been killed before it had killed them all. It had said that it would. */
-	for (size_t i = 0; i < m->plan.tree.n; i++)
-		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
 	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS) == 0)
 		return 0;
 	name = proc_name(m->pid);
-	fault("process %d (%s) is killed but does not end, and %s holds its copy: there, when it is gone: "
-	      "godwit settle %s commit", m->pid, name, m->host, m->id);
+	fault("process %d (%s) is killed but does not end: it is stuck in the kernel, and holds what it had open",
+	      m->pid, name);
 	free(name);
 	return -1;
 }
@@ -202,13 +213,14 @@ int move_forward(struct move *m)
 	json_t *answer;
 
 	report_phase("commit", "process %d ends here", m->pid);
-	if (end_source(m))
-		return EXIT_LOST;
+	doom_source(m);
 	if (addresses_del(&m->addresses, false))
 		warn(m);
 	answer = insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();
 	report_phase("resume", "at %s", m->host);
+	if (end_source(m))
+		warn(m);
 	unlock_network(m);
 	if (!json_object_get(answer, "resumed_ns_ago"))
 		return lost(m, answer);
