@@ -195,7 +195,7 @@ static void *rxe_migr_pack_elem(void *to, const u64 *from, size_t words)
 	u64 word, bits;
 
 	for (; words; words -= n, from += n) {
-		n = min(words, (size_t)RXE_MIGR_RING_WORDS);
+		n = min_t(size_t, words, RXE_MIGR_RING_WORDS);
 		mask = to;
 		to += sizeof(u64);
 		bits = 0;

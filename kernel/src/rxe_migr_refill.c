@@ -37,7 +37,7 @@ static struct rxe_qp *rxe_migr_uqp(struct ib_uverbs_file *ufile,
 
 /* ----------------------------------------------------------------- rings -- */
 
-/* What is left of the record behind an element of words words, or NULL */
+/* What is left of the record behind an element, or NULL */
 static const void *rxe_migr_unpack_elem(u64 *to, size_t words,
 					const void *from, const void *end)
 {
@@ -45,7 +45,7 @@ static const void *rxe_migr_unpack_elem(u64 *to, size_t words,
 	u64 bits;
 
 	for (; words; words -= n, to += n) {
-		n = min(words, (size_t)RXE_MIGR_RING_WORDS);
+		n = min_t(size_t, words, RXE_MIGR_RING_WORDS);
 		if (end - from < sizeof(bits))
 			return NULL;
 		bits = get_unaligned_le64(from);

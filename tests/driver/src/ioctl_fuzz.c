@@ -389,12 +389,49 @@ static void change_number(uint8_t *at, uint64_t value)
 	memcpy(at, &value, size);
 }
 
+#define CHANGES 12
+#define GROWTH 8	/* of a dump, for one word of a ring that was zero */
+
+/* A word of a ring, which becomes one that is saved. */
+static uint8_t *some_word(uint8_t *d, size_t *length, struct rxe_migr_rec_ring *ring)
+{
+	uint32_t words = (1 << le32toh(ring->log2_elem_size)) / 8;
+	uint64_t skip = (uint64_t)below(le32toh(ring->count)) * words + below(words);
+	uint8_t *at = ring->data;
+	uint64_t mask, bit;
+
+	for (;;) {
+		uint32_t group = words < RXE_MIGR_RING_WORDS ? words : RXE_MIGR_RING_WORDS;
+
+		memcpy(&mask, at, sizeof(mask));
+		mask = le64toh(mask);
+		if (skip < group)
+			break;
+		skip -= group;
+		at += 8 + 8 * __builtin_popcountll(mask);
+	}
+	bit = 1ULL << skip;
+	if (!(mask & bit)) {
+		uint64_t more = htole64(mask | bit);
+
+		memcpy(at, &more, sizeof(more));
+	}
+	at += 8 + 8 * __builtin_popcountll(mask & (bit - 1));
+	if (!(mask & bit)) {
+		memmove(at + GROWTH, at, d + *length - at);
+		memset(at, 0, GROWTH);
+		*length += GROWTH;
+		ring->hdr.length = htole32(le32toh(ring->hdr.length) + GROWTH);
+	}
+	return at;
+}
+
 /* What drives a QP: its own record from the requester on, or a WQE in one of its rings. */
-static void change_qp(uint8_t *d, size_t length)
+static void change_qp(uint8_t *d, size_t *length)
 {
 	struct rxe_migr_rec_ring *ring;
 	struct rxe_migr_rec *rec;
-	uint32_t elem, from;
+	uint32_t from;
 
 	do {
 		size_t pos = 0, skip = below(64);
@@ -402,7 +439,7 @@ static void change_qp(uint8_t *d, size_t length)
 		do {
 			rec = (void *)(d + pos);
 			pos += le32toh(rec->length);
-		} while (skip-- && pos < length);
+		} while (skip-- && pos < *length);
 	} while (le16toh(rec->type) != RXE_MIGR_REC_QP && le16toh(rec->type) != RXE_MIGR_REC_RING);
 
 	from = offsetof(struct rxe_migr_rec_qp, req_psn);
@@ -411,9 +448,8 @@ static void change_qp(uint8_t *d, size_t length)
 		return;
 	}
 	ring = (void *)rec;
-	elem = 1 << le32toh(ring->log2_elem_size);
 	if (le32toh(ring->count))
-		change_number(ring->data + below(le32toh(ring->count)) * elem + below(elem / 4) * 4, edge());
+		change_number(some_word(d, length, ring) + below(2) * 4, edge());
 }
 
 static size_t change(uint8_t *d, size_t length)
@@ -421,8 +457,8 @@ static size_t change(uint8_t *d, size_t length)
 	size_t at[4096];
 	unsigned n = 0, k;
 
-	for (k = below(2) * below(12); k; k--)
-		change_qp(d, length);
+	for (k = below(2) * below(CHANGES); k; k--)
+		change_qp(d, &length);
 	for (size_t pos = 0; pos < length && n < 4096; pos += le32toh(((struct rxe_migr_rec *)(d + pos))->length))
 		at[n++] = pos;
 	for (k = below(4); k; k--) {
@@ -461,7 +497,7 @@ static void restore(const uint8_t *original, size_t length)
 	int fd = x.ctx->cmd_fd;
 	struct rxe_migr_begin begin = { .session = 1 + below(3), .fd = fd };
 	struct rxe_migr_resume resume = { 0 };
-	uint8_t *d = malloc(length);
+	uint8_t *d = malloc(length + CHANGES * GROWTH);
 	size_t use_length;
 
 	memcpy(d, original, length);
