@@ -47,9 +47,10 @@ demo: tree-all
 bench-overhead bench-blackout: tree-all
 	$(Q)benchmarks/$(@:bench-%=%)/run
 
+# (root may; anybody else is told what to install)
 .PHONY: tree-all
 tree-all:
-	$(Q)./configure --host-only
+	$(Q)./configure --host-only $(if $(filter 0,$(shell id -u)),--install-deps)
 	$(Q)tests/vm/in-tree $(MAKE) all
 endif
 
