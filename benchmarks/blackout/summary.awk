@@ -51,11 +51,11 @@ function ratio(qps, what, field, what2, field2,   a, b, k, i) {
 	seen[$2]
 }
 END {
-	print "| queue pairs | checkpoint + restore, to plain CRIU's | blackout less transfer, to plain CRIU's checkpoint + restore | blackout, to that of godwit without RDMA |"
+	print "| queue pairs | blackout less transfer, to plain CRIU's checkpoint + restore | checkpoint + restore, to plain CRIU's | blackout, to that of godwit without RDMA |"
 	print "|--:|--:|--:|--:|"
 	for (i = 1; i <= rows; i++)
-		printf "| %s | %s | %s | %s |\n", order[i], ratio(order[i], "rdma", "both", "criu", "both"),
-			ratio(order[i], "rdma", "still", "criu", "both"),
+		printf "| %s | %s | %s | %s |\n", order[i], ratio(order[i], "rdma", "still", "criu", "both"),
+			ratio(order[i], "rdma", "both", "criu", "both"),
 			ratio(order[i], "rdma", "blackout", "twin", "blackout")
 	print ""
 	print "| queue pairs | | checkpoint | restore | both | transfer | blackout | blackout less transfer | KiB |"
