@@ -5,7 +5,8 @@
  *
  * They change one number of a WQE that the driver may be working on to a bad one and back, as fast as they
  * can: so the driver may have checked another number than it uses. Nothing is expected but that the kernel
- * lives, and can take down the queue pairs; its log tells the rest.
+ * lives, and can take down the queue pairs; its log tells the rest. At last a thread pretends that there is
+ * ever more to be flushed.
  */
 #include <getopt.h>
 #include <infiniband/verbs.h>
@@ -125,6 +126,18 @@ static void *scribble(void *arg)
 			__atomic_store_n(p, bad, __ATOMIC_RELAXED);
 	}
 	return NULL;
+}
+
+/* Whoever goes through a ring until it is empty never gets there. */
+static void *refill(void *arg)
+{
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		for (unsigned i = 0; i < NUM_QP; i++) {
+			uint32_t cons = __atomic_load_n(&rings[i]->consumer_index, __ATOMIC_RELAXED);
+
+			__atomic_store_n(&rings[i]->producer_index, (cons - 1) & rings[i]->index_mask, __ATOMIC_RELAXED);
+		}
+	return arg;
 }
 
 /* ------------------------------------------------------------------- work -- */
@@ -295,11 +308,35 @@ static void work(void)
 		DIE("nothing was done, or nothing was changed");
 }
 
+static void flush(void)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	time_t end = time(NULL) + 3;
+
+	while (time(NULL) < end)
+		for (unsigned i = 0; i < NUM_QP; i++) {
+			connect_qp(i);
+			ibv_modify_qp(qps[i], &a, IBV_QP_STATE);
+		}
+}
+
+static void with_threads(unsigned n, void *(*run)(void *), void (*meanwhile)(void))
+{
+	static const uint64_t salts[] = { 0x5555, 0xaaaa };
+	pthread_t threads[2];
+
+	stop = false;
+	for (unsigned i = 0; i < n; i++)
+		pthread_create(&threads[i], NULL, run, (void *)&salts[i]);
+	meanwhile();
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "seed", 1, 0, 's' }, { "seconds", 1, 0, 't' }, { 0 } };
-	static const uint64_t salts[] = { 0x5555, 0xaaaa };
-	pthread_t threads[2];
 	int c;
 
 	seed = time(NULL);
@@ -316,12 +353,8 @@ int main(int argc, char **argv)
 	rng = seed;
 	set_up();
 	find_rings();
-	for (c = 0; c < 2; c++)
-		pthread_create(&threads[c], NULL, scribble, (void *)&salts[c]);
-	work();
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (c = 0; c < 2; c++)
-		pthread_join(threads[c], NULL);
+	with_threads(2, scribble, work);
+	with_threads(1, refill, flush);
 	for (unsigned i = 0; i < NUM_QP; i++)
 		if (ibv_destroy_qp(qps[i]))
 			DIE("queue pair %u is not destroyed", i);
