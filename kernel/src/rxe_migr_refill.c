@@ -196,11 +196,9 @@ static int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 	index = le16_to_cpu(rec->index);
 	type = rxe_migr_res_mask(rec->type);
 
-	/* read_reply() counts in an int what is left */
 	mutex_lock(&qp->migr.mutex);
 	if (!qp->resp.resources || index >= qp->attr.max_dest_rd_atomic ||
-	    !type || rec->state > rdatm_res_state_replay ||
-	    (type == RXE_READ_MASK && le32_to_cpu(rec->length) > INT_MAX)) {
+	    !type || rec->state > rdatm_res_state_replay) {
 		mutex_unlock(&qp->migr.mutex);
 		return -EINVAL;
 	}

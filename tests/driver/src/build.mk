@@ -2,7 +2,7 @@
 # Programs that the tests run in the guests.
 
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz stopctl query_stopped)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped)
 
 ALL += build/tests/traffic $(driver_tests)
 

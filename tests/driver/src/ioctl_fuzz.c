@@ -472,7 +472,10 @@ static size_t change(uint8_t *d, size_t length)
 		case 2: rec->type = htole16(below(20)); break;
 		case 3: rec->flags = htole16(rnd()); break;
 		case 4: rec->handle = htole32(edge()); break;
-		case 5: ((uint8_t *)rec)[sizeof(*rec) + below(size - sizeof(*rec) + 1)] ^= 1 << below(8); break;
+		case 5:
+			if (size > sizeof(*rec))
+				((uint8_t *)rec)[sizeof(*rec) + below(size - sizeof(*rec))] ^= 1 << below(8);
+			break;
 		default:
 			/* ring indices and the like, more often than what lies in rings */
 			field = field < 12 ? 12 : below(2) && field > 300 ? 12 + below(8) * 4 : field;

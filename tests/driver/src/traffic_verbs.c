@@ -348,9 +348,6 @@ static void modify_to_rtr(struct qp *q)
 	};
 	int ret;
 
-	/* A FLUSH takes one of the responder's resources, and the requester does not count it. */
-	if (shape.ops & (1 << OP_FLUSH))
-		attr.max_dest_rd_atomic += shape.depth;
 	ret = ibv_modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (ret)
