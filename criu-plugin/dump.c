@@ -138,20 +138,27 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 {
 	struct rxe_migr_query query;
 	struct ibv_context *ctx;
+	char now[NODE_LEN];
 	int mine, ret = 0;
 
 	(void)arg;
+	(void)node;
 	if (kind == FILE_UVERBS && begin())
 		return -1;
 	mine = kind == FILE_UVERBS ? take_fd(pid, fd) : -1;
 	if (mine < 0)
 		return 0;
+	/* Perhaps that number stands for another file by now. */
+	if (fd_kind(0, mine, now) != FILE_UVERBS) {
+		close(mine);
+		return 0;
+	}
 	ctx = ibv_attach_context(mine);
 	if (!ctx) {
 		close(mine);
 		return fail("no memory");
 	}
-	if (!ibv_query_migration(ctx, &query) && find_device(ctx, node) < 0)
+	if (!ibv_query_migration(ctx, &query) && find_device(ctx, now) < 0)
 		ret = -1;
 	ibv_detach_context(ctx);
 	return ret;

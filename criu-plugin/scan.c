@@ -172,16 +172,28 @@ static bool is_uverbs(pid_t pid, struct mapping *m)
 	       device_kind(st.st_rdev, m->node) == FILE_UVERBS;
 }
 
-/* A file that is mapped, most of them more than once. */
+/*
+ * A file that is mapped, most of them more than once. Device and inode are not
+ * enough: of a btrfs, /proc gives the same device for all subvolumes.
+ */
 struct mapped_file {
 	unsigned int		major, minor;
 	unsigned long long	inode;
+	char			*path;
 	int			mapping;	/* the first one of it */
 };
 
 static bool same_mapped(const struct mapped_file *a, const struct mapped_file *b)
 {
-	return a->inode == b->inode && a->minor == b->minor && a->major == b->major;
+	return a->inode == b->inode && a->minor == b->minor &&
+	       a->major == b->major && !strcmp(a->path, b->path);
+}
+
+static void free_files(struct mapped_file *files, int count)
+{
+	while (count--)
+		free(files[count].path);
+	free(files);
 }
 
 int read_mappings(pid_t pid, struct mapping **mappings)
@@ -190,7 +202,7 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	struct mapped_file file_of, *files = NULL, *f;
 	struct mapping *array = NULL, *m;
 	char path[64], *line = NULL;
-	int count = 0, room = 0, num_files = 0;
+	int count = 0, room = 0, num_files = 0, at;
 	size_t size = 0;
 	FILE *file;
 
@@ -199,8 +211,9 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	if (!file)
 		return fail("%s cannot be read: %m", path);
 	while (getline(&line, &size, file) > 0) {
-		if (sscanf(line, "%llx-%llx %*s %llx %x:%x %llu", &start, &end,
-			   &pgoff, &file_of.major, &file_of.minor, &file_of.inode) != 6)
+		if (sscanf(line, "%llx-%llx %*s %llx %x:%x %llu %n", &start, &end,
+			   &pgoff, &file_of.major, &file_of.minor,
+			   &file_of.inode, &at) != 6)
 			continue;
 		if (count == room) {
 			room = room ? 2 * room : 64;
@@ -213,6 +226,7 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 		}
 		m = &array[count];
 		*m = (struct mapping){ .start = start, .end = end, .pgoff = pgoff };
+		file_of.path = line + at;
 		file_of.mapping = count++;
 		if (!file_of.inode)
 			continue;
@@ -223,16 +237,19 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 			strcpy(m->node, array[f->mapping].node);
 		} else {
 			m->uverbs = is_uverbs(pid, m);
+			file_of.path = strdup(file_of.path);
+			if (!file_of.path)
+				goto no_memory;
 			files[num_files++] = file_of;
 		}
 	}
-	free(files);
+	free_files(files, num_files);
 	free(line);
 	fclose(file);
 	*mappings = array;
 	return count;
 no_memory:
-	free(files);
+	free_files(files, num_files);
 	free(line);
 	fclose(file);
 	free(array);
