@@ -374,10 +374,18 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 	}
 }
 
+/* The last QP of a context to go on ends its blackout. */
+static void rxe_migr_note_resume(struct rxe_qp *qp)
+{
+	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+
+	if (uc)
+		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
+}
+
 /* Our RESUME was answered. From softirq. */
 void rxe_migr_resumed_qp(struct rxe_qp *qp)
 {
-	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 
 	lockdep_assert_held(&qp->state_lock);
@@ -386,8 +394,7 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp)
 		return;
 
 	qp->migr.resume_owed = false;
-	if (uc)
-		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
+	rxe_migr_note_resume(qp);
 	rxe_counter_inc(rxe, RXE_CNT_MIGR_RESUMES);
 
 	if (qp->migr_state == RXE_MIGR_QP_RESUMING) {
@@ -570,6 +577,7 @@ static void rxe_migr_work(struct work_struct *work)
 	} else if (m->resume_owed) {
 		if (rxe_migr_peer_is_deaf(qp)) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			rxe_migr_note_resume(qp);
 			rxe_sched_task(&qp->send_task);
 		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
