@@ -190,20 +190,12 @@ int addresses_guard(const struct addresses *list, const char *id)
 int addresses_unguard(const struct addresses *list, const char *id)
 {
 	char *name = guard_name(id);
-	int inet = 0, arp = 0;
+	int ret = list->n ? nl_tables_delete(name) : 0;
 
-	if (list->n) {
-		inet = nl_table_delete(NFPROTO_INET, name);
-		arp = nl_table_delete(NFPROTO_ARP, name);
-	}
-	if ((inet && inet != -ENOENT) || (arp && arp != -ENOENT)) {
-		fault("nftables: the tables %s could not be deleted (%s): do it by hand", name,
-		      strerror(inet ? -inet : -arp));
-		free(name);
-		return -1;
-	}
+	if (ret)
+		fault("nftables: the tables %s could not be deleted (%s): do it by hand", name, strerror(-ret));
 	free(name);
-	return 0;
+	return ret ? -1 : 0;
 }
 
 /* ------------------------------------------------------- to have and not -- */

@@ -261,21 +261,27 @@ static struct request nft_request(int type, int flags, int family, int res_id)
 	return r;
 }
 
-int nl_table_delete(int family, const char *name)
+#define TABLES_MAX 2
+
+/* All of them at once, or none: a commit of nftables waits for all CPUs. */
+static int delete_tables(const int *families, size_t n, const char *name)
 {
-	struct request part[3] = {
-		nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES),
-		nft_request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE, NLM_F_ACK, family, 0),
-		nft_request(NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES),
-	};
+	struct request part[TABLES_MAX + 2];
 	int fd = nl_open(NETLINK_NETFILTER), ret;
 	char batch[sizeof(part)];
 	size_t length = 0;
 
 	if (fd < 0)
 		return fd;
-	put_attr(&part[1], NFTA_TABLE_NAME, name, strlen(name) + 1);
-	for (int i = 0; i < 3; i++) {
+	part[0] = nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+	for (size_t i = 0; i < n; i++) {
+		/* (one that fails is answered anyway, and first) */
+		part[i + 1] = nft_request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE,
+					  i == n - 1 ? NLM_F_ACK : 0, families[i], 0);
+		put_attr(&part[i + 1], NFTA_TABLE_NAME, name, strlen(name) + 1);
+	}
+	part[n + 1] = nft_request(NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
+	for (size_t i = 0; i < n + 2; i++) {
 		memset(batch + length, 0, NLMSG_ALIGN(part[i].head.nlmsg_len));
 		memcpy(batch + length, &part[i], part[i].head.nlmsg_len);
 		length += NLMSG_ALIGN(part[i].head.nlmsg_len);
@@ -283,6 +289,26 @@ int nl_table_delete(int family, const char *name)
 	ret = send(fd, batch, length, 0) < 0 ? -errno : receive(fd, NULL, NULL);
 	close(fd);
 	return ret;
+}
+
+static int nl_table_delete(int family, const char *name)
+{
+	return delete_tables(&family, 1, name);
+}
+
+int nl_tables_delete(const char *name)
+{
+	static const int families[TABLES_MAX] = { NFPROTO_INET, NFPROTO_ARP };
+	int ret = delete_tables(families, TABLES_MAX, name), failed = 0;
+
+	if (ret == 0)
+		return 0;
+	for (size_t i = 0; i < TABLES_MAX; i++) {
+		ret = nl_table_delete(families[i], name);
+		if (ret && ret != -ENOENT)
+			failed = ret;
+	}
+	return failed;
 }
 
 struct cut_names {

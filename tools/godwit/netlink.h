@@ -27,8 +27,8 @@ bool nl_address_has_secondaries(const struct nl_address *address);
 /* Destroy every TCP socket that is bound to this local address, without a word to its peer's side. */
 int nl_tcp_destroy(int family, const struct in6_addr *local);
 
-/* nftables: delete a table. family: NFPROTO_INET, NFPROTO_ARP. -ENOENT: there is none. */
-int nl_table_delete(int family, const char *name);
+/* nftables: delete the tables of this name, of inet and of arp; that there is none is no error. */
+int nl_tables_delete(const char *name);
 /* All whose names are the beginning of this one, at least min bytes of it: CRIU cuts its tables' names. */
 int nl_tables_delete_cut(int family, const char *name, size_t min);
 

@@ -144,6 +144,15 @@ void agent_plugin_event(struct agent *a)
 }
 
 /* Nothing here may fail before the tasks are let go: the source has no process any more. */
+static int let_go(struct agent *a)
+{
+	if (a->gate) {
+		a->gate = false;
+		return criu_answer(&a->criu, true);
+	}
+	return write(a->commit_sk, "commit\n", 7) == 7 ? 0 : fault("the CRIU plugin is gone");
+}
+
 int agent_commit(struct agent *a)
 {
 	/* (a source that lost us says it twice) */
@@ -158,13 +167,12 @@ int agent_commit(struct agent *a)
 	if (addresses_unguard(&a->addresses, a->id))
 		agent_warn(a, fault_text());
 	fault_clear();
+	if (let_go(a))
+		return -1;
 	if (addresses_announce(&a->addresses))
 		agent_warn(a, fault_text());
 	fault_clear();
-	if (!a->gate)
-		return write(a->commit_sk, "commit\n", 7) == 7 ? 0 : fault("the CRIU plugin is gone");
-	a->gate = false;
-	return criu_answer(&a->criu, true);
+	return 0;
 }
 
 /* How long ago was the last RESUME of all answered? Without any: since the tasks run. */
