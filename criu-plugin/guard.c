@@ -78,13 +78,14 @@ static bool is_dead(const struct watched *w)
 struct seen {
 	bool	alive;
 	bool	traced;		/* some thread is: CRIU is not done */
-	bool	held;		/* some thread is stopped or dying, or will be */
+	bool	held;		/* some thread is stopped, or will be */
+	bool	dying;		/* some thread is, or will be */
 };
 
 #define HOLDING(signal) (1ULL << ((signal) - 1))
 #define HOLDING_SIGNALS							\
-	(HOLDING(SIGKILL) | HOLDING(SIGSTOP) | HOLDING(SIGTSTP) |	\
-	 HOLDING(SIGTTIN) | HOLDING(SIGTTOU))
+	(HOLDING(SIGSTOP) | HOLDING(SIGTSTP) | HOLDING(SIGTTIN) |	\
+	 HOLDING(SIGTTOU))
 #define PF_EXITING	0x4
 
 /* A file of a thread, as text; "" if the thread is gone. */
@@ -114,6 +115,7 @@ static const char *find_line(const char *text, const char *word)
 
 static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 {
+	unsigned long long pending;
 	unsigned long flags;
 	char text[4096];
 	const char *at;
@@ -124,16 +126,19 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 		seen->held = true;
 	if (atoi(find_line(text, "\nTracerPid:\t")))
 		seen->traced = true;
-	if ((strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
-	     strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16)) & HOLDING_SIGNALS)
+	pending = strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
+		  strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16);
+	if (pending & HOLDING_SIGNALS)
 		seen->held = true;
+	if (pending & HOLDING(SIGKILL))
+		seen->dying = true;
 
 	/* The name of a thread may hold anything: count from its end. */
 	read_thread(pid, tid, "stat", text);
 	at = strrchr(text, ')');
 	if (at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
 	    flags & PF_EXITING)
-		seen->held = true;
+		seen->dying = true;
 }
 
 /*
@@ -205,8 +210,12 @@ static void wait_and_see(bool saved)
 		look(&seen);
 		if (!seen.alive)
 			return;
-		/* Whoever killed CRIU early may stop its tasks, too. */
-		running = seen.traced || (saved && seen.held) ? 0 : running + 1;
+		/*
+		 * Whoever killed CRIU early may stop its tasks, too. What dies
+		 * may have a copy elsewhere, which its peers belong to now.
+		 */
+		running = seen.traced || seen.dying || (saved && seen.held) ?
+			  0 : running + 1;
 		if (looks == 2000)
 			pause.tv_nsec = 50000000;
 		nanosleep(&pause, NULL);

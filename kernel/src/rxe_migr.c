@@ -77,6 +77,7 @@ void rxe_migr_purge_requests(struct rxe_qp *qp)
 /* Both tasks are disabled: one that is enabled while it runs, runs twice. */
 static void rxe_migr_enable(struct rxe_qp *qp)
 {
+	qp->migr.held = false;
 	/* upstream leaves it disabled if it could not allocate these */
 	if (!qp->attr.max_dest_rd_atomic || qp->resp.resources)
 		rxe_enable_task(&qp->recv_task);
@@ -300,6 +301,15 @@ static void rxe_migr_set_deadline(struct rxe_qp *qp)
 	qp->migr.deadline = jiffies + msecs_to_jiffies(ms);
 }
 
+/* The last QP of a context to go on ends its blackout. */
+static void rxe_migr_note_resume(struct rxe_qp *qp)
+{
+	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+
+	if (uc)
+		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
+}
+
 /*
  * Let a stopped QP go on, here or where it was restored. The peer was told that
  * it was stopped, or met it so, and is called back. Nothing of the QP runs
@@ -314,6 +324,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
+	qp->migr.held = true;
 	rxe_migr_rewind(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
@@ -341,14 +352,21 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 }
 
-/* Whoever has disabled its tasks meanwhile has enabled them again. */
 void rxe_migr_release_qp(struct rxe_qp *qp)
 {
+	unsigned long flags;
+
 	mutex_lock(&qp->migr.mutex);
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
-	rxe_migr_enable(qp);
+	/* unless the peer moved meanwhile: then they are enabled, and busy */
+	if (qp->migr.held)
+		rxe_migr_enable(qp);
 	mutex_unlock(&qp->migr.mutex);
+
+	/* answered before it could go on */
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state == RXE_MIGR_QP_RUNNING && rxe_migr_connected(qp))
+		rxe_migr_note_resume(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	rxe_migr_kick(qp, rxe_migr_backoff(0));
 }
@@ -372,15 +390,6 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 		rxe_sched_task(&qp->recv_task);
 		rxe_sched_task(&qp->send_task);
 	}
-}
-
-/* The last QP of a context to go on ends its blackout. */
-static void rxe_migr_note_resume(struct rxe_qp *qp)
-{
-	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
-
-	if (uc)
-		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
 }
 
 /* Our RESUME was answered. From softirq. */
@@ -526,8 +535,10 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	if (qp_state(qp) != IB_QPS_ERR)
 		rxe_qp_error(qp);
 enable:
-	rxe_enable_task(&qp->send_task);
-	rxe_sched_task(&qp->send_task);
+	if (!qp->migr.held) {
+		rxe_enable_task(&qp->send_task);
+		rxe_sched_task(&qp->send_task);
+	}
 	mutex_unlock(&qp->migr.mutex);
 }
 

@@ -51,6 +51,7 @@ struct rxe_migr_qp {
 	bool			peer_knows;	/* it has spoken the protocol */
 	bool			stop_acked;
 	bool			resume_owed;	/* our own RESUME is unanswered */
+	bool			held;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };
 

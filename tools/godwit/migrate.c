@@ -81,6 +81,9 @@ static int recover(struct move *m, int status)
 {
 	int code;
 
+	/* (what has ended by now needs nobody) */
+	tree_refresh(&m->plan.tree, m->pid);
+	fault_clear();
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
 	if (m->shared->over || !m->shared->stopping)
 		return conclude(m, m->shared->over ? EXIT_LOST : EXIT_REFUSED);

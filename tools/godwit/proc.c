@@ -75,6 +75,23 @@ int tree_collect(struct tree *tree, pid_t root)
 	return -1;
 }
 
+int tree_refresh(struct tree *tree, pid_t root)
+{
+	struct tree now;
+
+	if (tree_collect(&now, root))
+		return -1;
+	for (size_t i = 0; i < now.n; i++) {
+		/* (one that is traced does not look stopped) */
+		for (size_t j = 0; j < tree->n; j++)
+			if (tree->task[j].pid == now.task[i].pid)
+				now.task[i].was_stopped = tree->task[j].was_stopped;
+	}
+	tree_free(tree);
+	*tree = now;
+	return 0;
+}
+
 void tree_free(struct tree *tree)
 {
 	for (size_t i = 0; i < tree->n; i++)

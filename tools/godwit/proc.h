@@ -22,6 +22,8 @@ struct tree {
 };
 
 int tree_collect(struct tree *tree, pid_t root);
+/* Collect it anew: it has forked meanwhile, or not. If that fails, the tree stays what it was. */
+int tree_refresh(struct tree *tree, pid_t root);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
 /* How many still run, that is: have not at least become zombies. */

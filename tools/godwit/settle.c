@@ -92,30 +92,24 @@ static void unlock_network(struct move *m)
 /* -------------------------------------------------------------- forward -- */
 
 /*
- * From here on no task of it executes another instruction of its own: a signal to die is the first thing
- * that a stopped task heeds. How long the kernel takes to clear them away is nobody's business but ours.
+ * CRIU kills them, too, but it may have been killed itself. The destination is told only when they are gone:
+ * files that both hosts see are written to until then. How CRIU ends is nobody's business but ours.
  */
-static void doom_source(struct move *m)
+static int end_tasks(struct move *m)
 {
+	char *name;
+
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
 	if (m->criu_asks)
 		criu_answer(&m->criu, true);
 	m->criu_asks = false;
 	fault_clear();
-}
-
-static int end_source(struct move *m)
-{
-	char *name;
-
-	end_criu(m, true);
-	fault_clear();
 	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS) == 0)
 		return 0;
 	name = proc_name(m->pid);
-	fault("process %d (%s) is killed but does not end: it is stuck in the kernel, and holds what it had open",
-	      m->pid, name);
+	fault("process %d (%s) is killed but does not end, and %s holds its copy: there, when it is gone: "
+	      "godwit settle %s commit", m->pid, name, m->host, m->id);
 	free(name);
 	return -1;
 }
@@ -213,14 +207,16 @@ int move_forward(struct move *m)
 	json_t *answer;
 
 	report_phase("commit", "process %d ends here", m->pid);
-	doom_source(m);
+	/* First: a connection that CRIU lets go of as it dies can say nothing without it. */
 	if (addresses_del(&m->addresses, false))
 		warn(m);
+	if (end_tasks(m))
+		return EXIT_LOST;
 	answer = insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();
 	report_phase("resume", "at %s", m->host);
-	if (end_source(m))
-		warn(m);
+	end_criu(m, true);
+	fault_clear();
 	unlock_network(m);
 	if (!json_object_get(answer, "resumed_ns_ago"))
 		return lost(m, answer);

@@ -365,9 +365,8 @@ static int until_dumped(struct move *m)
 static int find_stop_time(struct move *m)
 {
 	contexts_free(&m->plan.contexts);
-	tree_free(&m->plan.tree);
 	m->stop_ns = m->freeze_ns;
-	if (tree_collect(&m->plan.tree, m->pid) || contexts_find(&m->plan.tree, &m->plan.contexts) ||
+	if (contexts_find(&m->plan.tree, &m->plan.contexts) ||
 	    contexts_query(&m->plan.contexts))
 		return -1;
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
@@ -442,6 +441,8 @@ int move_until_ready(struct move *m)
 	if (start_dump(m) || until_dumped(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
+	if (tree_refresh(&m->plan.tree, m->pid))
+		return EXIT_STAYED;
 	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
 	tree_hold(&m->plan.tree);
 	m->shared->held = true;
