@@ -14,6 +14,8 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 # (it leads its queue pairs as the tests of dumps do)
 build/tests/query_stopped: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 
+build/tests/ioctl_fuzz build/tests/wqe_fuzz: tests/driver/src/random.h
+
 $(driver_tests): build/tests/%: tests/driver/src/%.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)

@@ -33,6 +33,8 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/rxe_migrate.h>
 
+#include "random.h"
+
 #define DIE(...) (fprintf(stderr, "ioctl_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 
 enum { NUM_QP = 4, MEM_SIZE = 1 << 16, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
@@ -44,31 +46,9 @@ static uint8_t *memory;			/* of MRs, and random arguments */
 
 /* ------------------------------------------------------------- randomness -- */
 
-static __thread uint64_t rng;
-
-static uint64_t rnd(void)
-{
-	uint64_t x = rng += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-	return x ^ (x >> 31);
-}
-
-static uint64_t below(uint64_t n)
-{
-	return rnd() % n;
-}
-
-/* A number near a power of two, or any. */
 static uint64_t edge(void)
 {
-	switch (below(4)) {
-	case 0: return below(32);
-	case 1: return (1ull << below(64)) + below(5) - 2;
-	case 2: return -below(32);
-	default: return rnd();
-	}
+	return edge_of(64);
 }
 
 /* A good address, or one of the bad kinds. */

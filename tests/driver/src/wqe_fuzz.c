@@ -24,6 +24,8 @@
 
 #include <rdma/rdma_user_rxe.h>
 
+#include "random.h"
+
 #define DIE(...) (fprintf(stderr, "wqe_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 
 enum { NUM_QP = 6, NUM_RC = 4, DEPTH = 16, NUM_SGE = 3, INLINE = 64, LOG2_WQE = 9, MEM_SIZE = 1 << 16, QKEY = 7 };
@@ -33,35 +35,6 @@ static bool stop;
 static struct rxe_queue_buf *rings[NUM_QP];
 static unsigned num_rings;
 static struct rxe_av own_av;			/* as an old provider puts it into a WQE */
-
-/* ------------------------------------------------------------- randomness -- */
-
-static __thread uint64_t rng;
-
-static uint64_t rnd(void)
-{
-	uint64_t x = rng += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-	return x ^ (x >> 31);
-}
-
-static uint64_t below(uint64_t n)
-{
-	return rnd() % n;
-}
-
-/* A number near a power of two, or any. */
-static uint32_t edge(void)
-{
-	switch (below(4)) {
-	case 0: return below(32);
-	case 1: return (1u << below(32)) + below(5) - 2;
-	case 2: return -below(32);
-	default: return rnd();
-	}
-}
 
 /* ------------------------------------------------------------------ rings -- */
 
@@ -100,7 +73,7 @@ static uint32_t bad_value(size_t at)
 		return below(6) << (at == AT(state) ? 0 : 8);
 	if (at == AT(wr.wr.mw.length) || at == AT(wr.wr.ud.ah_num))
 		return 0;
-	return edge();
+	return edge_of(32);
 }
 
 static void *scribble(void *arg)
