@@ -82,10 +82,10 @@ struct seen {
 	bool	dying;		/* some thread is, or will be */
 };
 
-#define HOLDING(signal) (1ULL << ((signal) - 1))
+#define SIGNAL_BIT(signal) (1ULL << ((signal) - 1))
 #define HOLDING_SIGNALS							\
-	(HOLDING(SIGSTOP) | HOLDING(SIGTSTP) | HOLDING(SIGTTIN) |	\
-	 HOLDING(SIGTTOU))
+	(SIGNAL_BIT(SIGSTOP) | SIGNAL_BIT(SIGTSTP) |			\
+	 SIGNAL_BIT(SIGTTIN) | SIGNAL_BIT(SIGTTOU))
 #define PF_EXITING	0x4
 
 /* A file of a thread, as text; "" if the thread is gone. */
@@ -130,7 +130,7 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 		  strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16);
 	if (pending & HOLDING_SIGNALS)
 		seen->held = true;
-	if (pending & HOLDING(SIGKILL))
+	if (pending & SIGNAL_BIT(SIGKILL))
 		seen->dying = true;
 
 	/* The name of a thread may hold anything: count from its end. */

@@ -143,7 +143,6 @@ void agent_plugin_event(struct agent *a)
 		close_fd(&a->commit_sk);	/* why, CRIU tells */
 }
 
-/* Nothing here may fail before the tasks are let go: the source has no process any more. */
 static int let_go(struct agent *a)
 {
 	if (a->gate) {
@@ -153,6 +152,7 @@ static int let_go(struct agent *a)
 	return write(a->commit_sk, "commit\n", 7) == 7 ? 0 : fault("the CRIU plugin is gone");
 }
 
+/* Nothing here may fail before the tasks are let go: the source has no process any more. */
 int agent_commit(struct agent *a)
 {
 	/* (a source that lost us says it twice) */

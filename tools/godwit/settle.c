@@ -50,15 +50,20 @@ static void bring_back(char *reason)
 	free(reason);
 }
 
+static void answer_criu(struct move *m, bool ok)
+{
+	if (m->criu_asks)
+		criu_answer(&m->criu, ok);
+	m->criu_asks = false;
+}
+
 /* Hear CRIU out. If it still runs then, it hangs: it will do neither the one nor the other any more. */
 static void end_criu(struct move *m, bool ok)
 {
 	enum criu_event event = CRIU_NOTIFY;
 	char script[64];
 
-	if (m->criu_asks)
-		criu_answer(&m->criu, ok);
-	m->criu_asks = false;
+	answer_criu(m, ok);
 	while (m->criu.sk >= 0 && event == CRIU_NOTIFY) {
 		struct pollfd p = { .fd = m->criu.sk, .events = POLLIN };
 
@@ -101,9 +106,7 @@ static int end_tasks(struct move *m)
 
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
-	if (m->criu_asks)
-		criu_answer(&m->criu, true);
-	m->criu_asks = false;
+	answer_criu(m, true);
 	fault_clear();
 	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS) == 0)
 		return 0;
