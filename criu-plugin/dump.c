@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -42,6 +43,8 @@ static struct {
 	uint32_t	num_devices;
 	uint64_t	stop_ns;
 	bool		began;
+	void		*room;		/* for a dump, got ahead */
+	size_t		room_size;
 	RdmaInventoryEntry inventory;	/* once all is stopped */
 	bool		collected;
 	int		result;		/* of collecting */
@@ -132,6 +135,43 @@ static int begin(void)
 	return 0;
 }
 
+/* What a dump may grow by while its size is asked for. */
+#define ROOM_SLACK	4096
+/* As many pages of it are got ahead: most of a dump's largest size is not used. */
+#define ROOM_POPULATED	(16 << 20)
+
+static void populate(void *buf, size_t size)
+{
+	uintptr_t page = sysconf(_SC_PAGESIZE);
+	uintptr_t start = ((uintptr_t)buf + page - 1) & -page;
+	uintptr_t end = ((uintptr_t)buf + size) & -page;
+
+	if (end > start + ROOM_POPULATED)
+		end = start + ROOM_POPULATED;
+	if (end > start)
+		madvise((void *)start, end - start, MADV_POPULATE_WRITE);
+}
+
+/*
+ * Memory for the largest dump, with its pages: the driver would wait for each
+ * of them while the context stands still. Without, it is got when it is needed.
+ */
+static void make_room(struct ibv_context *ctx)
+{
+	int size;
+	void *buf;
+
+	if (ibv_dump_context(ctx, &size, NULL, 0) != ENOSPC ||
+	    (size_t)size <= dump.room_size)
+		return;
+	buf = realloc(dump.room, size + ROOM_SLACK);
+	if (!buf)
+		return;
+	dump.room = buf;
+	dump.room_size = size + ROOM_SLACK;
+	populate(dump.room, dump.room_size);
+}
+
 /* The task runs: what it has just closed, or not opened yet, is none of ours. */
 static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 			  const char *node, void *arg)
@@ -158,8 +198,10 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 		close(mine);
 		return fail("no memory");
 	}
-	if (!ibv_query_migration(ctx, &query) && find_device(ctx, now) < 0)
-		ret = -1;
+	if (!ibv_query_migration(ctx, &query)) {
+		ret = find_device(ctx, now) < 0 ? -1 : 0;
+		make_room(ctx);
+	}
 	ibv_detach_context(ctx);
 	return ret;
 }
@@ -224,9 +266,13 @@ static int stop_context(struct dumped_context *c)
 
 	/* A tree that an earlier checkpoint left stopped stays so if this fails. */
 	running = query.state != RXE_MIGR_CTX_STOPPED;
-	ret = ibv_dump_context(c->ctx, &count, NULL, 0);
+	c->buf = dump.room;
+	size = dump.room_size;
+	dump.room = NULL;
+	dump.room_size = 0;
+	ret = ibv_dump_context(c->ctx, &count, c->buf, size);
 	while (ret == ENOSPC) {
-		size = count + 4096;
+		size = count + ROOM_SLACK;
 		buf = realloc(c->buf, size);
 		if (!buf)
 			return fail("no memory");
@@ -342,10 +388,9 @@ int checkpoint(int pid)
 	if (!task)
 		return -1;
 	task->pid = pid;
-	if (for_each_fd(pid, checkpoint_fd, task))
-		return -1;
+	/* Before anything stops: it takes its time. */
 	task->num_mappings = read_mappings(pid, &task->mappings);
-	if (task->num_mappings < 0)
+	if (task->num_mappings < 0 || for_each_fd(pid, checkpoint_fd, task))
 		return -1;
 	for (i = 0; i < task->num_mappings; i++)
 		maps |= task->mappings[i].uverbs;

@@ -28,14 +28,19 @@ static int dump(struct ibv_context *ctx, int *count, void *buf, size_t length,
 	};
 	struct rxe_migr_dump resp = {};
 	uint64_t result;
+	size_t rest;
 	int ret;
 
 	ret = migr_driver(ctx, RXE_METHOD_MIGR_DUMP, &in, sizeof(in), &resp,
 			  sizeof(resp));
 	if (ret && ret != ENOSPC)
 		return ret;
-	if (!ret && resp.length < length)	/* the end, to ibv_next_record() */
-		memset((char *)buf + resp.length, 0, length - resp.length);
+	if (!ret && resp.length < length) {	/* the end, to ibv_next_record() */
+		rest = length - resp.length;
+		memset((char *)buf + resp.length, 0,
+		       rest < sizeof(struct rxe_migr_rec) ?
+		       rest : sizeof(struct rxe_migr_rec));
+	}
 	result = ret ? resp.length : resp.count;
 	if (result > INT_MAX)
 		return EOVERFLOW;

@@ -46,8 +46,8 @@ extern "C" {
 /*
  * Stop the context and write its records to dump. With dump NULL or length
  * too short: ENOSPC, *count is the number of bytes needed, and no state
- * changes. On success *count is the number of records, and what they leave of
- * dump is filled with zeros.
+ * changes. On success *count is the number of records, and a record header of
+ * zeros, as far as there is room, ends them.
  */
 int ibv_dump_context(struct ibv_context *ctx, int *count, void *dump,
 		     size_t length);
