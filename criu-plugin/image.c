@@ -31,31 +31,6 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == 24, "the header has holes");
 
-struct body {
-	uint8_t	*data;
-	size_t	length;
-	size_t	room;
-};
-
-static uint8_t *add(struct body *body, size_t length)
-{
-	size_t room = body->room ? body->room : 4096;
-	uint8_t *data;
-
-	while (room < body->length + length)
-		room *= 2;
-	if (room != body->room) {
-		data = realloc(body->data, room);
-		if (!data)
-			return NULL;
-		body->data = data;
-		body->room = room;
-	}
-	data = body->data + body->length;
-	body->length += length;
-	return data;
-}
-
 static void context_name(uint32_t n, char name[32])
 {
 	snprintf(name, 32, "rdma-%u.img", n);
@@ -81,92 +56,141 @@ static int write_all(int fd, const void *data, size_t length)
 	return 0;
 }
 
-static int write_file(const char *name, const struct body *body, uint32_t *crc)
-{
-	int dir = criu_get_image_dir(), fd, ret;
-	struct header header;
-	char new[48];
+/*
+ * A file that is being written. It goes out as it comes: a checkpoint waits for
+ * every page of memory that is new.
+ */
+struct out {
+	const char	*name;
+	char		new[48];
+	int		fd;
+	struct header	header;
+};
 
-	*crc = crc32_z(0, body->data, body->length);
-	header = (struct header){
+static int begin_file(struct out *out, const char *name)
+{
+	*out = (struct out){ .name = name };
+	snprintf(out->new, sizeof(out->new), "%s.new", name);
+	out->fd = openat(criu_get_image_dir(), out->new,
+			 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* the header's place */
+	if (out->fd < 0 || write_all(out->fd, &out->header, sizeof(out->header)))
+		return fail("%s cannot be written: %m", name);
+	return 0;
+}
+
+static int put(struct out *out, const void *data, size_t length)
+{
+	out->header.crc = crc32_z(out->header.crc, data, length);
+	out->header.length += length;
+	return write_all(out->fd, data, length) ?
+		fail("%s cannot be written: %m", out->name) : 0;
+}
+
+static int write_header(struct out *out)
+{
+	struct header header = {
 		.magic = htole32(IMAGE_MAGIC),
 		.version = htole32(IMAGE_VERSION),
-		.length = htole64(body->length),
-		.crc = htole32(*crc),
+		.length = htole64(out->header.length),
+		.crc = htole32(out->header.crc),
 	};
-	snprintf(new, sizeof(new), "%s.new", name);
-	fd = openat(dir, new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return fail("%s cannot be written: %m", name);
-	ret = write_all(fd, &header, sizeof(header));
-	if (!ret)
-		ret = write_all(fd, body->data, body->length);
-	if (close(fd))
-		ret = -1;
-	if (!ret)
-		ret = renameat(dir, new, dir, name);
-	if (ret) {
-		fail("%s cannot be written: %m", name);
-		unlinkat(dir, new, 0);
-	}
+
+	return lseek(out->fd, 0, SEEK_SET) ? -1 :
+		write_all(out->fd, &header, sizeof(header));
+}
+
+/* After a failure, which was told, it goes. */
+static int end_file(struct out *out, int failed)
+{
+	int dir = criu_get_image_dir(), ret = failed;
+
+	if (!ret && write_header(out))
+		ret = fail("%s cannot be written: %m", out->name);
+	if (out->fd >= 0 && close(out->fd) && !ret)
+		ret = fail("%s cannot be written: %m", out->name);
+	if (!ret && renameat(dir, out->new, dir, out->name))
+		ret = fail("%s cannot be written: %m", out->name);
+	if (ret)
+		unlinkat(dir, out->new, 0);
 	return ret;
 }
 
-static bool add_record(struct body *body, const struct rxe_migr_rec *rec)
+/* Memory for one record after the other. */
+struct room {
+	uint8_t	*data;
+	size_t	size;
+};
+
+static int make_room(struct room *room, size_t size)
+{
+	uint8_t *data;
+
+	if (size <= room->size)
+		return 0;
+	data = realloc(room->data, size);
+	if (!data)
+		return fail("no memory");
+	room->data = data;
+	room->size = size;
+	return 0;
+}
+
+static int put_record(struct out *out, struct room *room,
+		      const struct rxe_migr_rec *rec)
 {
 	RdmaRecordEntry *entry = record_to_message(rec);
 	uint32_t length;
-	uint8_t *at;
+	int ret;
 
 	if (!entry)
-		return false;
+		return fail("no memory");
 	length = rdma_record_entry__get_packed_size(entry);
-	at = add(body, sizeof(length) + length);
-	if (at) {
-		memcpy(at, &(uint32_t){ htole32(length) }, sizeof(length));
-		rdma_record_entry__pack(entry, at + sizeof(length));
+	ret = make_room(room, sizeof(length) + length);
+	if (!ret) {
+		memcpy(room->data, &(uint32_t){ htole32(length) }, sizeof(length));
+		rdma_record_entry__pack(entry, room->data + sizeof(length));
+		ret = put(out, room->data, sizeof(length) + length);
 	}
 	free_message(entry);
-	return at;
+	return ret;
 }
 
 int write_context(uint32_t n, const struct records *records,
 		  RdmaContextImageEntry *entry)
 {
-	struct body body = {};
+	struct room room = {};
+	struct out out;
 	char name[32];
-	int ret = -1;
 	uint32_t i;
+	int ret;
 
 	context_name(n, name);
-	for (i = 0; i < records->count; i++) {
-		if (!add_record(&body, records->rec[i])) {
-			fail("no memory");
-			goto free;
-		}
-	}
-	ret = write_file(name, &body, &entry->crc);
+	ret = begin_file(&out, name);
+	for (i = 0; !ret && i < records->count; i++)
+		ret = put_record(&out, &room, records->rec[i]);
+	free(room.data);
+	entry->crc = out.header.crc;
 	entry->records = records->count;
-	entry->length = sizeof(struct header) + body.length;
-free:
-	free(body.data);
-	return ret;
+	entry->length = sizeof(struct header) + out.header.length;
+	return end_file(&out, ret);
 }
 
 int write_inventory(const RdmaInventoryEntry *inventory)
 {
-	struct body body = {};
-	uint32_t crc;
-	uint8_t *at;
+	size_t length = rdma_inventory_entry__get_packed_size(inventory);
+	uint8_t *data = malloc(length ? length : 1);
+	struct out out;
 	int ret;
 
-	at = add(&body, rdma_inventory_entry__get_packed_size(inventory));
-	if (!at)
+	if (!data)
 		return fail("no memory");
-	rdma_inventory_entry__pack(inventory, at);
-	ret = write_file(INVENTORY, &body, &crc);
-	free(body.data);
-	return ret;
+	rdma_inventory_entry__pack(inventory, data);
+	ret = begin_file(&out, INVENTORY);
+	if (!ret)
+		ret = put(&out, data, length);
+	free(data);
+	return end_file(&out, ret);
 }
 
 /* ---------------------------------------------------------------- reading -- */
@@ -189,76 +213,92 @@ static int read_all(int fd, void *data, size_t length)
 	return 0;
 }
 
-/* The body of a file whose header is right, by its descriptor. */
-static int read_body(int fd, const char *name, struct body *body, uint32_t *crc)
+/* A file that is being read. */
+struct in {
+	const char	*name;
+	int		fd;
+	struct header	header;
+	uint64_t	left;		/* of the body */
+	uint32_t	crc;		/* of what was read of it */
+};
+
+static int check_header(struct in *in)
 {
-	struct header header;
+	struct header *header = &in->header;
 	struct stat st;
 
-	if (fstat(fd, &st))
-		return fail("%s cannot be read: %m", name);
-	if ((uint64_t)st.st_size < sizeof(header))
-		return fail("%s is truncated: take the checkpoint again", name);
-	if (read_all(fd, &header, sizeof(header)))
-		return fail("%s cannot be read: %m", name);
-	if (le32toh(header.magic) != IMAGE_MAGIC || header.reserved)
-		return fail("%s is damaged: its header is none of ours", name);
-	if (le32toh(header.version) != IMAGE_VERSION)
+	if (fstat(in->fd, &st))
+		return fail("%s cannot be read: %m", in->name);
+	if ((uint64_t)st.st_size < sizeof(*header))
+		return fail("%s is truncated: take the checkpoint again", in->name);
+	if (read_all(in->fd, header, sizeof(*header)))
+		return fail("%s cannot be read: %m", in->name);
+	if (le32toh(header->magic) != IMAGE_MAGIC || header->reserved)
+		return fail("%s is damaged: its header is none of ours", in->name);
+	if (le32toh(header->version) != IMAGE_VERSION)
 		return fail("%s has version %u, and this plugin reads %u: use the plugin that wrote it",
-			    name, le32toh(header.version), IMAGE_VERSION);
-	body->length = st.st_size - sizeof(header);
-	if (le64toh(header.length) != body->length)
+			    in->name, le32toh(header->version), IMAGE_VERSION);
+	in->left = st.st_size - sizeof(*header);
+	if (le64toh(header->length) != in->left)
 		return fail("%s is truncated or damaged: %llu bytes and not the %llu that its header says",
-			    name, (unsigned long long)body->length,
-			    (unsigned long long)le64toh(header.length));
-	body->data = malloc(body->length ? body->length : 1);
-	if (!body->data)
-		return fail("no memory");
-	if (read_all(fd, body->data, body->length)) {
-		fail("%s cannot be read: %m", name);
-		goto free;
-	}
-	*crc = crc32_z(0, body->data, body->length);
-	if (*crc != le32toh(header.crc)) {
-		fail("%s is damaged: its checksum is wrong", name);
-		goto free;
-	}
+			    in->name, (unsigned long long)in->left,
+			    (unsigned long long)le64toh(header->length));
 	return 0;
-free:
-	free(body->data);
+}
+
+static int open_file(struct in *in, const char *name)
+{
+	*in = (struct in){ .name = name };
+	in->fd = openat(criu_get_image_dir(), name, O_RDONLY | O_CLOEXEC);
+	if (in->fd < 0)
+		return fail("%s cannot be read: %m", name);
+	if (!check_header(in))
+		return 0;
+	close(in->fd);
 	return -1;
 }
 
-static int read_file(const char *name, struct body *body, uint32_t *crc)
+/* Without a word: what is damaged can also be too short. */
+static int get(struct in *in, void *data, size_t length)
 {
-	int fd, ret;
+	if (length > in->left || read_all(in->fd, data, length))
+		return -1;
+	in->left -= length;
+	in->crc = crc32_z(in->crc, data, length);
+	return 0;
+}
 
-	fd = openat(criu_get_image_dir(), name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return fail("%s cannot be read: %m", name);
-	ret = read_body(fd, name, body, crc);
-	close(fd);
+/* All of it was as it was written: what was read of it counts. */
+static int close_file(struct in *in)
+{
+	uint8_t rest[4096];
+	int ret = 0;
+
+	while (!ret && in->left)
+		ret = get(in, rest, in->left < sizeof(rest) ? in->left : sizeof(rest));
+	if (ret)
+		fail("%s cannot be read: %m", in->name);
+	else if (in->crc != le32toh(in->header.crc))
+		ret = fail("%s is damaged: its checksum is wrong", in->name);
+	close(in->fd);
 	return ret;
 }
 
-/* The record at *at, which goes on behind it; NULL: there is none. */
-static const struct rxe_migr_rec *next_record(const struct body *body, size_t *at)
+/* The next record, or NULL. */
+static const struct rxe_migr_rec *get_record(struct in *in, struct room *room)
 {
-	struct rxe_migr_rec *rec = NULL;
+	struct rxe_migr_rec *rec;
 	RdmaRecordEntry *entry;
 	uint32_t length;
 
-	if (body->length - *at < sizeof(length))
+	if (get(in, &length, sizeof(length)))
 		return NULL;
-	memcpy(&length, body->data + *at, sizeof(length));
 	length = le32toh(length);
-	*at += sizeof(length);
-	if (body->length - *at < length)
+	if (length > in->left || make_room(room, length) ||
+	    get(in, room->data, length))
 		return NULL;
-	entry = rdma_record_entry__unpack(NULL, length, body->data + *at);
-	*at += length;
-	if (entry)
-		rec = message_to_record(entry);
+	entry = rdma_record_entry__unpack(NULL, length, room->data);
+	rec = entry ? message_to_record(entry) : NULL;
 	free_message(entry);
 	return rec;
 }
@@ -276,51 +316,56 @@ void free_records(struct records *records)
 int read_context(uint32_t n, const RdmaContextImageEntry *entry,
 		 struct records *records)
 {
-	struct body body;
+	const struct rxe_migr_rec *rec = NULL;
+	struct room room = {};
 	char name[32];
-	size_t at = 0;
-	uint32_t crc;
+	struct in in;
+	int ret;
 
 	*records = (struct records){};
 	context_name(n, name);
-	if (read_file(name, &body, &crc))
+	if (open_file(&in, name))
 		return -1;
-	if (crc != entry->crc || sizeof(struct header) + body.length != entry->length) {
-		fail("%s is not of the same checkpoint as %s", name, INVENTORY);
-		goto free;
-	}
 	records->rec = calloc(entry->records, sizeof(*records->rec));
 	if (entry->records && !records->rec) {
-		fail("no memory");
-		goto free;
+		close(in.fd);
+		return fail("no memory");
 	}
-	while (records->count < entry->records) {
-		records->rec[records->count] = next_record(&body, &at);
-		if (!records->rec[records->count]) {
-			fail("%s: record %u makes no sense", name, records->count);
-			free_records(records);
-			goto free;
-		}
-		records->count++;
-	}
-	free(body.data);
-	return 0;
-free:
-	free(body.data);
-	return -1;
+	while (records->count < entry->records &&
+	       (rec = get_record(&in, &room)))
+		records->rec[records->count++] = rec;
+	free(room.data);
+	ret = close_file(&in);
+	if (!ret && (in.crc != entry->crc ||
+		     sizeof(struct header) + le64toh(in.header.length) != entry->length))
+		ret = fail("%s is not of the same checkpoint as %s", name, INVENTORY);
+	if (!ret && records->count < entry->records)
+		ret = fail("%s: record %u makes no sense", name, records->count);
+	if (ret)
+		free_records(records);
+	return ret;
 }
 
 RdmaInventoryEntry *read_inventory(void)
 {
-	RdmaInventoryEntry *inventory;
-	struct body body;
-	uint32_t crc;
+	RdmaInventoryEntry *inventory = NULL;
+	uint8_t *data;
+	size_t length;
+	struct in in;
+	int ret;
 
-	if (read_file(INVENTORY, &body, &crc))
+	if (open_file(&in, INVENTORY))
 		return NULL;
-	inventory = rdma_inventory_entry__unpack(NULL, body.length, body.data);
-	free(body.data);
-	if (!inventory)
-		fail("%s makes no sense", INVENTORY);
+	length = in.left;
+	data = malloc(length ? length : 1);
+	if (!data || get(&in, data, length))
+		fail(data ? "%s cannot be read" : "%s: no memory", INVENTORY);
+	ret = close_file(&in);
+	if (!ret && data) {
+		inventory = rdma_inventory_entry__unpack(NULL, length, data);
+		if (!inventory)
+			fail("%s makes no sense", INVENTORY);
+	}
+	free(data);
 	return inventory;
 }
