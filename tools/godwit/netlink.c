@@ -263,11 +263,14 @@ static struct request nft_request(int type, int flags, int family, int res_id)
 
 #define TABLES_MAX 2
 
-/* All of them at once, or none: a commit of nftables waits for all CPUs. */
+/*
+ * All of them at once, or none. The socket is left to the end of the process: closed, it waits until no CPU
+ * looks at the rules any more, and nobody runs meanwhile.
+ */
 static int delete_tables(const int *families, size_t n, const char *name)
 {
 	struct request part[TABLES_MAX + 2];
-	int fd = nl_open(NETLINK_NETFILTER), ret;
+	int fd = nl_open(NETLINK_NETFILTER);
 	char batch[sizeof(part)];
 	size_t length = 0;
 
@@ -286,9 +289,7 @@ static int delete_tables(const int *families, size_t n, const char *name)
 		memcpy(batch + length, &part[i], part[i].head.nlmsg_len);
 		length += NLMSG_ALIGN(part[i].head.nlmsg_len);
 	}
-	ret = send(fd, batch, length, 0) < 0 ? -errno : receive(fd, NULL, NULL);
-	close(fd);
-	return ret;
+	return send(fd, batch, length, 0) < 0 ? -errno : receive(fd, NULL, NULL);
 }
 
 static int nl_table_delete(int family, const char *name)

@@ -64,7 +64,7 @@ static int add_context(const struct proc_fd *fd, void *arg)
 			return 0;
 	GROW(list->context, list->n);
 	c = &list->context[list->n];
-	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++ };
+	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .held = -1 };
 	strcpy(c->device, device);
 	return 0;
 }
@@ -77,10 +77,25 @@ int contexts_find(const struct tree *tree, struct contexts *list)
 
 void contexts_free(struct contexts *list)
 {
-	for (size_t i = 0; i < list->n; i++)
+	for (size_t i = 0; i < list->n; i++) {
 		free(list->context[i].dump);
+		close_fd(&list->context[i].held);
+	}
 	free(list->context);
 	*list = (struct contexts){ 0 };
+}
+
+int contexts_hold(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+
+		c->held = proc_get_fd(c->pid, c->fd);
+		if (c->held < 0)
+			return fault("process %d, descriptor %d: its context can't be held: %s", c->pid, c->fd,
+				     strerror(errno));
+	}
+	return 0;
 }
 
 struct ibv_context *context_attach(const struct context *context)

@@ -20,6 +20,7 @@ struct context {
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
 	size_t length;
+	int held;		/* a descriptor of ours, by contexts_hold(); or -1 */
 };
 
 struct contexts {
@@ -31,6 +32,8 @@ int contexts_find(const struct tree *tree, struct contexts *list);
 /* Read their records; nothing is stopped. */
 int contexts_inspect(struct contexts *list);
 void contexts_free(struct contexts *list);
+/* Keep them from ending with their processes, until contexts_free(); -1 with fault(). */
+int contexts_hold(struct contexts *list);
 
 /* A handle on one; NULL with errno. It keeps the context alive: ibv_detach_context() soon. */
 struct ibv_context *context_attach(const struct context *context);

@@ -151,12 +151,16 @@ static json_t *hear_committed(struct move *m)
 	return wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) ? NULL : answer;
 }
 
-/* It runs there now. What is left to do is tidying up. */
+/*
+ * It runs there now. What is left to do is tidying up. Of its contexts nothing ran since the stop: to destroy
+ * them takes time that nobody waits for any more.
+ */
 static int finish(struct move *m)
 {
 	json_t *answer, *text, *warnings;
 	size_t i;
 
+	contexts_free(&m->plan.contexts);
 	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
 			  ANSWER_MS);
 	warnings = json_object_get(answer, "warnings");
@@ -249,6 +253,7 @@ static int revive(struct move *m)
 {
 	struct contexts contexts;
 
+	contexts_free(&m->plan.contexts);
 	/* Before CRIU lets the tasks go, if it still can: they shall not notice. */
 	if (contexts_find(&m->plan.tree, &contexts) == 0)
 		contexts_abort(&contexts);

@@ -378,7 +378,7 @@ static int find_stop_time(struct move *m)
 		if (c->query.stop_ns && (i == 0 || (int64_t)c->query.stop_ns < m->stop_ns))
 			m->stop_ns = c->query.stop_ns;
 	}
-	return 0;
+	return contexts_hold(&m->plan.contexts);
 }
 
 /* ------------------------------------------------- transfer and restore -- */
