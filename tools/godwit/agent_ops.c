@@ -60,11 +60,13 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 static int op_addresses(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)message;
+	(void)answer;
 	if (addresses_add(&a->addresses))
 		return -1;
 	agent_save(a);
-	*answer = json_pack("{s:b}", "added", 1);
-	return 0;
+	agent_tell(a, json_pack("{s:b}", "added", 1));
+	/* The images are on their way meanwhile. */
+	return addresses_wait_gids(&a->addresses, 5000);
 }
 
 /*

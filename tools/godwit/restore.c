@@ -56,8 +56,6 @@ int agent_restore(struct agent *a, json_t *message)
 
 	if (a->stage != STAGE_PREPARED)
 		return fault("there is nothing to restore");
-	if (addresses_wait_gids(&a->addresses, 5000))
-		return -1;
 	a->want_processes = json_integer_value(json_object_get(message, "processes"));
 	a->want_contexts = json_integer_value(json_object_get(message, "contexts"));
 	agent_set_stage(a, STAGE_RESTORING);
