@@ -38,8 +38,10 @@ host_goals := check check-debug demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
+# (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long)
 check-debug: tree-all
-	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),driver criu verbs/001 verbs/002 verbs/003 verbs/004)
+	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
+		$(sort $(wildcard tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-4])))))
 
 demo: tree-all
 	$(Q)tests/demo
