@@ -156,7 +156,7 @@ static void populate(void *buf, size_t size)
  * Memory for the largest dump, with its pages: the driver would wait for each
  * of them while the context stands still. Without, it is got when it is needed.
  */
-static void make_room(struct ibv_context *ctx)
+static void get_room_ahead(struct ibv_context *ctx)
 {
 	int size;
 	void *buf;
@@ -200,7 +200,7 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 	}
 	if (!ibv_query_migration(ctx, &query)) {
 		ret = find_device(ctx, now) < 0 ? -1 : 0;
-		make_room(ctx);
+		get_room_ahead(ctx);
 	}
 	ibv_detach_context(ctx);
 	return ret;

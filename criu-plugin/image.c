@@ -67,6 +67,11 @@ struct out {
 	struct header	header;
 };
 
+static int not_written(const struct out *out)
+{
+	return fail("%s cannot be written: %m", out->name);
+}
+
 static int begin_file(struct out *out, const char *name)
 {
 	*out = (struct out){ .name = name };
@@ -75,7 +80,7 @@ static int begin_file(struct out *out, const char *name)
 			 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	/* the header's place */
 	if (out->fd < 0 || write_all(out->fd, &out->header, sizeof(out->header)))
-		return fail("%s cannot be written: %m", name);
+		return not_written(out);
 	return 0;
 }
 
@@ -83,8 +88,7 @@ static int put(struct out *out, const void *data, size_t length)
 {
 	out->header.crc = crc32_z(out->header.crc, data, length);
 	out->header.length += length;
-	return write_all(out->fd, data, length) ?
-		fail("%s cannot be written: %m", out->name) : 0;
+	return write_all(out->fd, data, length) ? not_written(out) : 0;
 }
 
 static int write_header(struct out *out)
@@ -106,11 +110,11 @@ static int end_file(struct out *out, int failed)
 	int dir = criu_get_image_dir(), ret = failed;
 
 	if (!ret && write_header(out))
-		ret = fail("%s cannot be written: %m", out->name);
+		ret = not_written(out);
 	if (out->fd >= 0 && close(out->fd) && !ret)
-		ret = fail("%s cannot be written: %m", out->name);
+		ret = not_written(out);
 	if (!ret && renameat(dir, out->new, dir, out->name))
-		ret = fail("%s cannot be written: %m", out->name);
+		ret = not_written(out);
 	if (ret)
 		unlinkat(dir, out->new, 0);
 	return ret;
