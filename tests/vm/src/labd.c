@@ -407,11 +407,17 @@ static void guest_gone(int k)
 static void reap(void)
 {
 	pid_t pid;
+	int status;
 
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		for (int k = 0; k < nguests; k++)
-			if (guests[k].pid == pid)
+			if (guests[k].pid == pid) {
+				if (WIFSIGNALED(status))
+					fprintf(stderr, "labd: h%d: QEMU died of signal %d\n", k + 1, WTERMSIG(status));
+				else
+					fprintf(stderr, "labd: h%d: QEMU exited with %d\n", k + 1, WEXITSTATUS(status));
 				guest_gone(k);
+			}
 }
 
 static void end_lab(void)
