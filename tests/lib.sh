@@ -3,7 +3,7 @@
 #
 # For tests: `. "$(dirname "$0")/../lib.sh"`. A test ends with 0 when its last line is reached, and its
 # labs' kernel logs are clean. Every command that fails ends it.
-set -euo pipefail
+set -Eeuo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck disable=SC2034 # for tests: where built things are, here and in guests
 build=$top/build
@@ -17,6 +17,9 @@ fail() {
 	echo "fail: $* (lines ${lines[*]})" >&2
 	exit 1
 }
+
+# A command that ends the test says so too.
+trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (lines $LINENO ${BASH_LINENO[*]})" >&2' ERR
 
 skip() {
 	echo "skip: $*"

@@ -14,8 +14,8 @@ broken() {
 # at_home REGEX [CODE]: nothing was moved, one line says why; h2 has nothing; what moves is at h1, and goes_on
 at_home() {
 	stayed "${2:-3}" "$1"
-	on h1 ip -br addr show eth0 | grep -q "$extra"
-	if on h2 ip -br addr show eth0 | grep -q "$extra"; then fail "h2 has the address"; fi
+	on h1 ip -br addr show eth0 | grep "$extra" >/dev/null
+	if on h2 ip -br addr show eth0 | grep "$extra" >/dev/null; then fail "h2 has the address"; fi
 	wait_for 20 ended h2 "$pid"
 	wait_for 20 quiet h2
 	quiet h1
