@@ -18,7 +18,7 @@ at_home() {
 	if on h2 ip -br addr show eth0 | grep "$extra" >/dev/null; then fail "h2 has the address"; fi
 	wait_for 20 ended h2 "$pid"
 	wait_for 20 quiet h2
-	quiet h1
+	wait_for 20 quiet h1 # (the guard of a killed CRIU ends when it has seen that all goes on)
 	goes_on
 }
 
