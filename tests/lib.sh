@@ -21,6 +21,9 @@ fail() {
 # A command that ends the test says so too.
 trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (lines $LINENO ${BASH_LINENO[*]})" >&2' ERR
 
+# The machine itself need not have it.
+jq() { "$top/tests/vm/in-tree" jq "$@"; }
+
 skip() {
 	echo "skip: $*"
 	exit 77
