@@ -225,6 +225,22 @@ static int make_objects(struct making *m)
 	return 0;
 }
 
+static int join_groups(const struct making *m)
+{
+	const struct records *records = &m->c->records;
+	void *object;
+	uint32_t i;
+
+	for (i = 0; i < records->count; i++) {
+		if (le16toh(records->rec[i]->type) != RXE_MIGR_REC_MCAST)
+			continue;
+		if (create(m, records->rec[i], NULL, &object))
+			return -1;
+		free(object);
+	}
+	return 0;
+}
+
 static int publish(struct making *m, struct shared_context *sc)
 {
 	const struct ibv_restored *restored;
@@ -268,7 +284,8 @@ static int make(const struct saved_context *c, struct shared_context *sc)
 		     c->here->name);
 		goto free;
 	}
-	if (!make_files(&m) && !take_handles(&m) && !make_objects(&m))
+	if (!make_files(&m) && !take_handles(&m) && !make_objects(&m) &&
+	    !join_groups(&m))
 		ret = publish(&m, sc);
 
 	for (i = 0; i < c->num_handles; i++)

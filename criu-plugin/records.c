@@ -143,7 +143,15 @@ static const struct field event[] = {
 #define MSG RdmaAhEntry
 static const struct field ah[] = {
 	F(user_handle), F(pd), F(ah_num), F(sgid), F(dgid), F(flow_label),
-	F(hop_limit), F(traffic_class), F(port_num),
+	F(hop_limit), F(traffic_class), F(port_num), OPTIONAL(dmac),
+};
+#undef REC
+#undef MSG
+
+#define REC rxe_migr_rec_mcast
+#define MSG RdmaMcastEntry
+static const struct field mcast[] = {
+	F(mgid), F(mlid),
 };
 #undef REC
 #undef MSG
@@ -190,6 +198,7 @@ static const struct kind {
 	KIND(EVENT, event, event),
 	KIND(AH, ah, ah),
 	KIND(MW, mw, mw),
+	KIND(MCAST, mcast, mcast),
 };
 
 static const struct kind *find_kind(unsigned int type)
@@ -427,6 +436,9 @@ const char *object_name(const struct rxe_migr_rec *rec, char name[NAME_LEN])
 	case RXE_MIGR_REC_MW:
 		snprintf(name, NAME_LEN, "memory window with key 0x%x",
 			 le32toh(mw->rkey));
+		break;
+	case RXE_MIGR_REC_MCAST:
+		snprintf(name, NAME_LEN, "multicast group of queue pair %u", handle);
 		break;
 	case RXE_MIGR_REC_OTHER:
 		id = le32toh(rec->length) >= sizeof(*other) ?

@@ -30,7 +30,8 @@ struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
 /* Is there a peer to talk to? The caller holds qp->state_lock or the tasks. */
 bool rxe_migr_connected(struct rxe_qp *qp)
 {
-	return qp_type(qp) == IB_QPT_RC && qp->is_user && qp->valid &&
+	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
+	       qp->is_user && qp->valid &&
 	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
 }
 
@@ -410,7 +411,8 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp)
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	} else if (qp->migr_state == RXE_MIGR_QP_RUNNING) {
 		/* what was sent to a peer that was still paused is lost */
-		if (qp_state(qp) >= IB_QPS_RTS && qp_state(qp) != IB_QPS_ERR)
+		if (qp_type(qp) == IB_QPT_RC && qp_state(qp) >= IB_QPS_RTS &&
+		    qp_state(qp) != IB_QPS_ERR)
 			qp->req.need_retry = 1;
 	} else {
 		return;
@@ -500,7 +502,8 @@ unlock:
 /*
  * The peer did not come back: fail as for a dead one. The oldest WQE ends with
  * RETRY_EXC_ERR and the rest is flushed; an idle QP just goes to the error
- * state, since nobody else will ever tell.
+ * state, since nobody else will ever tell. An unreliable one sends on, and
+ * nobody hears it.
  */
 static void rxe_migr_give_up(struct rxe_qp *qp)
 {
@@ -521,6 +524,8 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	qp->migr.has_deadline = false;
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (qp_type(qp) != IB_QPT_RC)
+		goto enable;
 
 	/* the completer itself, lest the requester begins something new */
 	qp->req.need_retry = 0;

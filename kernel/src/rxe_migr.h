@@ -17,12 +17,14 @@
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/rxe_migrate.h>
 
+struct rxe_ah;
 struct rxe_dev;
 struct rxe_mr;
 struct rxe_mw;
 struct rxe_pkt_info;
 struct rxe_pool_elem;
 struct rxe_qp;
+struct rxe_srq;
 struct rxe_ucontext;
 
 /* A RESUME that was accepted and is being applied. */
@@ -117,6 +119,8 @@ int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
 			  struct ib_udata *udata);
 int rxe_migr_mw_init(struct rxe_mw *mw, struct ib_udata *udata);
+int rxe_migr_ah_init(struct rxe_ah *ah, struct ib_udata *udata);
+int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata);
 
 /* rings of restored contexts */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);

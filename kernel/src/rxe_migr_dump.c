@@ -78,8 +78,8 @@ u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
 	return RXE_MIGR_NO_HANDLE;
 }
 
-static u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
-				  const struct ib_uevent_object *uevent)
+u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
+			   const struct ib_uevent_object *uevent)
 {
 	return uevent->event_file ?
 		rxe_migr_event_ordinal(ufile, &uevent->event_file->uobj) :
@@ -218,8 +218,8 @@ static void *rxe_migr_pack_elem(void *to, const u64 *from, size_t words)
  * producer index, so all of a send or receive ring is taken; of a CQ, which
  * the driver fills, only what is in use.
  */
-static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
-			       struct rxe_migr_sink *sink)
+void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
+			struct rxe_migr_sink *sink)
 {
 	struct rxe_migr_rec_ring *rec;
 	u32 first = 0, count, i;
@@ -260,7 +260,7 @@ static void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 	rec->hdr.length = cpu_to_le32(to - (void *)rec);
 }
 
-static u64 rxe_migr_ring_offset(const struct rxe_queue *q)
+u64 rxe_migr_ring_offset(const struct rxe_queue *q)
 {
 	return q && q->ip ? q->ip->info.offset : 0;
 }
@@ -498,6 +498,24 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	memcpy(rec->old_gid, qp->migr.old_gid.raw, sizeof(rec->old_gid));
 }
 
+static void rxe_migr_dump_mcast(struct ib_uqp_object *uqp,
+				struct rxe_migr_sink *sink)
+{
+	struct ib_uverbs_mcast_entry *entry;
+	struct rxe_migr_rec_mcast *rec;
+
+	mutex_lock(&uqp->mcast_lock);
+	list_for_each_entry(entry, &uqp->mcast_list, list) {
+		rec = rxe_migr_put(sink, RXE_MIGR_REC_MCAST,
+				   uqp->uevent.uobject.id, sizeof(*rec));
+		if (!rec)
+			continue;
+		memcpy(rec->mgid, entry->gid.raw, sizeof(rec->mgid));
+		rec->mlid = cpu_to_le16(entry->lid);
+	}
+	mutex_unlock(&uqp->mcast_lock);
+}
+
 static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
 			     struct ib_uobject *uobj,
 			     struct rxe_migr_sink *sink)
@@ -531,6 +549,8 @@ static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
 	rxe_migr_dump_recv_wqe(qp, uobj->id, sink);
 
 	mutex_unlock(&qp->migr.mutex);
+
+	rxe_migr_dump_mcast(uqp, sink);
 }
 
 static void rxe_migr_dump_other(struct ib_uobject *uobj,
@@ -560,6 +580,12 @@ static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
 		break;
 	case UVERBS_OBJECT_CQ:
 		rxe_migr_dump_cq(ufile, uobj, sink);
+		break;
+	case UVERBS_OBJECT_SRQ:
+		rxe_migr_dump_srq(ufile, uobj, sink);
+		break;
+	case UVERBS_OBJECT_AH:
+		rxe_migr_dump_ah(uobj, sink);
 		break;
 	case UVERBS_OBJECT_QP:
 		rxe_migr_dump_qp(ufile, uobj, sink);

@@ -69,6 +69,11 @@ struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
 				       u32 ordinal);
 u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
 			   const struct ib_uobject *uobj);
+u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
+			   const struct ib_uevent_object *uevent);
+u64 rxe_migr_ring_offset(const struct rxe_queue *q);
+void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
+			struct rxe_migr_sink *sink);
 bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
 
 /* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
@@ -76,6 +81,19 @@ struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
 				 u16 object_id);
 int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 			  size_t length);
+
+/* rxe_migr_ah.c; ufile->hw_destroy_rwsem is held for writing */
+void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
+		       const struct rxe_migr_rec *hdr, size_t length);
+
+/* rxe_migr_srq.c; ufile->hw_destroy_rwsem is held for writing */
+void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
+		       struct rxe_migr_sink *sink);
+struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
+			      const struct rxe_migr_rec *hdr);
+int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
+			const struct rxe_migr_rec *hdr, size_t length);
 
 /* rxe_migr_mw.c; ufile->hw_destroy_rwsem is held for writing */
 void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);

@@ -113,6 +113,7 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 	struct ib_uobject *uobj;
 	struct rxe_qp *qp;
 	struct rxe_cq *cq;
+	struct rxe_srq *srq;
 	int err;
 
 	if (length < sizeof(*rec))
@@ -136,6 +137,10 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 		qp = rxe_migr_uqp(ufile, hdr);
 		return qp ? rxe_migr_refill_queue(qp->rq.queue, rec, length) :
 			    -EINVAL;
+	case RXE_MIGR_RING_SRQ:
+		srq = rxe_migr_usrq(ufile, hdr);
+		return srq ? rxe_migr_refill_queue(srq->rq.queue, rec, length) :
+			     -EINVAL;
 	}
 
 	return -EINVAL;
@@ -454,6 +459,7 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 	const struct rxe_migr_rec_event *rec = (const void *)hdr;
 	struct ib_event ev = {};
 	struct ib_uobject *uobj;
+	struct rxe_srq *srq;
 	struct rxe_qp *qp;
 	struct rxe_cq *cq;
 	u32 event;
@@ -488,6 +494,14 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		ev.element.qp = &qp->ibqp;
 		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
 		return 0;
+	case RXE_MIGR_REC_SRQ:
+		srq = rxe_migr_usrq(ufile, hdr);
+		if (!srq || !srq->ibsrq.event_handler)
+			return -EINVAL;
+		ev.device = srq->ibsrq.device;
+		ev.element.srq = &srq->ibsrq;
+		srq->ibsrq.event_handler(&ev, srq->ibsrq.srq_context);
+		return 0;
 	}
 
 	return -EINVAL;
@@ -502,6 +516,8 @@ static const struct {
 } rxe_migr_refills[] = {
 	{ RXE_MIGR_REC_RING,		0, rxe_migr_refill_ring },
 	{ RXE_MIGR_REC_CQ,		0, rxe_migr_refill_cq },
+	{ RXE_MIGR_REC_SRQ,		0, rxe_migr_refill_srq },
+	{ RXE_MIGR_REC_AH,		0, rxe_migr_refill_ah },
 	{ RXE_MIGR_REC_RECV_WQE,	0, rxe_migr_refill_recv_wqe },
 	{ RXE_MIGR_REC_QP,		1, rxe_migr_refill_qp },
 	{ RXE_MIGR_REC_RESP_RES,	1, rxe_migr_refill_res },
@@ -513,6 +529,7 @@ static const struct {
 	{ RXE_MIGR_REC_COMP_CHANNEL,	3, NULL },
 	{ RXE_MIGR_REC_PD,		3, NULL },
 	{ RXE_MIGR_REC_MR,		3, NULL },
+	{ RXE_MIGR_REC_MCAST,		3, NULL },
 };
 
 #define RXE_MIGR_REFILL_PASSES 3

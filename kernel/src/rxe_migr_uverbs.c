@@ -306,9 +306,6 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_HINT)(struct uverbs_attr_bundle *attrs
 	if (in.type < RXE_MIGR_HINT_QP || in.type > RXE_MIGR_HINT_MW ||
 	    in.pid < 0 || (in.pid && in.type != RXE_MIGR_HINT_MR))
 		return -EINVAL;
-	if (in.type != RXE_MIGR_HINT_QP && in.type != RXE_MIGR_HINT_MR &&
-	    in.type != RXE_MIGR_HINT_MW)
-		return -EOPNOTSUPP;
 
 	if (in.pid) {
 		pid = find_get_pid(in.pid);

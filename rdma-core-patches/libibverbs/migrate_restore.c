@@ -275,6 +275,7 @@ static int create_srq(struct ibv_context *ctx, const void *record,
 	return ret;
 }
 
+/* Towards this host, which is found at once; REFILL turns it to whom it names. */
 static int create_ah(struct ibv_context *ctx, const void *record,
 		     const struct ibv_restore_args *args,
 		     struct ibv_restored *restored)
@@ -297,7 +298,7 @@ static int create_ah(struct ibv_context *ctx, const void *record,
 	struct rxe_create_ah_resp uhw = {};
 	int ret;
 
-	memcpy(req.attr.grh.dgid, migr_choose_gid(&args->dgid, rec->dgid),
+	memcpy(req.attr.grh.dgid, migr_choose_gid(&args->sgid, rec->sgid),
 	       sizeof(req.attr.grh.dgid));
 	ret = migr_find_gid(ctx, rec->port_num, &args->sgid, rec->sgid,
 			    &req.attr.grh.sgid_index);
@@ -313,6 +314,24 @@ static int create_ah(struct ibv_context *ctx, const void *record,
 			 DATA(resp), DATA(uhw));
 	restored->handle = resp.ah_handle;
 	return ret;
+}
+
+/* No object: its queue pair is a member of the group from now on. */
+static int create_mcast(struct ibv_context *ctx, const void *record,
+			const struct ibv_restore_args *args,
+			struct ibv_restored *restored)
+{
+	const struct rxe_migr_rec_mcast *rec = record;
+	struct ib_uverbs_attach_mcast req = {
+		.qp_handle = le32toh(rec->hdr.handle),
+		.mlid = le16toh(rec->mlid),
+	};
+
+	(void)args;
+	restored->handle = req.qp_handle;
+	memcpy(req.gid, rec->mgid, sizeof(req.gid));
+	return migr_write(ctx, IB_USER_VERBS_CMD_ATTACH_MCAST, DATA(req),
+			  NO_DATA, NO_DATA);
 }
 
 static int create_mw(struct ibv_context *ctx, const void *record,
@@ -398,6 +417,10 @@ static const struct kind {
 		.create = create_ah,
 		.object = UVERBS_OBJECT_AH,
 		.destroy = UVERBS_METHOD_AH_DESTROY,
+	},
+	[RXE_MIGR_REC_MCAST] = {
+		.record_size = sizeof(struct rxe_migr_rec_mcast),
+		.create = create_mcast,
 	},
 	[RXE_MIGR_REC_MW] = {
 		.record_size = sizeof(struct rxe_migr_rec_mw),

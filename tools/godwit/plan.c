@@ -208,7 +208,29 @@ static const char *qp_type_name(unsigned int type)
 	return "unknown";
 }
 
-static void look_at_record(struct plan *plan, const struct context *c, const struct rxe_migr_rec *rec)
+/*
+ * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
+ * Which one that is, only the address handles that it answers with can say.
+ */
+static bool stays_reachable(const struct context *c, const struct addresses *addresses)
+{
+	const struct rxe_migr_rec_ah *ah;
+	const struct rxe_migr_rec *rec;
+	struct in6_addr sgid;
+
+	for_each_record(rec, c->dump, c->length) {
+		if (le16toh(rec->type) != RXE_MIGR_REC_AH)
+			continue;
+		ah = (const void *)rec;
+		memcpy(&sgid, ah->sgid, sizeof(sgid));
+		if (!addresses_have(addresses, &sgid))
+			return false;
+	}
+	return addresses->n;
+}
+
+static void look_at_record(struct plan *plan, const struct context *c, const struct rxe_migr_rec *rec,
+			   const struct addresses *addresses)
 {
 	const struct rxe_migr_rec_qp *qp = (const void *)rec;
 	uint32_t handle = le32toh(rec->handle);
@@ -221,17 +243,23 @@ static void look_at_record(struct plan *plan, const struct context *c, const str
 		break;
 	case RXE_MIGR_REC_QP:
 		plan->qps++;
-		if (qp->qp_type != IBV_QPT_RC)
+		if (qp->qp_type == IBV_QPT_UD) {
+			if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(c, addresses))
+				plan_note(plan, "process %d, %s, QP %u: what others send to this UD queue pair "
+					  "arrives only if the address that they send to moves along: --address",
+					  c->pid, c->device, le32toh(qp->qpn));
+		} else if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) {
 			plan_problem(plan, "process %d, %s, QP %u: %s queue pairs can't be moved", c->pid,
 				     c->device, le32toh(qp->qpn), qp_type_name(qp->qp_type));
-		else if (qp->qp_state >= IBV_QPS_RTR && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS))
+		} else if (qp->qp_state >= IBV_QPS_RTR && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
 			plan_note(plan, "process %d, %s, QP %u: it is not known yet whether its peer speaks "
 				  "our protocol", c->pid, c->device, le32toh(qp->qpn));
+		}
 		break;
 	}
 }
 
-static void look_at_contexts(struct plan *plan)
+static void look_at_contexts(struct plan *plan, const struct addresses *addresses)
 {
 	const struct rxe_migr_rec *rec;
 
@@ -248,7 +276,7 @@ static void look_at_contexts(struct plan *plan)
 		if (c->query.state != RXE_MIGR_CTX_RUNNING)
 			plan_problem(plan, "process %d, %s: it is being moved already", c->pid, c->device);
 		for_each_record(rec, c->dump, c->length)
-			look_at_record(plan, c, rec);
+			look_at_record(plan, c, rec, addresses);
 	}
 }
 
@@ -270,7 +298,7 @@ int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
 	/* (a network namespace of its own goes along, addresses and all) */
 	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
 		goto fail;
-	look_at_contexts(plan);
+	look_at_contexts(plan, addresses);
 	return 0;
 fail:
 	plan_free(plan);

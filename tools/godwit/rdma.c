@@ -354,6 +354,7 @@ const char *rdma_record_name(unsigned int type)
 		[RXE_MIGR_REC_EVENT] = "pending event",
 		[RXE_MIGR_REC_AH] = "AH",
 		[RXE_MIGR_REC_MW] = "MW",
+		[RXE_MIGR_REC_MCAST] = "multicast group",
 		[RXE_MIGR_REC_OTHER] = "other object",
 	};
 

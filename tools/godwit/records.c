@@ -218,6 +218,13 @@ static const struct field ah_fields[] = {
 	F(ah, hop_limit, NUMBER, false),
 	F(ah, traffic_class, NUMBER, false),
 	F(ah, port_num, NUMBER, false),
+	F(ah, dmac, HEX, false),
+	{ }
+};
+
+static const struct field mcast_fields[] = {
+	F(mcast, mgid, GID, true),
+	F(mcast, mlid, NUMBER, false),
 	{ }
 };
 
@@ -255,6 +262,7 @@ static const struct field *const fields[] = {
 	[RXE_MIGR_REC_EVENT] = event_fields,
 	[RXE_MIGR_REC_AH] = ah_fields,
 	[RXE_MIGR_REC_MW] = mw_fields,
+	[RXE_MIGR_REC_MCAST] = mcast_fields,
 	[RXE_MIGR_REC_OTHER] = other_fields,
 };
 

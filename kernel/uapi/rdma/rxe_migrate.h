@@ -235,6 +235,7 @@ enum rxe_migr_rec_type {
 	RXE_MIGR_REC_AH			= 14,
 	RXE_MIGR_REC_MW			= 15,
 	RXE_MIGR_REC_OTHER		= 16,	/* an object that cannot be moved */
+	RXE_MIGR_REC_MCAST		= 17,	/* a multicast group of a QP */
 };
 
 enum rxe_migr_rec_flags {
@@ -495,7 +496,15 @@ struct rxe_migr_rec_ah {
 	__u8   hop_limit;
 	__u8   traffic_class;
 	__u8   port_num;
-	__u8   reserved;
+	__u8   dmac[6];
+	__u8   reserved[3];
+} __attribute__((packed));
+
+struct rxe_migr_rec_mcast {
+	struct rxe_migr_rec hdr;	/* handle: the QP */
+	__u8   mgid[16];
+	__le16 mlid;
+	__le16 reserved;
 } __attribute__((packed));
 
 struct rxe_migr_rec_mw {
@@ -533,6 +542,8 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 268);
 RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
 RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
+RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
 
 /* --------------------------------------------------------------- packets -- */

@@ -45,7 +45,7 @@ static const struct {
 	TYPE(ASYNC_FILE, event_file), TYPE(COMP_CHANNEL, event_file), TYPE(PD, pd), TYPE(MR, mr),
 	WITH_RESERVED(CQ, cq), TYPE(SRQ, srq), WITH_RESERVED(QP, qp), WITH_RESERVED(RESP_RES, resp_res),
 	TYPE(RECV_WQE, recv_wqe), WITH_RESERVED(ALT_AV, alt_av), TYPE(RING, ring), TYPE(EVENT, event),
-	WITH_RESERVED(AH, ah), WITH_RESERVED(MW, mw),
+	WITH_RESERVED(AH, ah), WITH_RESERVED(MCAST, mcast), WITH_RESERVED(MW, mw),
 	{ 999, sizeof(struct rxe_migr_rec), 0, 0 },	/* unknown */
 };
 

@@ -37,7 +37,7 @@
 
 #define DIE(...) (fprintf(stderr, "ioctl_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 
-enum { NUM_QP = 4, MEM_SIZE = 1 << 16, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
+enum { NUM_QP = 6, MEM_SIZE = 1 << 16, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
 
 static uint64_t seed, calls = 4000, restores = 150;
 static bool no_cap;
@@ -173,10 +173,14 @@ struct context {
 	struct ibv_mr *mr;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_qp *qp[NUM_QP];
+	struct ibv_srq *srq;
+	struct ibv_ah *ah;
+	struct ibv_qp *qp[NUM_QP];	/* two of a kind, the peer of each other */
 };
 
-static union ibv_gid gid;
+static const enum ibv_qp_type qp_types[NUM_QP / 2] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+
+static union ibv_gid gid, group = { .raw = { 0xff, 0x0e, [15] = 7 } };
 static int gid_index;
 
 static struct ibv_context *open_device(void)
@@ -196,8 +200,19 @@ static struct ibv_context *open_device(void)
 /* Errors are welcome from here on: the context may be in any state. */
 static void connect_qp(struct ibv_qp *qp, uint32_t to)
 {
+	static const struct {
+		int init, rtr, rts;
+	} mask[] = {
+		[IBV_QPT_RC] = { IBV_QP_ACCESS_FLAGS,
+				 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+				 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC },
+		[IBV_QPT_UC] = { IBV_QP_ACCESS_FLAGS,
+				 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, 0 },
+		[IBV_QPT_UD] = { IBV_QP_QKEY, 0, 0 },
+	};
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = to,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 10, .retry_cnt = 2,
 		.rnr_retry = 2, .rq_psn = 77, .sq_psn = 77,
@@ -205,19 +220,20 @@ static void connect_qp(struct ibv_qp *qp, uint32_t to)
 			     .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 4 } },
 	};
 
-	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | mask[qp->qp_type].init);
 	a.qp_state = IBV_QPS_RTR;
-	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | mask[qp->qp_type].rtr);
 	a.qp_state = IBV_QPS_RTS;
-	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-		      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | mask[qp->qp_type].rts);
 }
 
 static void fill(struct context *x)
 {
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 2, .srq_limit = 2 } };
+	struct ibv_ah_attr ah = { .is_global = 1, .port_num = 1,
+				  .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 4 } };
 	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
 						.max_recv_sge = 2, .max_inline_data = 64 },
 	};
 	unsigned i;
@@ -229,9 +245,16 @@ static void fill(struct context *x)
 		return;
 	x->mr = ibv_reg_mr(x->pd, memory, MEM_SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	x->srq = ibv_create_srq(x->pd, &srq);
+	x->ah = ibv_create_ah(x->pd, &ah);
 	init.send_cq = init.recv_cq = x->cq;
-	for (i = 0; i < NUM_QP; i++)
+	for (i = 0; i < NUM_QP; i++) {
+		init.qp_type = qp_types[i / 2];
+		init.srq = i % 2 ? x->srq : NULL;
 		x->qp[i] = ibv_create_qp(x->pd, &init);
+		if (x->qp[i] && init.qp_type == IBV_QPT_UD)
+			ibv_attach_mcast(x->qp[i], &group, 0);
+	}
 	for (i = 0; i < NUM_QP; i++)
 		if (x->qp[i] && x->qp[i ^ 1])
 			connect_qp(x->qp[i], x->qp[i ^ 1]->qp_num);
@@ -256,7 +279,14 @@ static void use(struct context *x, unsigned n)
 
 		if (!qp || !x->mr)
 			continue;
-		if (send.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		if (qp->qp_type == IBV_QPT_UD) {
+			if (!x->ah)
+				continue;
+			send.opcode = IBV_WR_SEND;
+			send.wr.ud.ah = x->ah;
+			send.wr.ud.remote_qpn = x->qp[NUM_QP - 1] ? x->qp[NUM_QP - 1]->qp_num : 0;
+			send.wr.ud.remote_qkey = 1;
+		} else if (send.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 			sge.length = 8;
 			send.wr.atomic.remote_addr = (uintptr_t)memory + below(256) * 8;
 			send.wr.atomic.rkey = x->mr->rkey;
@@ -266,6 +296,8 @@ static void use(struct context *x, unsigned n)
 		}
 		if (below(3))
 			ibv_post_send(qp, &send, &bad_send);
+		else if (qp->srq)
+			ibv_post_srq_recv(qp->srq, &recv, &bad_recv);
 		else
 			ibv_post_recv(qp, &recv, &bad_recv);
 		if (below(4) == 0)
@@ -299,6 +331,8 @@ static void empty(struct context *x)
 	for (unsigned i = 0; i < NUM_QP; i++)
 		if (x->qp[i]) {
 			ibv_query_qp(x->qp[i], &a, IBV_QP_STATE | IBV_QP_AV, &init);
+			if (x->qp[i]->qp_type == IBV_QPT_UD)
+				ibv_detach_mcast(x->qp[i], &group, 0);
 			destroy_qp(x, x->qp[i]);
 		}
 	if (x->mr)
@@ -344,16 +378,35 @@ static size_t dump(int fd, uint8_t *to, uint32_t flags)
 	return resp.length;
 }
 
-/* A dump of a busy context fits one that is filled in the same way, but for the QP numbers. */
-static void fit(uint8_t *d, size_t length, struct context *x)
+static struct rxe_migr_rec *record_at(uint8_t *d, size_t at)
 {
-	unsigned n = 0;
+	return (void *)(d + at);
+}
 
-	for (size_t at = 0; at < length; at += le32toh(((struct rxe_migr_rec *)(d + at))->length)) {
-		struct rxe_migr_rec_qp *rec = (void *)(d + at);
+/* Where the number of an object of the device is in its record; 0: it has none */
+static size_t number_at(const struct rxe_migr_rec *rec)
+{
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_QP: return offsetof(struct rxe_migr_rec_qp, qpn);
+	case RXE_MIGR_REC_SRQ: return offsetof(struct rxe_migr_rec_srq, srq_num);
+	case RXE_MIGR_REC_AH: return offsetof(struct rxe_migr_rec_ah, ah_num);
+	}
+	return 0;
+}
 
-		if (le16toh(rec->hdr.type) == RXE_MIGR_REC_QP && n < NUM_QP && x->qp[n])
-			rec->qpn = htole32(x->qp[n++]->qp_num);
+/* A dump of a busy context fits one that is filled in the same way, but for these numbers. */
+static void fit(uint8_t *d, size_t length, int fd)
+{
+	static uint8_t own[MAX_DUMP];
+	size_t own_length = dump(fd, own, 0);
+
+	for (size_t at = 0; at < length; at += le32toh(record_at(d, at)->length)) {
+		struct rxe_migr_rec *rec = record_at(d, at);
+		size_t where = number_at(rec);
+
+		for (size_t i = 0; where && i < own_length; i += le32toh(record_at(own, i)->length))
+			if (record_at(own, i)->type == rec->type && record_at(own, i)->handle == rec->handle)
+				memcpy(d + at + where, own + i + where, 4);
 	}
 }
 
@@ -466,15 +519,15 @@ static size_t change(uint8_t *d, size_t length)
 	return length;
 }
 
-static void refill(int fd, const uint8_t *d, size_t length)
+static int refill(int fd, const uint8_t *d, size_t length)
 {
 	struct rxe_migr_buf buf = { .addr = (uintptr_t)d, .length = length };
 
-	method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_REFILL, &buf, sizeof(buf), NULL, 0);
+	return method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_REFILL, &buf, sizeof(buf), NULL, 0);
 }
 
-/* One changed dump into one new context, which is then used. */
-static void restore(const uint8_t *original, size_t length)
+/* One changed dump into one new context, which is then used. Unchanged, it must fit. */
+static void restore(const uint8_t *original, size_t length, bool changed)
 {
 	struct context x = { .ctx = open_device() };
 	int fd = x.ctx->cmd_fd;
@@ -486,15 +539,16 @@ static void restore(const uint8_t *original, size_t length)
 	memcpy(d, original, length);
 	if (method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_BEGIN, &begin, sizeof(begin), NULL, 0))
 		DIE("begin: %s", strerror(errno));
-	if (below(4) == 0) {
-		struct rxe_migr_hint hint = { .type = 1 + below(2), .index = edge(), .key = edge() };
+	if (changed && below(4) == 0) {
+		struct rxe_migr_hint hint = { .type = 1 + below(5), .index = edge(), .key = edge() };
 
 		method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_HINT, &hint, sizeof(hint), NULL, 0);
 	}
 	fill(&x);
-	fit(d, length, &x);
-	use_length = change(d, length);
-	refill(fd, d, use_length);
+	fit(d, length, fd);
+	use_length = changed ? change(d, length) : length;
+	if (refill(fd, d, use_length) && !changed)
+		DIE("an unchanged dump is refused");
 	if (below(4) == 0)
 		refill(fd, d, use_length);
 	if (below(8)) {
@@ -519,13 +573,16 @@ static void restore_many(void)
 {
 	uint8_t *d = malloc(MAX_DUMP);
 	struct context x = { .ctx = open_device() };
-	size_t length;
+	size_t length = 0;
 
 	fill(&x);
-	use(&x, 60);
-	length = dump(x.ctx->cmd_fd, d, RXE_MIGR_DUMP_STOP);
-	method(x.ctx->cmd_fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
-	for (unsigned i = 0; i < restores; i++) {
+	for (unsigned i = 0; i <= restores; i++) {
+		if (i == 1)
+			use(&x, 60);
+		if (i <= 1) {
+			length = dump(x.ctx->cmd_fd, d, RXE_MIGR_DUMP_STOP);
+			method(x.ctx->cmd_fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
+		}
 		/* A child: the end of its file takes down what can't be destroyed. */
 		uint64_t s = rnd();
 		pid_t pid = fork();
@@ -535,7 +592,7 @@ static void restore_many(void)
 			rng = s;
 			alarm(60);
 			signal(SIGSEGV, own_rings);
-			restore(d, length);
+			restore(d, length, i);
 			_exit(0);
 		}
 		if (waitpid(pid, &status, 0) != pid || status)

@@ -66,7 +66,7 @@ struct options {
 	const char *device, *gid, *port, *go_file;
 	unsigned stall;
 	unsigned contexts;
-	bool event, idle, rtr_only, holes, fork, json;
+	bool event, idle, rtr_only, holes, fork, srq, json;
 };
 
 /* What one end tells the other. */
@@ -176,6 +176,7 @@ struct qp {
 	bool in_child;
 	_Atomic uint64_t rseq;	/* next expected message */
 	uint64_t rposted, bytes_received, rinvs;
+	uint64_t taken;		/* --srq: the buffer that the message came in */
 	_Atomic bool fin_seen, bye_seen;
 	struct fin fin;
 	uint64_t rnr_until;
@@ -207,6 +208,8 @@ struct worker {
 	struct ibv_mr *tx_mr, *rx_mr, *reach_mr, *common_mr;
 	uint8_t *tx, *rx, *reach;
 	size_t tx_size, rx_size, reach_size;
+	struct ibv_srq *srq;
+	uint64_t limits;	/* reached */
 	unsigned unacked_scq, unacked_rcq;
 	struct clk clk;
 	uint64_t last, longest;
@@ -261,6 +264,7 @@ void exchange(void);
 void tear_down(void);
 void modify_to_rts(struct qp *q);
 void print_state(void);
+void arm_limit(struct worker *w);
 void check_async(void);
 
 /* traffic_send.c */

@@ -46,13 +46,14 @@ static const char usage[] =
 "  --rtr-only         never send before the peer has ended: stay in RTR\n"
 "  --contexts N       each with a thread, and its own share of the queue pairs (1)\n"
 "  --fork             a forked child has the receives of every other queue pair\n"
+"  --srq              one shared receive queue for the queue pairs of a context, with a limit\n"
 "  --holes            ten of each kind of object, every other destroyed\n"
 "  --stall SECONDS    without progress: print the state, exit 2 (90: no move takes so long)\n"
 "  --json\n"
 "SIGUSR1 prints the progress.\n";
 
 enum { DEPTH = 256, WINDOW, SIZE, OPS, QPS, MESSAGES, SECS, RATE, SEED, FENCE, RNR, RNR_GAP, TIMEOUT, RETRY,
-       RNR_RETRY, RNR_TIMER, RD_ATOMIC, MTU, PORT, EVENT, IDLE, GO_FILE, RTR_ONLY, CONTEXTS, FORK, HOLES_, STALL,
+       RNR_RETRY, RNR_TIMER, RD_ATOMIC, MTU, PORT, EVENT, IDLE, GO_FILE, RTR_ONLY, CONTEXTS, FORK, HOLES_, SRQ, STALL,
        JSON, HELP };
 
 static const struct option options[] = {
@@ -63,7 +64,7 @@ static const struct option options[] = {
 	{ "rnr-timer", 1, 0, RNR_TIMER }, { "rd-atomic", 1, 0, RD_ATOMIC }, { "mtu", 1, 0, MTU },
 	{ "port", 1, 0, PORT }, { "event", 0, 0, EVENT }, { "idle", 0, 0, IDLE }, { "go-file", 1, 0, GO_FILE },
 	{ "rtr-only", 0, 0, RTR_ONLY }, { "contexts", 1, 0, CONTEXTS }, { "fork", 0, 0, FORK },
-	{ "holes", 0, 0, HOLES_ }, { "stall", 1, 0, STALL }, { "json", 0, 0, JSON }, { "help", 0, 0, HELP },
+	{ "holes", 0, 0, HOLES_ }, { "srq", 0, 0, SRQ }, { "stall", 1, 0, STALL }, { "json", 0, 0, JSON }, { "help", 0, 0, HELP },
 	{ 0 }
 };
 
@@ -152,6 +153,7 @@ static void take(int c)
 	case CONTEXTS: opt.contexts = number(optarg, 1, MAX_CONTEXTS); break;
 	case FORK: opt.fork = true; break;
 	case HOLES_: opt.holes = true; break;
+	case SRQ: opt.srq = true; break;
 	case STALL: opt.stall = number(optarg, 1, 100000); break;
 	case JSON: opt.json = true; break;
 	case HELP: fputs(usage, stdout); exit(0);
@@ -167,7 +169,7 @@ void parse_options(int argc, char **argv)
 		take(c);
 	if (optind < argc)
 		opt.peer = argv[optind++];
-	if (optind < argc || (opt.fork && (opt.holes || opt.rtr_only)))
+	if (optind < argc || (opt.fork && (opt.holes || opt.rtr_only || opt.srq)))
 		take('?');
 	if (!shape.window)
 		shape.window = shape.depth;

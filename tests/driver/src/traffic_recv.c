@@ -13,16 +13,18 @@ static uint8_t *slot(struct qp *q, uint64_t n)
 	return q->slots + n % shape.window * buf_size;
 }
 
+/* With an SRQ any of its buffers brings any message. */
 static uint8_t *buffer(struct qp *q, uint64_t n)
 {
-	return q->rx + n % shape.window * buf_size;
+	return q->w->srq ? q->w->rx + q->taken * buf_size : q->rx + n % shape.window * buf_size;
 }
 
 static struct cut recv_cut(struct qp *q, uint64_t n)
 {
 	uint32_t size = shape.max_size > 128 ? shape.max_size : 128;
+	uint64_t r = q->w->srq ? draw(role, 0, q->taken, SALT_RX) : draw(role, q->idx, n, SALT_RX);
 
-	return plan_cut(draw(role, q->idx, n, SALT_RX), size + CANARY);
+	return plan_cut(r, size + CANARY);
 }
 
 static uint32_t slot_use(const struct plan *p)
@@ -37,7 +39,8 @@ static void prepare(struct qp *q, uint64_t n)
 	struct cut cut = recv_cut(q, n);
 
 	memcpy(slot(q, n) + slot_use(&p), canary, CANARY);
-	scatter(buffer(q, n), &cut, canary, p.op == OP_WIMM ? 0 : p.len, CANARY);
+	if (!q->w->srq)
+		scatter(buffer(q, n), &cut, canary, p.op == OP_WIMM ? 0 : p.len, CANARY);
 }
 
 static void post_one(struct qp *q)
@@ -45,11 +48,13 @@ static void post_one(struct qp *q)
 	uint64_t n = q->rposted++;
 	struct cut cut = recv_cut(q, n);
 	struct ibv_sge sge[MAX_SGE];
-	struct ibv_recv_wr wr = { .wr_id = WR_ID(q, n), .sg_list = sge }, *bad;
+	struct ibv_recv_wr wr = { .wr_id = WR_ID(q, q->w->srq ? q->taken : n), .sg_list = sge }, *bad;
 	int ret;
 
+	if (q->w->srq)
+		memset(buffer(q, n), canary[0], buf_size);
 	wr.num_sge = make_sges(sge, buffer(q, n), &cut, cut.at[cut.n], q->w->rx_mr->lkey);
-	ret = ibv_post_recv(q->qp, &wr, &bad);
+	ret = q->w->srq ? ibv_post_srq_recv(q->w->srq, &wr, &bad) : ibv_post_recv(q->qp, &wr, &bad);
 	if (ret)
 		violation(q, "ibv_post_recv", n, "expected 0, saw %d (%s)", ret, strerror(ret));
 }
@@ -74,8 +79,11 @@ void post_receives(struct qp *q)
 		if (limit > q->rseq + shape.window)
 			limit = q->rseq + shape.window;
 	}
-	while (q->rposted < limit)
+	while (q->rposted < limit) {
+		if (q->w->srq && q->rposted < shape.window)
+			q->taken = (q->rx - q->w->rx) / buf_size + q->rposted;
 		post_one(q);
+	}
 }
 
 /* rxe marks an invalidation by the kernel's flag, which is another one than libibverbs's. */
@@ -146,14 +154,26 @@ static void check_fin(struct qp *q, const struct ibv_wc *wc, uint64_t n)
 	q->fin_seen = true;
 }
 
+/* The queue pair that took a receive from the SRQ */
+static struct qp *whose(struct worker *w, const struct ibv_wc *wc)
+{
+	unsigned i;
+
+	for (i = w->idx; i < shape.qps; i += opt.contexts)
+		if (qps[i].here.qpn == wc->qp_num)
+			return &qps[i];
+	violation(NULL, "receive completion", 0, "expected one of our QPs, saw 0x%x", wc->qp_num);
+}
+
 void recv_done(struct worker *w, const struct ibv_wc *wc)
 {
-	struct qp *q = &qps[WR_QP(wc->wr_id)];
-	uint64_t n = WR_NO(wc->wr_id);
+	struct qp *q = w->srq ? whose(w, wc) : &qps[WR_QP(wc->wr_id)];
+	uint64_t n = w->srq ? q->rseq : WR_NO(wc->wr_id);
 	bool last = wc->opcode == IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM;
 	struct plan p;
 
-	if (WR_QP(wc->wr_id) >= shape.qps || q->w != w)
+	q->taken = WR_NO(wc->wr_id);
+	if (WR_QP(wc->wr_id) >= shape.qps || q->w != w || (w->srq && q->taken * buf_size >= w->rx_size))
 		violation(NULL, "receive completion", 0, "expected one of ours, saw wr_id 0x%" PRIx64, wc->wr_id);
 	if (q->bye_lost)
 		return;

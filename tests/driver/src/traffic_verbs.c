@@ -172,11 +172,30 @@ static void create_mrs(struct worker *w, unsigned num)
 	w->common_mr = reg(w, common, common_size, remote);
 }
 
+/* An event when fewer receives than this are left: any that comes was armed, and each is armed again. */
+void arm_limit(struct worker *w)
+{
+	struct ibv_srq_attr attr = { .srq_limit = shape.window / 2 };
+	int ret = ibv_modify_srq(w->srq, &attr, IBV_SRQ_LIMIT);
+
+	if (ret)
+		unusable("no limit for the SRQ: %s", strerror(ret));
+}
+
+static void create_srq(struct worker *w, unsigned num)
+{
+	struct ibv_srq_init_attr attr = {
+		.srq_context = w, .attr = { .max_wr = num * shape.window, .max_sge = MAX_SGE },
+	};
+
+	w->srq = made(ibv_create_srq(w->pd, &attr), "SRQ");
+}
+
 static struct ibv_qp *create_qp(struct worker *w, struct qp *q)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_context = q, .send_cq = w->scq, .recv_cq = q && q->in_child ? w->child_rcq : w->rcq,
-		.qp_type = IBV_QPT_RC, .pd = w->pd, .comp_mask = IBV_QP_INIT_ATTR_PD,
+		.srq = w->srq, .qp_type = IBV_QPT_RC, .pd = w->pd, .comp_mask = IBV_QP_INIT_ATTR_PD,
 		.cap = { .max_send_wr = shape.depth + NUM_MW + 4, .max_recv_wr = shape.window,
 			 .max_send_sge = MAX_SGE, .max_recv_sge = MAX_SGE, .max_inline_data = 200 },
 	};
@@ -272,6 +291,8 @@ static void create_all(void)
 		open_context(&workers[i]);
 		create_pd_and_cqs(&workers[i], n);
 		create_mrs(&workers[i], n);
+		if (opt.srq)
+			create_srq(&workers[i], n);
 		create_qps(&workers[i]);
 	}
 	ibv_free_device_list(devices);
@@ -404,6 +425,8 @@ void exchange(void)
 		modify_to_rtr(&qps[i]);
 		post_receives(&qps[i]);
 	}
+	for (i = 0; opt.srq && i < opt.contexts; i++)
+		arm_limit(&workers[i]);
 	barrier(fd);
 	for (i = 0; i < shape.qps; i++) {
 		if (!opt.rtr_only)
@@ -425,6 +448,11 @@ void check_async(void)
 			enum ibv_event_type t = ev.event_type;
 
 			ibv_ack_async_event(&ev);
+			if (t == IBV_EVENT_SRQ_LIMIT_REACHED && ev.element.srq == workers[i].srq && opt.srq) {
+				workers[i].limits++;
+				arm_limit(&workers[i]);
+				continue;
+			}
 			if (t != IBV_EVENT_COMM_EST && t != IBV_EVENT_GID_CHANGE && t != IBV_EVENT_PORT_ACTIVE &&
 			    t != IBV_EVENT_PORT_ERR && t != IBV_EVENT_LID_CHANGE && t != IBV_EVENT_SM_CHANGE)
 				violation(NULL, "async event", 0, "expected none, saw %s", ibv_event_type_str(t));
@@ -463,6 +491,8 @@ static void destroy_holes(struct worker *w)
 
 	for (i = 1; i < HOLES; i += 2)
 		gone(ibv_destroy_qp(w->qps[i]), "QP");
+	if (w->srq)
+		gone(ibv_destroy_srq(w->srq), "SRQ");
 	for (i = 1; i < HOLES; i += 2) {
 		gone(ibv_destroy_cq(w->cqs[i]), "CQ");
 		gone(ibv_dereg_mr(w->mrs[i]), "MR");
@@ -481,6 +511,8 @@ static void destroy_plain(struct worker *w)
 	gone(ibv_destroy_cq(w->rcq), "CQ");
 	if (w->child_rcq)
 		gone(ibv_destroy_cq(w->child_rcq), "CQ");
+	if (w->srq)
+		gone(ibv_destroy_srq(w->srq), "SRQ");
 	gone(ibv_destroy_comp_channel(w->channel), "channel");
 	gone(ibv_dereg_mr(w->tx_mr), "MR");
 	gone(ibv_dereg_mr(w->rx_mr), "MR");

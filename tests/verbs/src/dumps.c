@@ -26,14 +26,25 @@ void find_gid(struct ibv_context *ctx, const char *address)
 
 void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last)
 {
-	static const int mask[] = {
-		[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-		[IBV_QPS_RTR] = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-		[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				IBV_QP_MAX_QP_RD_ATOMIC,
-		[IBV_QPS_SQD] = 0, [IBV_QPS_SQE] = 0, [IBV_QPS_ERR] = 0,
+	enum { PATH = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN };
+	static const int masks[][IBV_QPS_ERR + 1] = {
+		[IBV_QPT_RC] = {
+			[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+			[IBV_QPS_RTR] = PATH | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+			[IBV_QPS_RTS] = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					IBV_QP_MAX_QP_RD_ATOMIC,
+		},
+		[IBV_QPT_UC] = {
+			[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+			[IBV_QPS_RTR] = PATH,
+			[IBV_QPS_RTS] = IBV_QP_SQ_PSN,
+		},
+		[IBV_QPT_UD] = {
+			[IBV_QPS_INIT] = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+			[IBV_QPS_RTS] = IBV_QP_SQ_PSN,
+		},
 	};
+	const int *mask = masks[qp->qp_type];
 
 	for (int s = IBV_QPS_INIT; s <= (int)last; s++) {
 		if (s == IBV_QPS_SQE || (s == IBV_QPS_SQD && last != IBV_QPS_SQD))
@@ -165,7 +176,8 @@ struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *
 struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 {
 	static const uint16_t order[] = {
-		RXE_MIGR_REC_CQ, RXE_MIGR_REC_QP, RXE_MIGR_REC_MW, RXE_MIGR_REC_MR,
+		RXE_MIGR_REC_CQ, RXE_MIGR_REC_SRQ, RXE_MIGR_REC_AH, RXE_MIGR_REC_QP, RXE_MIGR_REC_MW,
+		RXE_MIGR_REC_MR,
 	};
 	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 7);
 	const struct rxe_migr_rec *rec, *pd[HANDLES] = {};
@@ -196,6 +208,9 @@ struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 			IS(0, ibv_restore_object(ctx, &place[le32toh(rec->handle)], 0, IBV_RESTORE_DESTROY, NULL, 0));
 			create(ctx, rec, channel, sgid);
 		}
+	for (rec = NULL; (rec = next(d, rec));)
+		if (type_of(rec) == RXE_MIGR_REC_MCAST)
+			create(ctx, rec, -1, NULL);
 	for (h = 0; h < HANDLES; h++)
 		if (place[h])
 			IS(0, ibv_restore_object(ctx, &place[h], 0, IBV_RESTORE_DESTROY, NULL, 0));
@@ -207,10 +222,13 @@ struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 static void forget(struct rxe_migr_rec *rec)
 {
 	struct rxe_migr_rec_cq *cq = (void *)rec;
+	struct rxe_migr_rec_srq *srq = (void *)rec;
 	struct rxe_migr_rec_qp *qp = (void *)rec;
 
 	if (type_of(rec) == RXE_MIGR_REC_CQ)
 		cq->ring_offset = 0;
+	if (type_of(rec) == RXE_MIGR_REC_SRQ)
+		srq->ring_offset = 0;
 	if (type_of(rec) == RXE_MIGR_REC_QP)
 		qp->sq_offset = qp->rq_offset = 0;
 }

@@ -27,6 +27,64 @@ static void lead_to(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 	lead(qp, a, last);
 }
 
+enum { QPS = 9, MORE_QPS = 3 }; /* of own(), of own_more() */
+
+/* What has no peer that is to answer: an SRQ with its limit armed, address handles, UD and UC, a group */
+static void own_more(struct ibv_pd *pd, struct ibv_cq *cq, const struct ibv_mr *mr)
+{
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 50, .max_sge = 3 } };
+	struct ibv_srq_attr limit = { .srq_limit = 7 };
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1,
+				  .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 9,
+					   .traffic_class = 4, .flow_label = 0x54321 } };
+	union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 9 } };
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 5, .max_recv_wr = 5, .max_send_sge = 1, .max_recv_sge = 1 },
+		.send_cq = cq, .recv_cq = cq, .sq_sig_all = 1,
+	};
+	struct ibv_qp_attr a = {
+		.port_num = 1, .qkey = 0x1234567, .path_mtu = IBV_MTU_512, .rq_psn = 0x222222, .sq_psn = 0x222222,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .ah_attr = to,
+	};
+	struct ibv_ah *ah[4];
+	struct ibv_srq *srq;
+	struct ibv_qp *qp[MORE_QPS];
+	struct ibv_recv_wr *bad;
+	struct ibv_send_wr *bad_send;
+
+	CHECK((srq = ibv_create_srq(pd, &srq_init)) && !ibv_destroy_srq(srq));
+	CHECK((srq = ibv_create_srq(pd, &srq_init)));
+	IS(0, ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
+	for (int i = 0; i < 20; i++) {
+		struct ibv_sge sge[] = { { (uintptr_t)memory + PAGE, 64, mr->lkey }, { (uintptr_t)memory + 128, 8, mr->lkey } };
+		struct ibv_recv_wr wr = { .wr_id = 1000 + i, .sg_list = sge, .num_sge = 1 + i % 2 };
+		IS(0, ibv_post_srq_recv(srq, &wr, &bad));
+	}
+	for (int i = 0; i < 4; i++)
+		CHECK((ah[i] = ibv_create_ah(pd, &to)));
+	IS(0, ibv_destroy_ah(ah[0]));
+	IS(0, ibv_destroy_ah(ah[2]));
+	for (int i = 0; i < MORE_QPS; i++) {
+		init.qp_type = i ? IBV_QPT_UC : IBV_QPT_UD;
+		init.srq = i == 1 ? srq : NULL;
+		CHECK((qp[i] = ibv_create_qp(pd, &init)));
+	}
+	lead(qp[0], a, IBV_QPS_RTS);
+	IS(0, ibv_attach_mcast(qp[0], &group, 0));
+	for (int i = 1; i < MORE_QPS; i++) {
+		a.dest_qp_num = qp[3 - i]->qp_num;
+		lead(qp[i], a, IBV_QPS_RTS);
+	}
+	for (int i = 0; i < MORE_QPS; i++) {
+		struct ibv_sge sge = { (uintptr_t)memory + 256, 32, mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		wr.wr.ud.ah = ah[1];
+		wr.wr.ud.remote_qpn = qp[0]->qp_num;
+		wr.wr.ud.remote_qkey = a.qkey;
+		IS(0, ibv_post_send(qp[i], &wr, &bad_send)); /* to nobody, into the SRQ, to nobody */
+	}
+}
+
 /*
  * QPs in every state, those from RTR on with a peer in RTS, the pair 3, 6 having talked; and handles with
  * holes, so that some objects have lower ones than what they use.
@@ -91,6 +149,8 @@ static void own(int ready)
 	for (i = 0; i < 4;) /* of six completions, two stay */
 		i += ibv_poll_cq(other, 1, &wc);
 	IS(0, ibv_req_notify_cq(cq, 0));
+	gid.raw[15] ^= other_bits;
+	own_more(pd[3], other, mr);
 	usleep(200000);
 	CHECK(write(ready, &ctx->cmd_fd, sizeof(int)) == sizeof(int));
 	for (;;)
@@ -125,7 +185,7 @@ static void sizes(void)
 	CHECK(!errno);
 	CHECK(count == d.count);
 	CHECK(seen[RXE_MIGR_REC_PD] == 5 && seen[RXE_MIGR_REC_MR] == 1 && seen[RXE_MIGR_REC_CQ] == 2);
-	CHECK(seen[RXE_MIGR_REC_QP] == 9);
+	CHECK(seen[RXE_MIGR_REC_QP] == QPS + MORE_QPS && seen[RXE_MIGR_REC_SRQ] == 1);
 	/* with the SRQ's entry that a QP has in hand, at 16 scatter elements */
 	CHECK(sizeof(struct rxe_migr_rec_qp) + sizeof(struct rxe_migr_rec_recv_wqe) +
 	      16 * sizeof(struct rxe_migr_sge) <= 823);
@@ -143,7 +203,7 @@ static void sweep(void)
 
 	IS(EINVAL, ibv_abort_context(ctx));
 	IS(0, ibv_query_migration(ctx, &before));
-	CHECK(before.num_qp == 9 && before.stop_ns == 0);
+	CHECK(before.num_qp == QPS + MORE_QPS && before.stop_ns == 0);
 	IS(ENOSPC, ibv_dump_context(ctx, &need, NULL, 0));
 	IS(ENOSPC, ibv_dump_context(ctx, &count, NULL, 1 << 20));
 	CHECK(count == need);

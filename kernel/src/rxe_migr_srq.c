@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Shared receive queues: their identity, their record, and what it restores. */
+
+#include <rdma/uverbs_ioctl.h>
+#include "rxe_migr_loc.h"
+
+/* Nobody has its number yet. */
+int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata)
+{
+	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
+						struct rxe_ucontext, ibuc);
+	struct rxe_migr_hint hint;
+	struct pid *pid;
+
+	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_SRQ, &hint, &pid))
+		return 0;
+	put_pid(pid);
+
+	return rxe_migr_claim(&srq->elem, hint.index);
+}
+
+static struct ib_uevent_object *rxe_migr_srq_uevent(struct ib_uobject *uobj)
+{
+	return &container_of(uobj, struct ib_usrq_object,
+			     uevent.uobject)->uevent;
+}
+
+/* QPs of the same context take from it; the entry that one has in hand is its */
+void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
+		       struct rxe_migr_sink *sink)
+{
+	struct ib_uevent_object *uevent = rxe_migr_srq_uevent(uobj);
+	struct rxe_srq *srq = to_rsrq(uobj->object);
+	struct rxe_migr_rec_srq *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_SRQ, uobj->id, sizeof(*rec));
+	if (rec) {
+		rec->user_handle = cpu_to_le64(uobj->user_handle);
+		rec->ring_offset =
+			cpu_to_le64(rxe_migr_ring_offset(srq->rq.queue));
+		rec->pd = cpu_to_le32(srq->ibsrq.pd->uobject->id);
+		rec->srq_num = cpu_to_le32(srq->srq_num);
+		rec->max_wr = cpu_to_le32(srq->rq.max_wr);
+		rec->max_sge = cpu_to_le32(srq->rq.max_sge);
+		rec->limit = cpu_to_le32(READ_ONCE(srq->limit));
+		rec->async_file =
+			cpu_to_le32(rxe_migr_async_ordinal(ufile, uevent));
+		rec->async_events = cpu_to_le32(uevent->events_reported);
+		rec->error = cpu_to_le32(srq->error);
+	}
+
+	rxe_migr_dump_ring(srq->rq.queue, uobj->id, RXE_MIGR_RING_SRQ, sink);
+}
+
+struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
+			      const struct rxe_migr_rec *hdr)
+{
+	struct ib_uobject *uobj = rxe_migr_uobj(ufile, le32_to_cpu(hdr->handle),
+						UVERBS_OBJECT_SRQ);
+
+	return uobj ? to_rsrq(uobj->object) : NULL;
+}
+
+int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
+			const struct rxe_migr_rec *hdr, size_t length)
+{
+	const struct rxe_migr_rec_srq *rec = (const void *)hdr;
+	struct rxe_srq *srq = rxe_migr_usrq(ufile, hdr);
+	u32 limit;
+
+	if (length < sizeof(*rec) || !srq)
+		return -EINVAL;
+
+	limit = le32_to_cpu(rec->limit);
+	if (le32_to_cpu(rec->srq_num) != srq->srq_num ||
+	    limit > srq->rq.queue->index_mask)
+		return -EINVAL;
+
+	srq->limit = limit;
+	srq->error = !!rec->error;
+	srq->ibsrq.uobject->uevent.events_reported =
+		le32_to_cpu(rec->async_events);
+
+	return 0;
+}
