@@ -28,6 +28,12 @@ void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	struct rxe_migr_rec_ah *rec;
 	union ib_gid sgid;
 
+	/* an old provider knows no numbers: its requests hold the address */
+	if (!ah->ah_num) {
+		rxe_migr_dump_other(uobj, sink);
+		return;
+	}
+
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_AH, uobj->id, sizeof(*rec));
 	if (!rec)
 		return;
@@ -70,6 +76,9 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 	memcpy(sgid.raw, rec->sgid, sizeof(sgid.raw));
 	if (le32_to_cpu(rec->ah_num) != ah->ah_num)
 		return -EINVAL;
+
+	/* the verb has put that of the way to this host in its place */
+	ah->av.grh.hop_limit = rec->hop_limit;
 
 	/* to itself it goes where it is now */
 	if (!memcmp(&dgid, &sgid, sizeof(dgid)))

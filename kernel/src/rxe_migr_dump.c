@@ -553,8 +553,7 @@ static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
 	rxe_migr_dump_mcast(uqp, sink);
 }
 
-static void rxe_migr_dump_other(struct ib_uobject *uobj,
-				struct rxe_migr_sink *sink)
+void rxe_migr_dump_other(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {
 	struct rxe_migr_rec_other *rec;
 

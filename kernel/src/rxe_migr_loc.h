@@ -71,6 +71,7 @@ u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
 			   const struct ib_uobject *uobj);
 u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
 			   const struct ib_uevent_object *uevent);
+void rxe_migr_dump_other(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 u64 rxe_migr_ring_offset(const struct rxe_queue *q);
 void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 			struct rxe_migr_sink *sink);

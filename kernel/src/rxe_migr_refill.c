@@ -139,8 +139,12 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 			    -EINVAL;
 	case RXE_MIGR_RING_SRQ:
 		srq = rxe_migr_usrq(ufile, hdr);
-		return srq ? rxe_migr_refill_queue(srq->rq.queue, rec, length) :
-			     -EINVAL;
+		if (!srq)
+			return -EINVAL;
+		mutex_lock(&srq->migr_mutex);
+		err = rxe_migr_refill_queue(srq->rq.queue, rec, length);
+		mutex_unlock(&srq->migr_mutex);
+		return err;
 	}
 
 	return -EINVAL;
@@ -301,7 +305,7 @@ static int rxe_migr_opcode(__le16 le, int *opcode)
  */
 static bool rxe_migr_in_send(struct rxe_qp *qp, int resp_opcode)
 {
-	if (qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET)
+	if (qp_state(qp) == IB_QPS_ERR)
 		return false;
 
 	switch (resp_opcode) {

@@ -12,6 +12,7 @@ int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata)
 	struct rxe_migr_hint hint;
 	struct pid *pid;
 
+	mutex_init(&srq->migr_mutex);
 	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_SRQ, &hint, &pid))
 		return 0;
 	put_pid(pid);
@@ -33,6 +34,8 @@ void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
 	struct rxe_srq *srq = to_rsrq(uobj->object);
 	struct rxe_migr_rec_srq *rec;
 
+	/* against ib_modify_srq(), which swaps the ring */
+	mutex_lock(&srq->migr_mutex);
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_SRQ, uobj->id, sizeof(*rec));
 	if (rec) {
 		rec->user_handle = cpu_to_le64(uobj->user_handle);
@@ -50,6 +53,7 @@ void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
 	}
 
 	rxe_migr_dump_ring(srq->rq.queue, uobj->id, RXE_MIGR_RING_SRQ, sink);
+	mutex_unlock(&srq->migr_mutex);
 }
 
 struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
@@ -66,18 +70,16 @@ int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 {
 	const struct rxe_migr_rec_srq *rec = (const void *)hdr;
 	struct rxe_srq *srq = rxe_migr_usrq(ufile, hdr);
-	u32 limit;
 
-	if (length < sizeof(*rec) || !srq)
+	if (length < sizeof(*rec) || !srq ||
+	    le32_to_cpu(rec->srq_num) != srq->srq_num)
 		return -EINVAL;
 
-	limit = le32_to_cpu(rec->limit);
-	if (le32_to_cpu(rec->srq_num) != srq->srq_num ||
-	    limit > srq->rq.queue->index_mask)
-		return -EINVAL;
-
-	srq->limit = limit;
+	/* whatever it is, entries are only counted against it */
+	mutex_lock(&srq->migr_mutex);
+	srq->limit = le32_to_cpu(rec->limit);
 	srq->error = !!rec->error;
+	mutex_unlock(&srq->migr_mutex);
 	srq->ibsrq.uobject->uevent.events_reported =
 		le32_to_cpu(rec->async_events);
 

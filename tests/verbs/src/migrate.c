@@ -150,14 +150,42 @@ static void own(int ready)
 		i += ibv_poll_cq(other, 1, &wc);
 	IS(0, ibv_req_notify_cq(cq, 0));
 	gid.raw[15] ^= other_bits;
-	own_more(pd[3], other, mr);
-	usleep(200000);
+	own_more(pd[9], other, mr);
 	CHECK(write(ready, &ctx->cmd_fd, sizeof(int)) == sizeof(int));
 	for (;;)
 		pause();
 }
 
 /* ---------------------------------------------------------------- dumps -- */
+
+/* Its completions are there: two that it left, three sends of own_more(), and what came into the SRQ. */
+static bool settled(struct ibv_context *ctx)
+{
+	struct dump d = take(ctx, ibv_inspect_context);
+	const struct rxe_migr_rec *rec = NULL;
+	unsigned int there = 0;
+
+	while ((rec = next(&d, rec))) {
+		const struct rxe_migr_rec_ring *ring = (const void *)rec;
+
+		if (type_of(rec) == RXE_MIGR_REC_RING && le32toh(ring->which) == RXE_MIGR_RING_CQ)
+			there += le32toh(ring->count);
+	}
+	free(d.buf);
+	CHECK(there <= 6);
+	return there == 6;
+}
+
+static struct ibv_context *start(void)
+{
+	struct ibv_context *ctx = start_owner(own);
+
+	for (int i = 0; !settled(ctx); i++) {
+		CHECK(i < 1000);
+		usleep(10000);
+	}
+	return ctx;
+}
 
 static void sizes(void)
 {
@@ -166,7 +194,7 @@ static void sizes(void)
 		[RXE_MIGR_REC_CQ] = { "CQ", 64 }, [RXE_MIGR_REC_SRQ] = { "SRQ", 68 },
 		[RXE_MIGR_REC_QP] = { "QP", 271 },
 	};
-	struct ibv_context *ctx = start_owner(own);
+	struct ibv_context *ctx = start();
 	struct dump d = take(ctx, ibv_dump_context);
 	const struct rxe_migr_rec *rec = NULL;
 	int seen[RXE_MIGR_REC_QP + 1] = {}, count = 0;
@@ -196,7 +224,7 @@ static void sizes(void)
 /* Every length that is too short, then one that is enough: nothing changes before that. */
 static void sweep(void)
 {
-	struct ibv_context *ctx = start_owner(own);
+	struct ibv_context *ctx = start();
 	struct rxe_migr_query before, after;
 	int count, need;
 	char *buf;
@@ -388,7 +416,7 @@ static void refuse(const struct dump *d)
 
 static void again(void)
 {
-	struct ibv_context *ctx = start_owner(own);
+	struct ibv_context *ctx = start();
 	struct dump first = take(ctx, ibv_dump_context), second;
 
 	damage(&first);
