@@ -3,22 +3,12 @@
 
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
-#include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
 /* Not finalized yet: no request finds it. */
 int rxe_migr_ah_init(struct rxe_ah *ah, struct ib_udata *udata)
 {
-	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
-						struct rxe_ucontext, ibuc);
-	struct rxe_migr_hint hint;
-	struct pid *pid;
-
-	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_AH, &hint, &pid))
-		return 0;
-	put_pid(pid);
-
-	return rxe_migr_claim(&ah->elem, hint.index);
+	return rxe_migr_claim_hinted(&ah->elem, RXE_MIGR_HINT_AH, udata);
 }
 
 void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)

@@ -84,6 +84,22 @@ int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index)
 	return 0;
 }
 
+/* Take the index that a hint for this type names, if there is one. */
+int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
+			  struct ib_udata *udata)
+{
+	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
+						struct rxe_ucontext, ibuc);
+	struct rxe_migr_hint hint;
+	struct pid *pid;
+
+	if (!rxe_migr_take_hint(uc, type, &hint, &pid))
+		return 0;
+	put_pid(pid);
+
+	return rxe_migr_claim(elem, hint.index);
+}
+
 struct rxe_migr_pin {
 	struct work_struct	work;
 	struct mm_struct	*mm;

@@ -50,6 +50,8 @@ unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 
 /* rxe_migr_hint.c */
 int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index);
+int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
+			  struct ib_udata *udata);
 bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
 			struct rxe_migr_hint *hint, struct pid **pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Shared receive queues: their identity, their record, and what it restores. */
 
-#include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
 /* Nobody has its number yet. */
 int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata)
 {
-	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
-						struct rxe_ucontext, ibuc);
-	struct rxe_migr_hint hint;
-	struct pid *pid;
-
 	mutex_init(&srq->migr_mutex);
-	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_SRQ, &hint, &pid))
-		return 0;
-	put_pid(pid);
 
-	return rxe_migr_claim(&srq->elem, hint.index);
+	return rxe_migr_claim_hinted(&srq->elem, RXE_MIGR_HINT_SRQ, udata);
 }
 
 static struct ib_uevent_object *rxe_migr_srq_uevent(struct ib_uobject *uobj)

@@ -209,7 +209,6 @@ struct worker {
 	uint8_t *tx, *rx, *reach;
 	size_t tx_size, rx_size, reach_size;
 	struct ibv_srq *srq;
-	uint64_t limits;	/* reached */
 	unsigned unacked_scq, unacked_rcq;
 	struct clk clk;
 	uint64_t last, longest;

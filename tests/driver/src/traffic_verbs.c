@@ -449,7 +449,6 @@ void check_async(void)
 
 			ibv_ack_async_event(&ev);
 			if (t == IBV_EVENT_SRQ_LIMIT_REACHED && ev.element.srq == workers[i].srq && opt.srq) {
-				workers[i].limits++;
 				arm_limit(&workers[i]);
 				continue;
 			}
