@@ -102,8 +102,10 @@ int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 	mutex_init(&qp->migr.mutex);
 	INIT_DELAYED_WORK(&qp->migr.work, rxe_migr_work);
 
-	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING)
+	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING) {
 		qp->migr_state = RXE_MIGR_QP_STOPPED;
+		qp->resp.said_last_wqe = 1;	/* if at all, by the source */
+	}
 
 	if (rxe_migr_take_hint(uc, RXE_MIGR_HINT_QP, &hint, &pid)) {
 		put_pid(pid);
@@ -333,6 +335,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		qp->migr.tries = 0;
 		qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
+		qp->migr.unheard = false;
 		if (qp->migr.peer_stopped) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 			rxe_migr_set_deadline(qp);
@@ -584,6 +587,7 @@ static void rxe_migr_work(struct work_struct *work)
 	give_up = alive && m->has_deadline &&
 		  time_after_eq(jiffies, m->deadline);
 	if (!alive || give_up) {
+		m->unheard = m->resume_owed;
 		m->resume_owed = false;
 		m->has_deadline = false;
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {

@@ -53,6 +53,7 @@ struct rxe_migr_qp {
 	bool			peer_knows;	/* it has spoken the protocol */
 	bool			stop_acked;
 	bool			resume_owed;	/* our own RESUME is unanswered */
+	bool			unheard;	/* it was until the end */
 	bool			held;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };

@@ -177,7 +177,8 @@ static void rxe_migr_dump_events(struct ib_uverbs_file *ufile,
 			continue;
 		rec->file = cpu_to_le32(rxe_migr_event_ordinal(ufile, uobj));
 		rec->object = cpu_to_le32(object);
-		rec->event = cpu_to_le32(async ? ev->desc.async.event_type : 0);
+		rec->event = cpu_to_le32(async ? ev->desc.async.event_type :
+					 RXE_MIGR_EVENT_COMPLETION);
 	}
 	spin_unlock_irq(&queue->lock);
 }
@@ -453,7 +454,8 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 	rec->min_rnr_timer = attr->min_rnr_timer;
 	rec->max_rd_atomic = attr->max_rd_atomic;
 	rec->max_dest_rd_atomic = attr->max_dest_rd_atomic;
-	rec->sq_draining = attr->sq_draining;
+	rec->sq_draining = cpu_to_le32(attr->sq_draining ?
+				       qp->req.drain_index + 1 : 0);
 	rec->en_sqd_async_notify = attr->en_sqd_async_notify;
 	rec->hop_limit = qp->pri_av.grh.hop_limit;
 	rec->traffic_class = qp->pri_av.grh.traffic_class;

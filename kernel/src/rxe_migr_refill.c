@@ -339,6 +339,7 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	if (rec->qp_type != qp_type(qp) || rec->qp_state != qp_state(qp) ||
 	    le32_to_cpu(rec->qpn) != qp_num(qp) ||
 	    le32_to_cpu(rec->req_wqe_index) > mask ||
+	    le32_to_cpu(rec->sq_draining) > mask + 1 ||
 	    le16_to_cpu(rec->req_rd_atomic) > qp->attr.max_rd_atomic ||
 	    (le16_to_cpu(rec->res_head) &&
 	     le16_to_cpu(rec->res_head) >= qp->attr.max_dest_rd_atomic) ||
@@ -377,6 +378,8 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
 	qp->attr.sq_psn = le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
 	qp->attr.sq_draining = !!rec->sq_draining;
+	if (rec->sq_draining)
+		qp->req.drain_index = le32_to_cpu(rec->sq_draining) - 1;
 	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
 
 	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
@@ -393,6 +396,7 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->comp.rnr_retry = rec->comp_rnr_retry;
 
 	qp->resp.msn = le32_to_cpu(rec->resp_msn);
+	qp->resp.said_last_wqe = qp_state(qp) == IB_QPS_ERR;
 	qp->resp.psn = le32_to_cpu(rec->resp_psn) & BTH_PSN_MASK;
 	qp->resp.ack_psn = le32_to_cpu(rec->resp_ack_psn) & BTH_PSN_MASK;
 	qp->resp.opcode = resp_opcode;
@@ -472,7 +476,9 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		return -EINVAL;
 
 	event = le32_to_cpu(rec->event);
-	if (event > IB_EVENT_WQ_FATAL)
+	if (event > IB_EVENT_WQ_FATAL &&
+	    (event != RXE_MIGR_EVENT_COMPLETION ||
+	     le32_to_cpu(rec->object) != RXE_MIGR_REC_CQ))
 		return -EINVAL;
 	ev.event = event;
 
@@ -482,7 +488,7 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		if (!uobj)
 			return -EINVAL;
 		cq = to_rcq(uobj->object);
-		if (!event) {
+		if (event == RXE_MIGR_EVENT_COMPLETION) {
 			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 			return 0;
 		}

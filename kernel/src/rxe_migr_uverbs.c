@@ -65,7 +65,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		if (rxe_migr_qp_uctx(qp) == uc) {
 			resp.num_qp++;
 			resp.num_resuming += rxe_migr_is_resuming(qp);
-			resp.num_failed += qp_state(qp) == IB_QPS_ERR;
+			resp.num_failed += qp->migr.unheard &&
+					   qp_state(qp) == IB_QPS_ERR;
 		}
 		spin_unlock_irq(&qp->state_lock);
 		rxe_put(qp);

@@ -355,7 +355,7 @@ struct rxe_migr_rec_qp {
 	__u8   min_rnr_timer;
 	__u8   max_rd_atomic;
 	__u8   max_dest_rd_atomic;
-	__u8   sq_draining;
+	__le32 sq_draining;	/* 1 + index of the first WQE that waits, or 0 */
 	__u8   en_sqd_async_notify;
 	__u8   hop_limit;
 	__u8   traffic_class;
@@ -478,11 +478,13 @@ struct rxe_migr_rec_ring {
 	__u8   data[];
 } __attribute__((packed));
 
+#define RXE_MIGR_EVENT_COMPLETION 0xffffffffu
+
 struct rxe_migr_rec_event {
 	struct rxe_migr_rec hdr;	/* handle: the CQ, QP or SRQ */
 	__le32 file;			/* ordinal of the event file */
 	__le32 object;			/* enum rxe_migr_rec_type of the object */
-	__le32 event;			/* enum ib_event_type; completions: 0 */
+	__le32 event;			/* enum ib_event_type, or the above */
 } __attribute__((packed));
 
 struct rxe_migr_rec_ah {
@@ -538,7 +540,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
 RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
 RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
-RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 268);
+RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 271);
 RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
 RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
