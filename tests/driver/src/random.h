@@ -7,7 +7,7 @@
 
 static __thread uint64_t rng;
 
-static uint64_t rnd(void)
+static inline uint64_t rnd(void)
 {
 	uint64_t x = rng += 0x9e3779b97f4a7c15ull;
 
@@ -16,13 +16,13 @@ static uint64_t rnd(void)
 	return x ^ (x >> 31);
 }
 
-static uint64_t below(uint64_t n)
+static inline uint64_t below(uint64_t n)
 {
 	return rnd() % n;
 }
 
 /* A number near a power of two of so many bits, or any. */
-static uint64_t edge_of(unsigned bits)
+static inline uint64_t edge_of(unsigned bits)
 {
 	switch (below(4)) {
 	case 0: return below(32);

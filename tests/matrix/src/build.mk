@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+
+ALL += build/tests/matrix
+
+build/tests/matrix: $(wildcard tests/matrix/src/*.[ch]) tests/driver/src/random.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@.new $(filter %.c,$^) -libverbs -pthread && mv $@.new $@

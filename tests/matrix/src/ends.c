@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/* Objects of a cell, its memory, and the way of its queue pair. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "matrix.h"
+
+enum {
+	HUGE = 2 << 20, GIB_FILE = 4 << 20, SMALL = 64 << 10,
+	ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+		     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
+};
+
+void open_device(const char *address)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_gid_entry entry;
+
+	MUST(list && list[0]);
+	us.ctx = ibv_open_device(list[0]);
+	MUST(us.ctx);
+	ibv_free_device_list(list);
+	fcntl(us.ctx->async_fd, F_SETFL, fcntl(us.ctx->async_fd, F_GETFL) | O_NONBLOCK);
+
+	us.gid.raw[10] = us.gid.raw[11] = 0xff;
+	MUST(inet_pton(AF_INET, address, us.gid.raw + 12) == 1);
+	do
+		MUST(!ibv_query_gid_ex(us.ctx, 1, us.gid_index, &entry, 0));
+	while ((memcmp(&entry.gid, &us.gid, 16) || entry.gid_type != IBV_GID_TYPE_ROCE_V2) && ++us.gid_index);
+
+	us.pd = ibv_alloc_pd(us.ctx);
+	us.channel = ibv_create_comp_channel(us.ctx);
+	us.epoll = epoll_create1(0);
+	MUST(us.pd && us.channel && us.epoll >= 0);
+}
+
+static void watch(struct ibv_comp_channel *channel, struct cell *c)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+
+	fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+	MUST(!epoll_ctl(us.epoll, EPOLL_CTL_ADD, channel->fd, &event) || c == NULL);
+}
+
+/* ----------------------------------------------------------------- memory -- */
+
+static uint8_t *map(size_t len, int flags, int fd)
+{
+	uint8_t *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+	MUST(p != MAP_FAILED);
+	return p;
+}
+
+/* A GiB of addresses, with the pages of a small file behind them, again and again. */
+static uint8_t *map_gib(int fd)
+{
+	uint8_t *p = mmap(NULL, 1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t at;
+
+	MUST(p != MAP_FAILED);
+	for (at = 0; at < 1 << 30; at += GIB_FILE)
+		MUST(mmap(p + at, GIB_FILE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	return p;
+}
+
+/* librxe has no ibv_rereg_mr(), but its kernel has. */
+static void rereg(struct ibv_mr *mr, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_rereg_mr body;
+	} cmd = {
+		.header = {
+			.command = IB_USER_VERBS_CMD_REREG_MR, .in_words = sizeof(cmd) / 4,
+			.out_words = sizeof(resp) / 4,
+		},
+		.body = {
+			.response = (uintptr_t)&resp, .mr_handle = mr->handle, .flags = IBV_REREG_MR_CHANGE_ACCESS,
+			.access_flags = access,
+		},
+	};
+
+	MUST(write(us.ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd));
+}
+
+static void create_memory(struct cell *c)
+{
+	struct end *e = &c->me;
+	int access = ALL_ACCESS;
+
+	e->memory_fd = -1;
+	e->memory_len = SMALL;
+	switch (us.mover ? c->memory : ANON) {
+	case THP:
+		e->memory_len = HUGE;
+		e->memory = map(2 * HUGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		e->memory += HUGE - (uintptr_t)e->memory % HUGE;
+		MUST(!madvise(e->memory, HUGE, MADV_HUGEPAGE));
+		break;
+	case HUGETLB:
+		e->memory_len = HUGE;
+		e->memory = map(HUGE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1);
+		break;
+	case GIB:
+	case MEMFD:
+		e->memory_fd = memfd_create("matrix", 0);
+		MUST(e->memory_fd >= 0 && !ftruncate(e->memory_fd, c->memory == GIB ? GIB_FILE : SMALL));
+		e->memory = c->memory == GIB ? map_gib(e->memory_fd) : map(SMALL, MAP_SHARED, e->memory_fd);
+		e->memory_len = c->memory == GIB ? 1 << 30 : SMALL;
+		break;
+	case SHARED:
+		e->memory = map(SMALL, MAP_SHARED | MAP_ANONYMOUS, -1);
+		break;
+	case PLAIN_FILE: /* one that both hosts have; what is written stays with the process */
+		e->memory_fd = open("/proc/self/exe", O_RDONLY);
+		e->memory = map(SMALL, MAP_PRIVATE, e->memory_fd);
+		break;
+	default:
+		e->memory = map(SMALL, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	}
+	e->iova = (uintptr_t)e->memory;
+	switch (us.mover ? c->memory : ANON) {
+	case BYTE:
+		e->memory += 4097;
+		e->iova += 4097;
+		e->memory_len = 1;
+		break;
+	case IOVA:
+		e->iova = 0x7000000 + c->id * 0x100000 + (uintptr_t)e->memory % 4096;
+		break;
+	case REREG:
+		access = IBV_ACCESS_LOCAL_WRITE;
+		break;
+	case TWIN:
+		e->twin_mr = ibv_reg_mr(us.pd, e->memory, SMALL, IBV_ACCESS_LOCAL_WRITE);
+		MUST(e->twin_mr);
+		break;
+	default:
+		break;
+	}
+	e->memory_mr = ibv_reg_mr_iova(us.pd, e->memory, e->memory_len, e->iova, access);
+	MUST(e->memory_mr);
+	if (access != ALL_ACCESS)
+		rereg(e->memory_mr, ALL_ACCESS);
+}
+
+/* What the message of this number holds. */
+void fill(uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number)
+{
+	uint64_t x = us.seed ^ (uint64_t)c->id << 40 ^ (uint64_t)by_mover << 32 ^ number;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		x = x * 6364136223846793005ull + 1442695040888963407ull;
+		p[i] = x >> 56;
+	}
+}
+
+bool is_filled(const uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number)
+{
+	uint8_t *expected = malloc(len);
+	bool same;
+
+	MUST(expected);
+	fill(expected, len, c, by_mover, number);
+	same = !memcmp(p, expected, len);
+	free(expected);
+	return same;
+}
+
+size_t message_len(const struct cell *c, enum op op, uint32_t number)
+{
+	if (op == FADD || op == CSWP || op == ATOMIC_WRITE)
+		return 8;
+	if (op == READ)	/* of several packets */
+		return 4 * MTU + (c->id * 7919u + number * 104729u) % (SLOT - 4 * MTU);
+	if (c->type == UD)
+		return 1 + (c->id * 7919u + number * 104729u) % MTU;
+	return 1 + (c->id * 7919u + number * 104729u) % SLOT;
+}
+
+/* ---------------------------------------------------------------- objects -- */
+
+static struct ibv_qp *create_qp(struct cell *c, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = type, .qp_context = c, .send_cq = c->me.scq, .recv_cq = c->me.rcq, .srq = c->me.srq,
+		.cap = { .max_send_wr = 2 * SLOTS, .max_recv_wr = 2 * SLOTS, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = us.pd, .sq_sig_all = 1,
+	};
+
+	if (c->api == WR) {
+		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+		if (type != IBV_QPT_UD)
+			init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+		if (type != IBV_QPT_RC)
+			return ibv_create_qp_ex(us.ctx, &init);
+		init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+				       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE |
+				       IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_BIND_MW;
+	}
+	return ibv_create_qp_ex(us.ctx, &init);
+}
+
+static void create_cqs(struct cell *c)
+{
+	struct end *e = &c->me;
+	struct ibv_cq_init_attr_ex ex = {
+		.cqe = 4 * SLOTS, .cq_context = c, .wc_flags = IBV_CREATE_CQ_SUP_WC_FLAGS & IBV_WC_STANDARD_FLAGS,
+	};
+
+	if (us.mover && c->event != EV_NONE) {
+		e->channel = c->channel == CH_SHARED ? us.channel : ibv_create_comp_channel(us.ctx);
+		MUST(e->channel);
+		watch(e->channel, c->channel == CH_SHARED ? NULL : c);
+	}
+	e->scq = ibv_create_cq(us.ctx, 4 * SLOTS, c, NULL, 0);
+	if (us.mover && c->cqs == CQ_EX) {
+		ex.channel = e->channel;
+		e->rcq_ex = ibv_create_cq_ex(us.ctx, &ex);
+		MUST(e->rcq_ex);
+		e->rcq = ibv_cq_ex_to_cq(e->rcq_ex);
+	} else {
+		e->rcq = ibv_create_cq(us.ctx, us.mover && c->state == OVERFLOW ? 3 :
+				       us.mover && c->cqs == CQ_RESIZED ? 31 : 4 * SLOTS, c, e->channel, 0);
+	}
+	MUST(e->scq && e->rcq);
+}
+
+static const enum ibv_qp_type qp_types[] = { [RC] = IBV_QPT_RC, [UC] = IBV_QPT_UC, [UD] = IBV_QPT_UD };
+
+void create_end(struct cell *c)
+{
+	struct ibv_srq_init_attr srq = { .srq_context = c, .attr = { .max_wr = 4 * SLOTS, .max_sge = 1 } };
+	struct end *e = &c->me;
+	size_t len = (3 * SLOTS + 2) * SLOT;
+
+	e->buf = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	e->mr = ibv_reg_mr(us.pd, e->buf, len, ALL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL);
+	MUST(e->mr);
+	fill(e->buf + 3 * SLOTS * SLOT, SLOT, c, us.mover, ~0);
+	create_memory(c);
+	create_cqs(c);
+	if (us.mover && c->receive != RQ) {
+		e->srq = ibv_create_srq(us.pd, &srq);
+		MUST(e->srq);
+	}
+	e->qp = create_qp(c, qp_types[c->type]);
+	if (!e->qp)
+		DIE("%s: no queue pair: %m", cell_name(c));
+	if (us.mover && c->window != NO_MW) {
+		e->mw = ibv_alloc_mw(us.pd, c->window == MW1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+		MUST(e->mw);
+	}
+	c->here = (struct address){
+		.qpn = e->qp->qp_num, .rkey = e->mr->rkey, .target = (uintptr_t)e->buf + 2 * SLOTS * SLOT,
+		.memory_rkey = e->memory_mr->rkey, .memory = e->iova,
+	};
+}
+
+static void gone(struct cell *c, int ret, const char *what)
+{
+	if (ret)
+		DIE("%s: destroying its %s: %s", cell_name(c), what, strerror(ret));
+}
+
+void destroy_end(struct cell *c)
+{
+	struct end *e = &c->me;
+
+	if (e->mw)
+		gone(c, ibv_dealloc_mw(e->mw), "window");
+	gone(c, ibv_destroy_qp(e->qp), "queue pair");
+	if (e->ah)
+		gone(c, ibv_destroy_ah(e->ah), "address handle");
+	if (e->srq)
+		gone(c, ibv_destroy_srq(e->srq), "SRQ");
+	gone(c, ibv_destroy_cq(e->scq), "send CQ");
+	gone(c, ibv_destroy_cq(e->rcq), "receive CQ");
+	if (e->channel && e->channel != us.channel)
+		gone(c, ibv_destroy_comp_channel(e->channel), "channel");
+	if (e->twin_mr)
+		gone(c, ibv_dereg_mr(e->twin_mr), "second region");
+	gone(c, ibv_dereg_mr(e->memory_mr), "region");
+	gone(c, ibv_dereg_mr(e->mr), "region");
+}
+
+void make_ah(struct cell *c)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1, .port_num = 1, .grh = { .dgid = us.dgid, .sgid_index = us.gid_index, .hop_limit = 64 },
+	};
+
+	if (c->me.ah)
+		gone(c, ibv_destroy_ah(c->me.ah), "address handle");
+	c->me.ah = ibv_create_ah(us.pd, &attr);
+	MUST(c->me.ah);
+}
+
+/* ----------------------------------------------------------------- states -- */
+
+static void step(struct cell *c, struct ibv_qp_attr *attr, enum ibv_qp_state state, int mask)
+{
+	int ret;
+
+	attr->qp_state = state;
+	ret = ibv_modify_qp(c->me.qp, attr, mask | IBV_QP_STATE);
+	if (ret)
+		DIE("%s: its queue pair does not get into state %d: %s", cell_name(c), state, strerror(ret));
+}
+
+/* From wherever it is. */
+void lead_to(struct cell *c, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = {
+		.port_num = 1, .qkey = 0x1234, .qp_access_flags = ALL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL,
+		.path_mtu = IBV_MTU_1024, .dest_qp_num = c->there.qpn, .max_rd_atomic = 8, .max_dest_rd_atomic = 8,
+		.min_rnr_timer = 28 /* 163 ms */, .timeout = 21 /* 9 s */, .retry_cnt = 7, .rnr_retry = 7,
+		.rq_psn = c->id, .sq_psn = c->id, .en_sqd_async_notify = 1,
+		.ah_attr = { .is_global = 1, .port_num = 1,
+			.grh = { .dgid = us.dgid, .sgid_index = us.gid_index, .hop_limit = 64 } },
+	}, now;
+	struct ibv_qp_init_attr init;
+
+	if (state == IBV_QPS_ERR || state == IBV_QPS_RESET || state == IBV_QPS_SQD)
+		return step(c, &attr, state, state == IBV_QPS_SQD ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0);
+
+	MUST(!ibv_query_qp(c->me.qp, &now, IBV_QP_STATE, &init));
+	if (now.qp_state == IBV_QPS_SQD)
+		return step(c, &attr, state, 0);
+	if (now.qp_state < IBV_QPS_INIT)
+		step(c, &attr, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		     (c->type == UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+	if (state >= IBV_QPS_RTR && now.qp_state < IBV_QPS_RTR)
+		step(c, &attr, IBV_QPS_RTR, c->type == UD ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+		     IBV_QP_RQ_PSN | (c->type == RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
+	if (state >= IBV_QPS_RTS && now.qp_state < IBV_QPS_RTS)
+		step(c, &attr, IBV_QPS_RTS, IBV_QP_SQ_PSN | (c->type == RC ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One cell of the matrix is a queue pair at the mover and its peer, with all that hangs on them, brought into
+ * some state before the move. Both ends make the same cells from the same seed. The mover says in a line
+ * what it finds; the peer knows what must be in that line.
+ */
+#ifndef MATRIX_H
+#define MATRIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/verbs.h>
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define MUST(cond) ((cond) ? (void)0 : DIE("%s:%d: not so: %s: %m", __FILE__, __LINE__, #cond))
+#define NUM(array) (sizeof(array) / sizeof((array)[0]))
+
+/* X(kind, its name) */
+#define STATES(X) \
+	X(RESET, "reset") X(INIT, "init") X(RTR, "rtr") X(RTS, "rts") X(SQD, "sqd") X(SQD_BUSY, "sqd-busy") \
+	X(ERR, "err") X(ERR_UNPOLLED, "err-unpolled") X(RNR, "rnr-wait") X(RETRY, "retry") \
+	X(READ_HALF, "read-half") X(ATOMIC_LOST, "atomic-lost") X(FLOW, "flow") X(OVERFLOW, "cq-overflow")
+#define TYPES(X) X(RC, "rc") X(UC, "uc") X(UD, "ud")
+#define RECEIVES(X) \
+	X(RQ, "rq") X(SRQ, "srq") X(SRQ_ARMED, "srq-armed") X(SRQ_FIRED, "srq-fired") X(SRQ_UNACKED, "srq-unacked")
+#define CQS(X) X(CQ_PLAIN, "cq") X(CQ_RESIZED, "cq-resized") X(CQ_EX, "cq-ex")
+#define EVENTS(X) X(EV_NONE, "no-event") X(EV_ARMED, "armed") X(EV_FIRED, "fired") X(EV_UNACKED, "unacked")
+#define CHANNELS(X) X(CH_OWN, "channel") X(CH_SHARED, "shared-channel")
+#define MEMORY(X) \
+	X(ANON, "anon") X(THP, "thp") X(HUGETLB, "hugetlb") X(MEMFD, "memfd") X(SHARED, "shared") \
+	X(PLAIN_FILE, "file") X(TWIN, "twin") X(REREG, "rereg") X(IOVA, "iova") X(BYTE, "1-byte") X(GIB, "1-gib")
+#define WINDOWS(X) X(NO_MW, "no-mw") X(MW1, "mw1") X(MW2, "mw2")
+#define APIS(X) X(POST_SEND, "post-send") X(WR, "wr")
+#define GROUPS(X) X(NO_GROUP, "no-group") X(GROUP, "multicast")
+
+#define AS_ENUM(kind, name) kind,
+enum state { STATES(AS_ENUM) NUM_STATES };
+enum type { TYPES(AS_ENUM) NUM_TYPES };
+enum receive { RECEIVES(AS_ENUM) NUM_RECEIVES };
+enum cqs { CQS(AS_ENUM) NUM_CQS };
+enum event { EVENTS(AS_ENUM) NUM_EVENTS };
+enum channel { CHANNELS(AS_ENUM) NUM_CHANNELS };
+enum memory { MEMORY(AS_ENUM) NUM_MEMORY };
+enum window { WINDOWS(AS_ENUM) NUM_WINDOWS };
+enum api { APIS(AS_ENUM) NUM_APIS };
+enum group { GROUPS(AS_ENUM) NUM_GROUPS };
+
+enum op { SEND, SEND_IMM, WRITE, WRITE_IMM, READ, FADD, CSWP, ATOMIC_WRITE, FLUSH, NUM_OPS };
+
+enum {
+	SLOT = 8192,		/* the longest message; of UD MTU */
+	SLOTS = 16,
+	MTU = 1024,
+	STOCK = 4,		/* entries of an SRQ that are never used up */
+	OVERFLOWING = 6,	/* messages for a CQ with room for three */
+};
+
+/* What the peer must know of an end. */
+struct address {
+	uint32_t qpn;
+	uint32_t rkey, memory_rkey, window_rkey;
+	uint64_t target, memory, window;
+};
+
+struct end {
+	struct ibv_qp *qp;
+	struct ibv_cq *scq, *rcq;
+	struct ibv_cq_ex *rcq_ex;
+	struct ibv_comp_channel *channel;
+	struct ibv_srq *srq;
+	struct ibv_ah *ah;
+	struct ibv_mr *mr, *memory_mr, *twin_mr;
+	struct ibv_mw *mw;
+	uint8_t *buf;		/* SLOTS to send from, to receive into, for the peer; a well; words for atomics */
+	uint8_t *memory;	/* of the cell's kind */
+	size_t memory_len;
+	int memory_fd;
+	uint64_t iova;
+	uint32_t posted;	/* receives */
+	uint32_t sent, inbound;	/* the number of the last request of this end, of the other */
+	struct { enum op op; uint32_t number; } due[4 * SLOTS], done[4 * SLOTS];
+	uint32_t due_head, due_tail;	/* what will be received */
+	uint32_t done_head, done_tail;	/* what will be completed */
+	uint32_t fadds, cswps;	/* done at the peer */
+	uint32_t cq_events, unacked;
+	char async[128];	/* what was said of it, in order */
+	struct ibv_async_event kept[2];	/* read, and not acknowledged */
+	int num_kept;
+	uint32_t fadds_in;	/* that the other end has posted */
+};
+
+struct cell {
+	int id;
+	enum state state;
+	enum type type;
+	enum receive receive;
+	enum cqs cqs;
+	enum event event;
+	enum channel channel;
+	enum memory memory;
+	enum window window;
+	enum api api;
+	enum group group;
+	enum op op;	/* of what is under way */
+
+	struct end me;
+	struct address here, there;
+};
+
+/* What a process has once. */
+struct process {
+	bool mover;
+	uint64_t seed;
+	int peer;	/* TCP */
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;	/* shared */
+	int epoll;
+	union ibv_gid gid, dgid;
+	int gid_index;
+	struct cell *cells;
+	int count;
+};
+extern struct process us;
+
+/* cells.c */
+void make_cells(uint64_t seed, int total, int first, int count);
+const char *cell_name(const struct cell *c);
+void count_kinds(uint64_t seed, int total);
+
+/* ends.c */
+void open_device(const char *address);
+void create_end(struct cell *c);
+void destroy_end(struct cell *c);
+void lead_to(struct cell *c, enum ibv_qp_state state);
+void make_ah(struct cell *c);
+void fill(uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number);
+bool is_filled(const uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number);
+size_t message_len(const struct cell *c, enum op op, uint32_t number);
+
+/* work.c */
+bool can(const struct cell *c, enum op op);
+bool has_receive(enum op op);
+void post_receives(struct cell *c, int count);
+void post(struct cell *c, enum op op);
+void expect(struct cell *c, enum op op);
+void bind_window(struct cell *c);
+bool poll_send(struct cell *c, struct ibv_wc *wc);
+bool poll_receive(struct cell *c, struct ibv_wc *wc);
+void end_send(struct cell *c);
+void end_receive(struct cell *c);
+void check_target(struct cell *c, enum op op, uint32_t number);
+void one_sided(struct cell *c, enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey, size_t len);
+void read_cq_events(void);
+void read_async(bool acknowledge);
+bool in_time(void);
+
+#endif /* MATRIX_H */
