@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
-#   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some
+#   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some, SEED=N for the same
+#                   combinations again in tests/matrix
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make demo       a running perftest moves between two guests

@@ -14,12 +14,14 @@ work=$(mktemp -d)
 
 fail() {
 	local lines=("${BASH_LINENO[@]:0:${#BASH_LINENO[@]}-1}")
-	echo "fail: $* (lines ${lines[*]})" >&2
+	echo "fail: $* (${about:+$about, }lines ${lines[*]})" >&2
 	exit 1
 }
 
 # A command that ends the test says so too.
-trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (lines $LINENO ${BASH_LINENO[*]})" >&2' ERR
+trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (${about:+$about, }lines $LINENO ${BASH_LINENO[*]})" >&2' ERR
+
+# $about, if set, is said with whatever fails: the seed, say, that makes it fail again.
 
 # The machine itself need not have it.
 jq() { "$top/tests/vm/in-tree" jq "$@"; }
