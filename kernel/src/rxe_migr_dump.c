@@ -2,6 +2,7 @@
 /* Records of a context's objects. rxe_migr_refill.c reads them, in this order. */
 
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/unaligned.h>
 #include "rxe_migr_loc.h"
 
@@ -284,6 +285,45 @@ static void rxe_migr_dump_mr(struct ib_uobject *uobj,
 	rec->length = cpu_to_le64(mr->ibmr.length);
 	rec->iova = cpu_to_le64(mr->ibmr.iova);
 	rec->access = cpu_to_le32(mr->access);
+}
+
+/* The process that has this memory, or 0. Most regions have that of the last. */
+static pid_t rxe_migr_mm_pid(const struct mm_struct *mm,
+			     struct rxe_migr_sink *sink)
+{
+	struct task_struct *p, *t;
+
+	if (sink->mm == mm)
+		return sink->pid;
+
+	sink->mm = mm;
+	sink->pid = 0;
+	rcu_read_lock();
+	for_each_process_thread(p, t) {
+		/* a kernel thread only borrows it */
+		if (READ_ONCE(t->mm) != mm || t->flags & PF_KTHREAD)
+			continue;
+		sink->pid = task_tgid_vnr(t);
+		goto out;
+	}
+out:
+	rcu_read_unlock();
+
+	return sink->pid;
+}
+
+static void rxe_migr_dump_mr_owner(struct ib_uobject *uobj,
+				   struct rxe_migr_sink *sink)
+{
+	const struct ib_umem *umem = to_rmr(uobj->object)->umem;
+	struct rxe_migr_rec_mr_owner *rec;
+
+	rec = rxe_migr_put(sink, RXE_MIGR_REC_MR_OWNER, uobj->id, sizeof(*rec));
+	if (!rec)
+		return;
+
+	rec->hdr.flags = 0;
+	rec->pid = cpu_to_le32(umem ? rxe_migr_mm_pid(umem->owning_mm, sink) : 0);
 }
 
 static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
@@ -574,10 +614,12 @@ static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
 			     sizeof(struct rxe_migr_rec_pd));
 		break;
 	case UVERBS_OBJECT_MR:
-		if (to_rmr(uobj->object)->ibmr.type == IB_MR_TYPE_USER)
+		if (to_rmr(uobj->object)->ibmr.type == IB_MR_TYPE_USER) {
 			rxe_migr_dump_mr(uobj, sink);
-		else
+			rxe_migr_dump_mr_owner(uobj, sink);
+		} else {
 			rxe_migr_dump_other(uobj, sink);
+		}
 		break;
 	case UVERBS_OBJECT_CQ:
 		rxe_migr_dump_cq(ufile, uobj, sink);

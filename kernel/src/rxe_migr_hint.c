@@ -84,6 +84,56 @@ int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index)
 	return 0;
 }
 
+/* xa_load() does not tell of reserved ones; SRQs are never more than that. */
+static bool rxe_migr_is_reserved(struct xarray *xa, u32 index)
+{
+	XA_STATE(xas, xa, index);
+	void *entry;
+
+	rcu_read_lock();
+	do {
+		xas_reset(&xas);
+		entry = xas_load(&xas);
+	} while (xa_is_retry(entry));
+	rcu_read_unlock();
+
+	return entry;
+}
+
+/* Would rxe_migr_claim() find it taken? */
+int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in)
+{
+	u32 index = in->index;
+	struct rxe_pool *pool;
+
+	switch (in->type) {
+	case RXE_MIGR_HINT_QP:
+		pool = &rxe->qp_pool;
+		break;
+	case RXE_MIGR_HINT_SRQ:
+		pool = &rxe->srq_pool;
+		break;
+	case RXE_MIGR_HINT_AH:
+		pool = &rxe->ah_pool;
+		break;
+	case RXE_MIGR_HINT_MR:
+		pool = &rxe->mr_pool;
+		index = in->key >> 8;
+		break;
+	case RXE_MIGR_HINT_MW:
+		pool = &rxe->mw_pool;
+		index = in->key >> 8;
+		break;
+	default:
+		return -EINVAL;
+	}
+
+	if (in->pid || index < pool->limit.min || index > pool->limit.max)
+		return -EINVAL;
+
+	return rxe_migr_is_reserved(&pool->xa, index) ? -EEXIST : 0;
+}
+
 /* Take the index that a hint for this type names, if there is one. */
 int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
 			  struct ib_udata *udata)

@@ -50,6 +50,7 @@ unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 
 /* rxe_migr_hint.c */
 int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index);
+int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in);
 int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
 			  struct ib_udata *udata);
 bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
@@ -62,6 +63,8 @@ struct rxe_migr_sink {
 	size_t	size;
 	size_t	length;
 	u32	count;
+	const struct mm_struct *mm;	/* the last that was looked for ... */
+	pid_t	pid;			/* ... and whose it is */
 };
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length);

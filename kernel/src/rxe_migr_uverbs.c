@@ -551,6 +551,20 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_KEY)(struct uverbs_attr_bundle *attrs)
 			      sizeof(fingerprint));
 }
 
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_TAKEN)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_hint in;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+
+	return err ?: rxe_migr_taken(to_rdev(uc->ibuc.device), &in);
+}
+
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
@@ -584,6 +598,9 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_KEY,
 	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP, UVERBS_ATTR_TYPE(u64),
 			    UA_OPTIONAL));
 
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_TAKEN,
+	RXE_MIGR_IN(struct rxe_migr_hint));
+
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_QUERY),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_DUMP),
@@ -596,7 +613,8 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_DEVICE,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_STATUS),
-	&UVERBS_METHOD(RXE_METHOD_MIGR_KEY));
+	&UVERBS_METHOD(RXE_METHOD_MIGR_KEY),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_TAKEN));
 
 const struct uapi_definition rxe_migr_uverbs_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),

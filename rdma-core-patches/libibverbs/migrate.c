@@ -129,6 +129,15 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 	return ret;
 }
 
+int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number)
+{
+	const struct rxe_migr_hint in = {
+		.type = type, .index = number, .key = number,
+	};
+
+	return migr_device(ctx, RXE_METHOD_MIGR_TAKEN, &in, sizeof(in), NULL, 0);
+}
+
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint)
 {

@@ -146,6 +146,12 @@ int ibv_query_device_gids(struct ibv_context *ctx, int *count,
 int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 			       struct rxe_migr_status *status, int max);
 
+/*
+ * Would ibv_restore_object() find an identity taken on this device? EEXIST: it
+ * would. type, and index or key: enum rxe_migr_hint_type.
+ */
+int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
+
 /* The cluster's key; fingerprint may be NULL. */
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint);

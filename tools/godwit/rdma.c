@@ -355,6 +355,7 @@ const char *rdma_record_name(unsigned int type)
 		[RXE_MIGR_REC_AH] = "AH",
 		[RXE_MIGR_REC_MW] = "MW",
 		[RXE_MIGR_REC_MCAST] = "multicast group",
+		[RXE_MIGR_REC_MR_OWNER] = "MR owner",
 		[RXE_MIGR_REC_OTHER] = "other object",
 	};
 

@@ -241,6 +241,11 @@ static const struct field mw_fields[] = {
 	{ }
 };
 
+static const struct field mr_owner_fields[] = {
+	F(mr_owner, pid, NUMBER, true),
+	{ }
+};
+
 static const struct field other_fields[] = {
 	F(other, object_id, NUMBER, true),
 	{ }
@@ -263,6 +268,7 @@ static const struct field *const fields[] = {
 	[RXE_MIGR_REC_AH] = ah_fields,
 	[RXE_MIGR_REC_MW] = mw_fields,
 	[RXE_MIGR_REC_MCAST] = mcast_fields,
+	[RXE_MIGR_REC_MR_OWNER] = mr_owner_fields,
 	[RXE_MIGR_REC_OTHER] = other_fields,
 };
 

@@ -52,6 +52,7 @@ enum rxe_migr_methods {
 enum rxe_migr_device_methods {
 	RXE_METHOD_MIGR_STATUS = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_KEY,
+	RXE_METHOD_MIGR_TAKEN,
 };
 
 /* Every method uses at most these; ids are per method. */
@@ -157,6 +158,11 @@ struct rxe_migr_hint {
 };
 
 /*
+ * TAKEN: IN is struct rxe_migr_hint, whose pid is 0: EEXIST, where an object
+ * created after HINT would get it.
+ */
+
+/*
  * REFILL: IN is struct rxe_migr_buf: whole records as dumped, with the handles
  * of this context. Once, or in parts, after the last modify of its QPs.
  */
@@ -236,6 +242,7 @@ enum rxe_migr_rec_type {
 	RXE_MIGR_REC_MW			= 15,
 	RXE_MIGR_REC_OTHER		= 16,	/* an object that cannot be moved */
 	RXE_MIGR_REC_MCAST		= 17,	/* a multicast group of a QP */
+	RXE_MIGR_REC_MR_OWNER		= 18,	/* of the MR before; not MANDATORY */
 };
 
 enum rxe_migr_rec_flags {
@@ -276,6 +283,15 @@ struct rxe_migr_rec_mr {
 	__le64 length;
 	__le64 iova;
 	__le32 access;
+} __attribute__((packed));
+
+/*
+ * Whose memory it is: of several processes that share a context any may have
+ * registered it, and since forked. REFILL skips it.
+ */
+struct rxe_migr_rec_mr_owner {
+	struct rxe_migr_rec hdr;	/* handle: the MR */
+	__le32 pid;		/* in the caller's pid namespace; 0: it has ended */
 } __attribute__((packed));
 
 struct rxe_migr_rec_cq {
@@ -538,6 +554,7 @@ struct rxe_migr_rec_other {
 #endif
 RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mr_owner, 16);
 RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
 RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
 RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 271);

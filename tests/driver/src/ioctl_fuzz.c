@@ -148,7 +148,7 @@ static void proper(int fd)
 					   sizeof(resume) };
 	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
-	unsigned m = below(10);
+	unsigned m = below(11);
 
 	if (m < 7)
 		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
@@ -159,8 +159,10 @@ static void proper(int fd)
 	else if (m == 8)
 		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_STATUS, &buf, sizeof(buf), out,
 			     sizeof(struct rxe_migr_dump));
-	else
+	else if (m == 9)
 		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_KEY, &key, sizeof(key), out, 8);
+	else
+		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_TAKEN, &hint, sizeof(hint), NULL, 0);
 	if (no_cap && err != EPERM)
 		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
 }

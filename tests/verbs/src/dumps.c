@@ -254,7 +254,7 @@ int compare(const struct dump *a, const struct dump *b)
 		struct rxe_migr_rec *other = find(b, rec);
 		uint32_t i = 0, length = le32toh(rec->length);
 
-		if (type_of(rec) == RXE_MIGR_REC_CONTEXT)
+		if (type_of(rec) == RXE_MIGR_REC_CONTEXT || type_of(rec) == RXE_MIGR_REC_MR_OWNER)
 			continue;
 		if (!other || le32toh(other->length) != length) {
 			fprintf(stderr, "type %u, handle %u: %s\n", type_of(rec), le32toh(rec->handle),
