@@ -87,13 +87,15 @@ static void check_file(json_t *list, json_t *file)
 	const char *path = json_string_value(json_object_get(file, "path"));
 	json_int_t size = json_integer_value(json_object_get(file, "size"));
 	mode_t mode = json_integer_value(json_object_get(file, "mode"));
-	const char *what = json_is_true(json_object_get(file, "writable")) ?
+	bool writable = json_is_true(json_object_get(file, "writable"));
+	const char *what = writable ?
 		"put it on storage that both share, or give --copy" : "install the same there";
 	struct stat st;
 
 	if (!path || stat(path, &st))
 		problem(list, "file %s: it is not there: %s", path, what);
-	else if (st.st_size != size)
+	/* (one that both share may have been written to since the source looked at it) */
+	else if (st.st_size < size || (st.st_size > size && !writable))
 		problem(list, "file %s: it has %lld bytes there and %lld here: %s", path,
 			(long long)st.st_size, (long long)size, what);
 	else if ((st.st_mode ^ mode) & (S_IFMT | 07777))
@@ -120,50 +122,69 @@ static void check_space(json_t *list, const char *base, json_int_t memory)
 			base, (unsigned long long)space >> 20, (unsigned long long)need >> 20);
 }
 
-/* Numbers of live objects of one kind on a device, from `rdma resource`; NULL: it could not tell. */
-static json_t *live_objects(const char *kind)
+/* Who has it, as far as `rdma resource` tells: " by process 17 (name)", or "". To be freed. */
+static char *taker(json_t *live, const char *device, const char *key, json_int_t number)
 {
-	const char *const argv[] = { "rdma", "-j", "-d", "resource", "show", kind, NULL };
-	char *text = NULL;
-	json_t *list = NULL;
-
-	if (run(argv, NULL, &text) == 0 && text)
-		list = json_loads(text, 0, NULL);
-	free(text);
-	return list;
-}
-
-static json_int_t object_number(json_t *object, const char *key)
-{
-	json_t *value = json_object_get(object, key);
-
-	/* (rdma prints keys in hexadecimal, as strings) */
-	return json_is_string(value) ? strtoll(json_string_value(value), NULL, 0) : json_integer_value(value);
-}
-
-static void check_numbers(json_t *list, json_t *live, const char *device, json_t *wanted, const char *key,
-			  const char *what)
-{
-	json_t *object, *number;
-	size_t i, j;
+	json_t *object;
+	size_t i;
 
 	json_array_foreach(live, i, object) {
 		const char *name = json_string_value(json_object_get(object, "ifname"));
+		json_t *value = json_object_get(object, key);
+		/* (it prints keys in hexadecimal, as strings; the lowest byte of a key is the application's) */
+		bool same = json_is_string(value) ?
+			strtoll(json_string_value(value), NULL, 16) >> 8 == number >> 8 :
+			value && json_integer_value(value) == number;
 
-		if (!name || strcmp(name, device) || !json_object_get(object, key))
-			continue;
-		json_array_foreach(wanted, j, number)
-			if (object_number(object, key) == json_integer_value(number))
-				problem(list, "%s %lld: it is taken there by process %lld (%s)", what,
-					(long long)json_integer_value(number),
-					(long long)object_number(object, "pid"),
-					json_string_value(json_object_get(object, "comm")) ?: "?");
+		if (name && !strcmp(name, device) && same)
+			return xasprintf(" by process %d (%s)", (int)json_integer_value(json_object_get(object, "pid")),
+					 json_string_value(json_object_get(object, "comm")) ?: "?");
 	}
+	return xstrdup("");
+}
+
+struct live {
+	json_t *qps, *mrs;
+};
+
+static void report_taken(json_t *list, const struct live *live, const char *device, int type, json_int_t number)
+{
+	static const char *const names[] = {
+		[RXE_MIGR_HINT_QP] = "QP", [RXE_MIGR_HINT_MR] = "MR key", [RXE_MIGR_HINT_SRQ] = "SRQ",
+		[RXE_MIGR_HINT_AH] = "AH", [RXE_MIGR_HINT_MW] = "MW key",
+	};
+	bool key = type == RXE_MIGR_HINT_MR || type == RXE_MIGR_HINT_MW;
+	char *by = taker(type == RXE_MIGR_HINT_QP ? live->qps : type == RXE_MIGR_HINT_MR ? live->mrs : NULL, device,
+			 type == RXE_MIGR_HINT_QP ? "lqpn" : "lkey", number);
+
+	problem(list, key ? "%s, %s 0x%llx: it is taken there%s: end that, or move elsewhere" :
+		"%s, %s %llu: it is taken there%s: end that, or move elsewhere", device, names[type],
+		(unsigned long long)number, by);
+	free(by);
+}
+
+static void check_identities(json_t *list, const struct live *live, const char *device, json_t *identities)
+{
+	struct ibv_context *ctx = rdma_open(device);
+	json_t *identity;
+	size_t i;
+
+	json_array_foreach(identities, i, identity) {
+		int type = json_integer_value(json_array_get(identity, 0));
+		json_int_t number = json_integer_value(json_array_get(identity, 1));
+
+		if (ctx && ibv_query_taken(ctx, type, number) == EEXIST)
+			report_taken(list, live, device, type, number);
+	}
+	if (ctx)
+		ibv_close_device(ctx);
+	fault_clear();
 }
 
 static void check_contexts(json_t *list, json_t *contexts)
 {
-	json_t *context, *qps = live_objects("qp"), *mrs = live_objects("mr");
+	struct live live = { rdma_resources("qp"), rdma_resources("mr") };
+	json_t *context;
 	size_t i;
 
 	json_array_foreach(contexts, i, context) {
@@ -176,12 +197,12 @@ static void check_contexts(json_t *list, json_t *contexts)
 		}
 		if (host_check_device(device))
 			problem(list, "%s", fault_text());
+		else
+			check_identities(list, &live, device, json_object_get(context, "identities"));
 		fault_clear();
-		check_numbers(list, qps, device, json_object_get(context, "qpns"), "lqpn", "QP");
-		check_numbers(list, mrs, device, json_object_get(context, "keys"), "lkey", "MR key");
 	}
-	json_decref(qps);
-	json_decref(mrs);
+	json_decref(live.qps);
+	json_decref(live.mrs);
 	if (json_array_size(contexts) && host_check_plugin())
 		problem(list, "%s", fault_text());
 	fault_clear();

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "host.h"
-#include "plan.h"
+#include "move.h"
 
 /* One line for each thing looked at: it holds, or why not. */
 static void look(json_t *list, const char *what, int failure)
@@ -67,8 +67,11 @@ static void print_host(json_t *list)
 	}
 }
 
-static void print_process(const struct plan *plan)
+/* --------------------------------------------------------------- process -- */
+
+static void print_process(const struct move *m, json_t *there)
 {
+	const struct plan *plan = &m->plan;
 	pid_t pid = plan->tree.task[0].pid;
 	char *name = proc_name(pid);
 	json_t *text;
@@ -77,13 +80,38 @@ static void print_process(const struct plan *plan)
 	printf("process %d (%s): %zu process%s, %.1f MiB, %zu RDMA context%s, %zu QP%s\n", pid, name,
 	       plan->tree.n, plan->tree.n == 1 ? "" : "es", plan->memory / 1048576.0, plan->contexts.n,
 	       plan->contexts.n == 1 ? "" : "s", plan->qps, plan->qps == 1 ? "" : "s");
-	json_array_foreach(plan->notes, i, text)
-		printf("  note: %s\n", json_string_value(text));
+	json_array_foreach(plan->objects, i, text)
+		plan_print_object(stdout, text);
 	json_array_foreach(plan->problems, i, text)
 		printf("  NO: %s\n", json_string_value(text));
-	if (!json_array_size(plan->problems))
+	json_array_foreach(there, i, text)
+		printf("  NO: %s\n", json_string_value(text));
+	if (!json_array_size(plan->problems) && !json_array_size(there))
 		printf("  it can move\n");
 	free(name);
+}
+
+static json_t *process_json(const struct plan *plan)
+{
+	return json_pack("{s:i, s:i, s:i, s:I, s:O, s:O, s:O}", "pid", (int)plan->tree.task[0].pid,
+			 "processes", (int)plan->tree.n, "contexts", (int)plan->contexts.n,
+			 "memory", (json_int_t)plan->memory, "objects", plan->objects,
+			 "problems", plan->problems, "notes", plan->notes);
+}
+
+/* What the destination has against it: an array, with why it can't be asked. */
+static json_t *look_there(struct move *m)
+{
+	json_t *problems = NULL;
+
+	move_make_id(m);
+	if (!peer_start(&m->peer, m->host, m->ssh, m->id, false))
+		problems = move_problems_there(m);
+	if (!problems)
+		problems = json_pack("[s]", fault_text());
+	fault_clear();
+	peer_close(&m->peer);
+	return problems;
 }
 
 static bool all_ok(json_t *list)
@@ -99,53 +127,72 @@ static bool all_ok(json_t *list)
 	return true;
 }
 
-static int check(pid_t pid, bool json, const struct addresses *addresses)
+static void print(const struct move *m, bool ok, json_t *host, json_t *there)
 {
-	json_t *host = look_at_host(), *all;
-	struct plan plan = { 0 };
+	json_t *all;
+
+	if (!m->json) {
+		print_host(host);
+		if (m->pid)
+			print_process(m, there);
+		return;
+	}
+	all = json_pack("{s:b, s:O}", "ok", ok, "host", host);
+	if (m->pid)
+		json_object_set_new(all, "process", process_json(&m->plan));
+	if (m->host)
+		json_object_set_new(all, "destination", json_pack("{s:s, s:O}", "host", m->host,
+								   "problems", there));
+	json_dumpf(all, stdout, JSON_INDENT(1));
+	putchar('\n');
+}
+
+static int check(struct move *m)
+{
+	json_t *host = look_at_host(), *there = NULL;
 	bool ok = all_ok(host);
 
-	if (pid && plan_make(&plan, pid, addresses))
+	if (m->pid && (host_check_root() || move_plan(m)))
 		return failed(EXIT_REFUSED);
-	ok = ok && !(pid && json_array_size(plan.problems));
-	if (json) {
-		all = json_pack("{s:b, s:O}", "ok", ok, "host", host);
-		if (pid)
-			json_object_set_new(all, "process", json_pack("{s:i, s:i, s:i, s:I, s:O, s:O}",
-				"pid", (int)pid, "processes", (int)plan.tree.n,
-				"contexts", (int)plan.contexts.n, "memory", (json_int_t)plan.memory,
-				"problems", plan.problems, "notes", plan.notes));
-		json_dumpf(all, stdout, JSON_INDENT(1));
-		putchar('\n');
-	} else {
-		print_host(host);
-		if (pid)
-			print_process(&plan);
-	}
+	if (m->host)
+		there = look_there(m);
+	ok = ok && !json_array_size(m->plan.problems) && !json_array_size(there);
+	print(m, ok, host, there);
 	return ok ? EXIT_OK : EXIT_REFUSED;
 }
 
 int cmd_check(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
 		{ "address", required_argument, NULL, 'a' },
+		{ "copy", required_argument, NULL, 'c' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "images", required_argument, NULL, 'i' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "ssh", required_argument, NULL, 's' },
+		{ "to", required_argument, NULL, 't' },
 		{ }
 	};
-	struct addresses addresses = { 0 };
-	bool json = false;
+	struct move m = MOVE_INIT;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "ja:", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "ja:t:", options, NULL)) != -1)
 		switch (c) {
-		case 'j': json = true; break;
 		case 'a':
-			if (address_parse(&addresses, optarg))
+			if (address_parse(&m.addresses, optarg))
 				return failed(EXIT_USAGE);
 			break;
+		case 'c': move_copy(&m, optarg); break;
+		case 'd': m.device_map = optarg; break;
+		case 'i': m.images_base = optarg; break;
+		case 'j': m.json = true; break;
+		case 's': m.ssh = optarg; break;
+		case 't': m.host = optarg; break;
 		default: usage();
 		}
-	if (argc > optind + 1)
+	/* (ssh would take it for an option) */
+	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
 		usage();
-	return check(argc > optind ? parse_pid(argv[optind]) : 0, json, &addresses);
+	m.pid = argc > optind ? parse_pid(argv[optind]) : 0;
+	return check(&m);
 }

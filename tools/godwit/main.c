@@ -10,7 +10,7 @@ static const struct command {
 	int (*function)(int argc, char **argv);
 	const char *arguments, *what;	/* NULL: not for people */
 } commands[] = {
-	{ "check", cmd_check, "[PID]", "can this host, this process move? why not?" },
+	{ "check", cmd_check, "[PID]", "can this host, this process move? each RDMA object; why not?" },
 	{ "migrate", cmd_migrate, "PID --to HOST", "move a process and its children" },
 	{ "status", cmd_status, "", "what is stopped, paused, resuming or held here" },
 	{ "dump", cmd_dump, "PID", "the RDMA objects of a process" },

@@ -116,7 +116,7 @@ static int guard(struct move *m)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : recover(m, status);
 }
 
-static void make_id(struct move *m)
+void move_make_id(struct move *m)
 {
 	char host[64] = "";
 	uint32_t random;
@@ -126,6 +126,12 @@ static void make_id(struct move *m)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = now_ns();
 	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->pid, random);
+}
+
+void move_copy(struct move *m, const char *file)
+{
+	GROW(m->copy, m->num_copy);
+	m->copy[m->num_copy++] = file;
 }
 
 static void parse(struct move *m, int argc, char **argv, bool *verbose)
@@ -152,10 +158,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 			if (address_parse(&m->addresses, optarg))
 				exit(failed(EXIT_USAGE));
 			break;
-		case 'c':
-			GROW(m->copy, m->num_copy);
-			m->copy[m->num_copy++] = optarg;
-			break;
+		case 'c': move_copy(m, optarg); break;
 		case 'd': m->device_map = optarg; break;
 		case 'i': m->images_base = optarg; break;
 		case 'j': m->json = true; break;
@@ -173,16 +176,13 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 
 int cmd_migrate(int argc, char **argv)
 {
-	struct move m = {
-		.images_base = IMAGES_DIR, .limit_ms = LIMIT_S * 1000, .peer = PEER_INIT,
-		.criu = CRIU_INIT, .signals = -1,
-		.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1,
-			    .restore = -1, .warnings = json_array() },
-	};
+	struct move m = MOVE_INIT;
 	bool verbose = false;
 
+	m.limit_ms = LIMIT_S * 1000;
+	m.report.warnings = json_array();
 	parse(&m, argc, argv, &verbose);
-	make_id(&m);
+	move_make_id(&m);
 	m.report.host = m.host;
 	m.report.pid = m.pid;
 	report_start(verbose, m.json);

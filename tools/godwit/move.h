@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "criu.h"
+#include "images.h"
 #include "peer.h"
 #include "plan.h"
 #include "report.h"
@@ -27,7 +28,7 @@ struct move {
 	pid_t pid;
 	const char *host, *ssh, *images_base;
 	struct addresses addresses;
-	char **copy;		/* files to take along */
+	const char **copy;	/* files to take along */
 	size_t num_copy;
 	const char *device_map;	/* OLD=NEW,... or NULL */
 	int limit_ms;
@@ -47,6 +48,21 @@ struct move {
 	struct report report;
 	struct move_shared *shared;
 };
+
+#define MOVE_INIT {							\
+	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, \
+	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
+
+/* migrate.c: its name, once host and pid are known; a file to take along. */
+void move_make_id(struct move *m);
+void move_copy(struct move *m, const char *file);
+
+/*
+ * source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
+ * which m->peer is started, it is an array of texts. -1, or NULL, with fault(): it can't be looked at.
+ */
+int move_plan(struct move *m);
+json_t *move_problems_there(struct move *m);
 
 /* source.c: everything up to the decision. Gives an exit code if it went wrong, else EXIT_OK. */
 int move_check(struct move *m);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
-#include <endian.h>
-#include <infiniband/verbs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,6 +91,12 @@ static bool terminal(dev_t dev)
 	return major(dev) == 4 || major(dev) == 5 || (major(dev) >= 136 && major(dev) <= 143);
 }
 
+static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_fd *fd)
+{
+	return plan_object(plan, what, NULL, json_pack("{s:i, s:i, s:s}", "pid", fd->pid, "fd", fd->fd,
+						       "path", fd->link));
+}
+
 static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 {
 	char device[64];
@@ -101,8 +105,11 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
 		return;
 	if (node == NODE_RDMA_CM)
-		plan_problem(plan, "process %d, descriptor %d: connections by librdmacm can't be moved yet",
-			     fd->pid, fd->fd);
+		plan_stays(plan, rdma_file(plan, "rdma_cm", fd),
+			   "process %d, descriptor %d: connections by librdmacm can't be moved yet", fd->pid, fd->fd);
+	else if (node == NODE_RDMA_OTHER)
+		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
+			   "close it before", fd->pid, fd->fd, fd->link);
 	else if (terminal(fd->st.st_rdev))
 		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
 			     "start the program without one", fd->pid, fd->fd, fd->link);
@@ -193,112 +200,23 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 	return 0;
 }
 
-/* ----------------------------------------------------------------- RDMA -- */
-
-static const char *qp_type_name(unsigned int type)
-{
-	switch (type) {
-	case IBV_QPT_RC: return "RC";
-	case IBV_QPT_UC: return "UC";
-	case IBV_QPT_UD: return "UD";
-	case IBV_QPT_RAW_PACKET: return "raw packet";
-	case IBV_QPT_XRC_SEND:
-	case IBV_QPT_XRC_RECV: return "XRC";
-	}
-	return "unknown";
-}
-
-/*
- * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
- * Which one that is, only the address handles that it answers with can say.
- */
-static bool stays_reachable(const struct context *c, const struct addresses *addresses)
-{
-	const struct rxe_migr_rec_ah *ah;
-	const struct rxe_migr_rec *rec;
-	struct in6_addr sgid;
-
-	for_each_record(rec, c->dump, c->length) {
-		if (le16toh(rec->type) != RXE_MIGR_REC_AH)
-			continue;
-		ah = (const void *)rec;
-		memcpy(&sgid, ah->sgid, sizeof(sgid));
-		if (!addresses_have(addresses, &sgid))
-			return false;
-	}
-	return addresses->n;
-}
-
-static void look_at_record(struct plan *plan, const struct context *c, const struct rxe_migr_rec *rec,
-			   const struct addresses *addresses)
-{
-	const struct rxe_migr_rec_qp *qp = (const void *)rec;
-	uint32_t handle = le32toh(rec->handle);
-
-	switch (le16toh(rec->type)) {
-	case RXE_MIGR_REC_OTHER:
-		plan_problem(plan, "process %d, %s, object %u: the driver can't move objects of kind %u",
-			     c->pid, c->device, handle,
-			     le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
-		break;
-	case RXE_MIGR_REC_QP:
-		plan->qps++;
-		if (qp->qp_type == IBV_QPT_UD) {
-			if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(c, addresses))
-				plan_note(plan, "process %d, %s, QP %u: what others send to this UD queue pair "
-					  "arrives only if the address that they send to moves along: --address",
-					  c->pid, c->device, le32toh(qp->qpn));
-		} else if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) {
-			plan_problem(plan, "process %d, %s, QP %u: %s queue pairs can't be moved", c->pid,
-				     c->device, le32toh(qp->qpn), qp_type_name(qp->qp_type));
-		} else if (qp->qp_state >= IBV_QPS_RTR && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
-			plan_note(plan, "process %d, %s, QP %u: it is not known yet whether its peer speaks "
-				  "our protocol", c->pid, c->device, le32toh(qp->qpn));
-		}
-		break;
-	}
-}
-
-static void look_at_contexts(struct plan *plan, const struct addresses *addresses)
-{
-	const struct rxe_migr_rec *rec;
-
-	for (size_t i = 0; i < plan->contexts.n; i++) {
-		const struct context *c = &plan->contexts.context[i];
-
-		plan->rdma = true;
-		if (!c->ours) {
-			plan_problem(plan, "process %d, descriptor %d: the driver of %s does not know how "
-				     "to move: load our rdma_rxe", c->pid, c->fd,
-				     c->device[0] ? c->device : "its device");
-			continue;
-		}
-		if (c->query.state != RXE_MIGR_CTX_RUNNING)
-			plan_problem(plan, "process %d, %s: it is being moved already", c->pid, c->device);
-		for_each_record(rec, c->dump, c->length)
-			look_at_record(plan, c, rec, addresses);
-	}
-}
-
 /* ------------------------------------------------------------- together -- */
 
 int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
 {
 	struct tcp_look look = { plan, addresses };
 
-	*plan = (struct plan){ .problems = json_array(), .notes = json_array() };
+	*plan = (struct plan){ .problems = json_array(), .notes = json_array(), .objects = json_array() };
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
 	look_at_tasks(plan);
 	if (proc_files(&plan->tree, &plan->files) ||
 	    proc_each_fd(&plan->tree, look_at_fd, plan) ||
-	    contexts_find(&plan->tree, &plan->contexts) ||
-	    contexts_inspect(&plan->contexts))
+	    plan_rdma(plan, addresses))
 		goto fail;
 	/* (a network namespace of its own goes along, addresses and all) */
 	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
 		goto fail;
-	look_at_contexts(plan, addresses);
 	return 0;
 fail:
 	plan_free(plan);
@@ -312,6 +230,7 @@ void plan_free(struct plan *plan)
 	proc_files_free(&plan->files);
 	json_decref(plan->problems);
 	json_decref(plan->notes);
+	json_decref(plan->objects);
 	*plan = (struct plan){ 0 };
 }
 
@@ -338,61 +257,13 @@ static json_t *pids_json(const struct tree *tree)
 	return array;
 }
 
-/* What takes a number on the device: {"device": "rxe0", "qpns": [...], "keys": [...]} */
-static json_t *context_json(const struct context *c)
-{
-	json_t *qpns = json_array(), *keys = json_array();
-	const struct rxe_migr_rec *rec;
-
-	for_each_record(rec, c->dump, c->length) {
-		if (le16toh(rec->type) == RXE_MIGR_REC_QP)
-			json_array_append_new(qpns, json_integer(le32toh(
-				((const struct rxe_migr_rec_qp *)rec)->qpn)));
-		if (le16toh(rec->type) == RXE_MIGR_REC_MR)
-			json_array_append_new(keys, json_integer(le32toh(
-				((const struct rxe_migr_rec_mr *)rec)->key)));
-	}
-	return json_pack("{s:s, s:o, s:o}", "device", c->device, "qpns", qpns, "keys", keys);
-}
-
 json_t *plan_json(const struct plan *plan)
 {
 	json_t *contexts = json_array();
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
-		json_array_append_new(contexts, context_json(&plan->contexts.context[i]));
+		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
 	return json_pack("{s:o, s:o, s:o, s:I}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "contexts", contexts,
 			 "memory", (json_int_t)plan->memory);
-}
-
-static void add_gid(json_t *array, const uint8_t gid[16])
-{
-	char text[INET6_ADDRSTRLEN];
-
-	if (!memcmp(gid, &in6addr_any, 16))
-		return;
-	inet_ntop(AF_INET6, gid, text, sizeof(text));
-	for (size_t i = 0; i < json_array_size(array); i++)
-		if (!strcmp(json_string_value(json_array_get(array, i)), text))
-			return;
-	json_array_append_new(array, json_string(text));
-}
-
-json_t *plan_source_gids(const struct plan *plan)
-{
-	json_t *array = json_array();
-	const struct rxe_migr_rec *rec;
-
-	for (size_t i = 0; i < plan->contexts.n; i++) {
-		const struct context *c = &plan->contexts.context[i];
-
-		for_each_record(rec, c->dump, c->length) {
-			if (le16toh(rec->type) == RXE_MIGR_REC_QP)
-				add_gid(array, ((const struct rxe_migr_rec_qp *)rec)->sgid);
-			if (le16toh(rec->type) == RXE_MIGR_REC_AH)
-				add_gid(array, ((const struct rxe_migr_rec_ah *)rec)->sgid);
-		}
-	}
-	return array;
 }

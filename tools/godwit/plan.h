@@ -6,6 +6,7 @@
 #define GODWIT_PLAN_H
 
 #include <jansson.h>
+#include <stdio.h>
 #include "address.h"
 #include "proc.h"
 #include "rdma.h"
@@ -22,6 +23,7 @@ struct plan {
 	bool own_netns;
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings: worth knowing */
+	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 };
 
 /* Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along. */
@@ -31,8 +33,25 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
-/* The GIDs that the QPs and AHs of the contexts send from: an array of strings. */
-json_t *plan_source_gids(const struct plan *plan);
+/* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */
+int plan_rdma(struct plan *plan, const struct addresses *addresses);
+/*
+ * One more object, as it is printed: {"object": "qp", "device": "rxe0", "context": 3, field: value, ...,
+ * "moves": true}. c: NULL if it is of none that is open. Takes fields over; the plan keeps the object.
+ */
+json_t *plan_object(struct plan *plan, const char *what, const struct context *c, json_t *fields);
+/* It can't move: its reason, and the plan's problem. */
+void plan_stays(struct plan *plan, json_t *object, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* It moves, but: its note, and the plan's. */
+void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The line of an object, as godwit(1) says. */
+void plan_print_object(FILE *f, json_t *object);
+
+/* What takes a number on the device: {"device": "rxe0", "identities": [[enum rxe_migr_hint_type, number], ...]} */
+json_t *plan_context_json(const struct context *c);
+/* The GIDs that its QPs and AHs send from: an array of strings. */
+json_t *plan_context_gids(const struct context *c);
 
 void plan_problem(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plan_note(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -327,15 +327,36 @@ pid_t proc_sid(pid_t pid)
 	return sid;
 }
 
-bool proc_own_netns(pid_t pid)
+/* Is a file of its /proc folder another than ours? false, if that can't be told. */
+static bool differs(pid_t pid, const char *name)
 {
 	struct stat ours, its;
-	char *path = xasprintf("/proc/%d/ns/net", pid);
-	bool own = stat("/proc/self/ns/net", &ours) == 0 && stat(path, &its) == 0 &&
-		   ours.st_ino != its.st_ino;
+	char *own = xasprintf("/proc/self/%s", name), *path = xasprintf("/proc/%d/%s", pid, name);
+	bool differ = stat(own, &ours) == 0 && stat(path, &its) == 0 &&
+		      (ours.st_ino != its.st_ino || ours.st_dev != its.st_dev);
+
+	free(own);
+	free(path);
+	return differ;
+}
+
+bool proc_own_netns(pid_t pid)
+{
+	return differs(pid, "ns/net");
+}
+
+bool proc_own_userns(pid_t pid)
+{
+	return differs(pid, "ns/user");
+}
+
+bool proc_is_ours(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/exe", pid);
+	bool known = access(path, F_OK) == 0;
 
 	free(path);
-	return own;
+	return known && !differs(pid, "exe");
 }
 
 bool proc_has_locks(const struct tree *tree)
@@ -392,7 +413,7 @@ int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, vo
 	return ret;
 }
 
-int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)
+int proc_each(int (*each)(pid_t pid, void *arg), void *arg)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *de;
@@ -400,10 +421,27 @@ int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)
 
 	while (!ret && dir && (de = readdir(dir)))
 		if (isdigit(de->d_name[0]))
-			ret = each_fd_of(atoi(de->d_name), each, arg);
+			ret = each(atoi(de->d_name), arg);
 	if (dir)
 		closedir(dir);
 	return ret;
+}
+
+struct fd_walk {
+	int (*each)(const struct proc_fd *, void *);
+	void *arg;
+};
+
+static int walk_fds(pid_t pid, void *arg)
+{
+	struct fd_walk *walk = arg;
+
+	return each_fd_of(pid, walk->each, walk->arg);
+}
+
+int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)
+{
+	return proc_each(walk_fds, &(struct fd_walk){ each, arg });
 }
 
 int proc_get_fd(pid_t pid, int fd)
@@ -420,6 +458,40 @@ int proc_get_fd(pid_t pid, int fd)
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
 {
 	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
+}
+
+/* ------------------------------------------------------------- mappings -- */
+
+int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg)
+{
+	char *path = xasprintf("/proc/%d/maps", pid);
+	char *text = read_file(path), *line, *save;
+	int ret = 0;
+
+	free(path);
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; !ret && line; line = strtok_r(NULL, "\n", &save)) {
+		struct proc_map map = { .pid = pid };
+		char flags[5];
+		int at = 0;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %lu %n", &map.start, &map.end, flags,
+			   &map.offset, &map.inode, &at) < 5)
+			continue;
+		map.shared = flags[3] == 's';
+		map.path = map.inode && at ? line + at : NULL;
+		ret = each(&map, arg);
+	}
+	free(text);
+	return ret;
+}
+
+int proc_map_stat(const struct proc_map *map, struct stat *st)
+{
+	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	int ret = stat(path, st);
+
+	free(path);
+	return ret;
 }
 
 /* ---------------------------------------------------------------- files -- */
@@ -455,30 +527,20 @@ static int files_add_fd(const struct proc_fd *fd, void *arg)
 	return 0;
 }
 
-static void files_add_maps(struct proc_files *files, pid_t pid)
+static int files_add_map(const struct proc_map *map, void *arg)
 {
-	char *path = xasprintf("/proc/%d/maps", pid);
-	char *text = read_file(path), *line, *save;
+	struct stat st;
 
-	free(path);
-	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-		unsigned long inode;
-		struct stat st;
-		int at = 0;
-
-		if (sscanf(line, "%*s %*s %*s %*s %lu %n", &inode, &at) < 1 || !at || !inode)
-			continue;
-		if (line[at] == '/' && !stat(line + at, &st) && st.st_ino == inode)
-			files_add(files, line + at, &st, true, false);
-	}
-	free(text);
+	if (map->path && map->path[0] == '/' && !stat(map->path, &st) && st.st_ino == map->inode)
+		files_add(arg, map->path, &st, true, false);
+	return 0;
 }
 
 int proc_files(const struct tree *tree, struct proc_files *files)
 {
 	*files = (struct proc_files){ 0 };
 	for (size_t i = 0; i < tree->n; i++)
-		files_add_maps(files, tree->task[i].pid);
+		proc_each_map(tree->task[i].pid, files_add_map, files);
 	return proc_each_fd(tree, files_add_fd, files);
 }
 

@@ -60,12 +60,32 @@ struct proc_fd {
 
 /* Call each for all descriptors of the tree until it returns other than 0; return that. */
 int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
-/* The same for every process of the host. */
+/* Call each for every process of the host. */
+int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
+/* For every descriptor of every process of the host. */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 /* A copy of its descriptor here; -1 with errno. */
 int proc_get_fd(pid_t pid, int fd);
 /* Are these one open file? */
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
+
+/* A mapping. path: what /proc/PID/maps says, NULL if it has no inode. */
+struct proc_map {
+	pid_t pid;
+	uint64_t start, end, offset;
+	bool shared;
+	unsigned long inode;
+	const char *path;
+};
+
+/* As proc_each_fd(), for the mappings of one process, by rising address. */
+int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg);
+/* What is mapped there, whatever its name is. */
+int proc_map_stat(const struct proc_map *map, struct stat *st);
+/* Is it the program that we are? */
+bool proc_is_ours(pid_t pid);
+/* Has it a user namespace other than ours? */
+bool proc_own_userns(pid_t pid);
 
 /* Files that must be at the destination as they are here. */
 struct proc_file {

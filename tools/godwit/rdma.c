@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <net/if.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,12 +61,15 @@ static int add_context(const struct proc_fd *fd, void *arg)
 	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, device) != NODE_UVERBS)
 		return 0;
 	for (size_t i = 0; i < list->n; i++)
-		if (proc_same_file(list->context[i].pid, list->context[i].fd, fd->pid, fd->fd))
+		if (holders_have(&list->context[i].holders, fd)) {
+			holders_add(&list->context[i].holders, fd);
 			return 0;
+		}
 	GROW(list->context, list->n);
 	c = &list->context[list->n];
 	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .held = -1 };
 	strcpy(c->device, device);
+	holders_add(&c->holders, fd);
 	return 0;
 }
 
@@ -79,6 +83,7 @@ void contexts_free(struct contexts *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		free(list->context[i].dump);
+		free(list->context[i].holders.holder);
 		close_fd(&list->context[i].held);
 	}
 	free(list->context);
@@ -236,6 +241,18 @@ bool rdma_device_exists(const char *device)
 	return exists;
 }
 
+json_t *rdma_resources(const char *kind)
+{
+	const char *const argv[] = { "rdma", "-j", "-d", "resource", "show", kind, NULL };
+	char *text = NULL;
+	json_t *list = NULL;
+
+	if (run(argv, NULL, &text) == 0 && text)
+		list = json_loads(text, 0, NULL);
+	free(text);
+	return list;
+}
+
 struct ibv_context *rdma_open(const char *device)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL), **d;
@@ -360,4 +377,40 @@ const char *rdma_record_name(unsigned int type)
 	};
 
 	return type < sizeof(names) / sizeof(*names) && names[type] ? names[type] : "unknown record";
+}
+
+const char *rdma_qp_type(unsigned int type)
+{
+	switch (type) {
+	case IBV_QPT_RC: return "RC";
+	case IBV_QPT_UC: return "UC";
+	case IBV_QPT_UD: return "UD";
+	case IBV_QPT_RAW_PACKET: return "RAW";
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV: return "XRC";
+	}
+	return "unknown";
+}
+
+const char *rdma_qp_state(unsigned int state)
+{
+	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
+
+	return state < sizeof(names) / sizeof(*names) ? names[state] : "unknown";
+}
+
+const char *rdma_other_name(unsigned int object_id)
+{
+	static const char *const names[] = {
+		[UVERBS_OBJECT_MR] = "memory region",
+		[UVERBS_OBJECT_FLOW] = "flow steering rule",
+		[UVERBS_OBJECT_XRCD] = "XRC domain",
+		[UVERBS_OBJECT_RWQ_IND_TBL] = "receive work queue table",
+		[UVERBS_OBJECT_WQ] = "work queue",
+		[UVERBS_OBJECT_FLOW_ACTION] = "flow action",
+		[UVERBS_OBJECT_DM] = "device memory",
+		[UVERBS_OBJECT_COUNTERS] = "set of counters",
+	};
+
+	return object_id < sizeof(names) / sizeof(*names) && names[object_id] ? names[object_id] : "unknown object";
 }

@@ -6,9 +6,17 @@
 #define GODWIT_RDMA_H
 
 #include <infiniband/migrate.h>
+#include <jansson.h>
 #include <netinet/in.h>
 #include "godwit.h"
 #include "proc.h"
+
+/* Who has a file of the tree open; outsider: who, that is not of the tree, has it open or mapped too; 0: nobody. */
+struct holders {
+	struct { pid_t pid; int fd; } *holder;
+	size_t n;
+	pid_t outsider;
+};
 
 /* An open context of the tree; shared by several descriptors, it is here once. */
 struct context {
@@ -16,6 +24,7 @@ struct context {
 	int fd;
 	int slot;		/* how many contexts came before, in this tree */
 	char device[64];	/* "rxe0"; "" if the device is not known */
+	struct holders holders;	/* all of them, the first included */
 	bool ours;		/* the driver speaks our protocol */
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
@@ -25,6 +34,18 @@ struct context {
 
 struct contexts {
 	struct context *context;
+	size_t n;
+};
+
+/* An event file that the tree has open. */
+struct event_file {
+	struct holders holders;
+	const struct context *context;	/* NULL: of none that the tree has open */
+	struct rxe_migr_event_fd file;
+};
+
+struct event_files {
+	struct event_file *file;
 	size_t n;
 };
 
@@ -42,6 +63,19 @@ int contexts_query(struct contexts *list);
 /* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
 int contexts_abort(struct contexts *list);
 
+void holders_add(struct holders *holders, const struct proc_fd *fd);
+/* Is this one of theirs, the same open file? */
+bool holders_have(const struct holders *holders, const struct proc_fd *fd);
+
+/* The event files of contexts, which stay where they are meanwhile. */
+int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files);
+void event_files_free(struct event_files *files);
+/* Find who else, outside of the tree, has one of all these. */
+void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files);
+
+/* The rings that a record has, by their offsets in the device's file; returns how many: at most two. */
+int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2]);
+
 /* The records of a dump, one after the other. */
 #define for_each_record(rec, dump, length)				\
 	for (rec = ibv_next_record(dump, length, NULL); rec;		\
@@ -55,6 +89,8 @@ enum rdma_node rdma_node(dev_t rdev, char device[64]);
 
 /* Call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
+/* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
+json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);
@@ -74,5 +110,9 @@ bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
 int rdma_key_fingerprint(uint64_t *fingerprint);
 
 const char *rdma_record_name(unsigned int type);
+const char *rdma_qp_type(unsigned int type);
+const char *rdma_qp_state(unsigned int state);
+/* What kind of object a record of an "other object" stands for. */
+const char *rdma_other_name(unsigned int object_id);
 
 #endif /* GODWIT_RDMA_H */

@@ -272,10 +272,6 @@ static const struct field *const fields[] = {
 	[RXE_MIGR_REC_OTHER] = other_fields,
 };
 
-static const char *const qp_states[] = {
-	"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR",
-};
-
 static uint64_t number(const struct rxe_migr_rec *rec, const struct field *f)
 {
 	const char *at = (const char *)rec + f->offset;
@@ -283,11 +279,6 @@ static uint64_t number(const struct rxe_migr_rec *rec, const struct field *f)
 
 	memcpy(&value, at, f->size);
 	return le64toh(value);
-}
-
-static const char *qp_type(unsigned int type)
-{
-	return type == IBV_QPT_RC ? "RC" : type == IBV_QPT_UC ? "UC" : type == IBV_QPT_UD ? "UD" : "other";
 }
 
 static char *number_text(const struct field *f, uint64_t value)
@@ -298,9 +289,9 @@ static char *number_text(const struct field *f, uint64_t value)
 	case HANDLE:
 		return value == RXE_MIGR_NO_HANDLE ? xstrdup("none") : xasprintf("%" PRIu64, value);
 	case QP_TYPE:
-		return xstrdup(qp_type(value));
+		return xstrdup(rdma_qp_type(value));
 	case QP_STATE:
-		return xstrdup(value < 7 ? qp_states[value] : "unknown");
+		return xstrdup(rdma_qp_state(value));
 	default:
 		return xasprintf("%" PRIu64, value);
 	}

@@ -93,7 +93,7 @@ static int ask_only(struct move *m, json_t *question, const char *key)
 /* -------------------------------------------------------------- checking -- */
 
 /* The first problem is the reason, the others are shown if somebody looks. */
-static int refuse_for(const char *prefix, json_t *problems)
+static int refuse_for(json_t *problems)
 {
 	size_t n = json_array_size(problems), i;
 	json_t *text;
@@ -101,8 +101,8 @@ static int refuse_for(const char *prefix, json_t *problems)
 	if (!n)
 		return 0;
 	json_array_foreach(problems, i, text)
-		report_note("%s%s", prefix, json_string_value(text));
-	fault("%s%s%s", prefix, json_string_value(json_array_get(problems, 0)),
+		report_note("%s", json_string_value(text));
+	fault("%s%s", json_string_value(json_array_get(problems, 0)),
 	      n > 1 ? " (and more: godwit check)" : "");
 	return -1;
 }
@@ -128,45 +128,60 @@ static const char *counterpart(json_t *gids, const struct in6_addr *old)
 	return NULL;
 }
 
-/* All GIDs of all devices there: a GID map does not say of which device it speaks. */
-static json_t *gids_there(const struct move *m)
+/* Old GIDs and new ones, as the plugin takes them: "OLD=NEW,OLD=NEW" */
+static char *gid_map_text(json_t *map)
 {
-	json_t *all = json_array(), *gids;
-	const char *device;
+	char *text = xstrdup("");
+	const char *old;
+	json_t *new;
 
-	json_object_foreach(json_object_get(m->peer.hello, "devices"), device, gids)
-		json_array_extend(all, gids);
-	return all;
+	json_object_foreach(map, old, new) {
+		char *longer = xasprintf("%s%s%s=%s", text, *text ? "," : "", old, json_string_value(new));
+
+		free(text);
+		text = longer;
+	}
+	return text;
 }
 
-/* The map for the plugin: GIDs that stay behind, and what takes their place. */
-static int map_gids(struct move *m)
+/* Of one context: what takes the place of the GIDs that stay behind, on the device that stands for its own. */
+static int map_context_gids(struct move *m, const struct context *c, json_t *map)
 {
-	json_t *here = plan_source_gids(&m->plan), *there = gids_there(m), *text;
-	char *map = xstrdup("");
-	size_t i;
+	json_t *there = json_object_get(json_object_get(m->peer.hello, "devices"), c->device);
+	json_t *here = plan_context_gids(c), *text;
 	int ret = 0;
+	size_t i;
 
+	/* (that there is no such device, the destination says itself) */
 	json_array_foreach(here, i, text) {
 		const char *old = json_string_value(text), *new;
 		struct in6_addr gid;
-		char *longer;
 
-		if (inet_pton(AF_INET6, old, &gid) != 1 || addresses_have(&m->addresses, &gid))
+		if (!there || inet_pton(AF_INET6, old, &gid) != 1 || addresses_have(&m->addresses, &gid))
 			continue;
 		new = counterpart(there, &gid);
 		if (!new) {
-			ret = fault("%s: its RDMA devices have no GID of the same kind as %s", m->host, old);
+			ret = fault("%s: its device %s has no GID of the same kind as %s: give it an address",
+				    m->host, c->device, old);
 			break;
 		}
-		m->gids_change = true;
-		longer = xasprintf("%s%s%s=%s", map, *map ? "," : "", old, new);
-		free(map);
-		map = longer;
+		json_object_set_new(map, old, json_string(new));
 	}
-	m->gid_map = map;
 	json_decref(here);
-	json_decref(there);
+	return ret;
+}
+
+/* The map for the plugin. After map_devices(). */
+static int map_gids(struct move *m)
+{
+	json_t *map = json_object();
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < m->plan.contexts.n; i++)
+		ret = map_context_gids(m, &m->plan.contexts.context[i], map);
+	m->gids_change = json_object_size(map);
+	m->gid_map = gid_map_text(map);
+	json_decref(map);
 	return ret;
 }
 
@@ -229,49 +244,81 @@ static void map_devices(struct move *m)
 	}
 }
 
-static int check_there(struct move *m)
+static json_t *one_text(const char *text)
 {
-	json_t *question, *answer;
-	int ret;
+	return json_pack("[s]", text);
+}
 
-	if (peer_hello(&m->peer))
-		return -1;
-	if (!strcmp(json_string_value(json_object_get(m->peer.hello, "boot")) ?: "", host_boot_id()))
-		return fault("%s: that is this host", m->host);
-	if (map_gids(m) || check_keys(m))
-		return -1;
-	drop_copied_files(m);
-	map_devices(m);
-	question = plan_json(&m->plan);
+/* The destination's own answer: an array of texts; each is given the host's name. */
+static json_t *ask_there(struct move *m)
+{
+	json_t *question = plan_json(&m->plan), *answer, *text, *named = json_array();
+	size_t i;
+
 	json_object_set_new(question, "op", json_string("check"));
 	json_object_set_new(question, "images", json_string(m->images_base));
 	json_object_set_new(question, "addresses", addresses_json(&m->addresses));
 	answer = peer_ask(&m->peer, question, CHECK_MS);
 	if (!answer)
-		return -1;
-	ret = refuse_for("", json_object_get(answer, "problems"));
-	if (ret) {
-		char *text = xasprintf("%s: %s", m->host, fault_text());
+		return NULL;
+	json_array_foreach(json_object_get(answer, "problems"), i, text) {
+		char *whole = xasprintf("%s: %s", m->host, json_string_value(text));
 
-		fault_clear();
-		fault("%s", text);
-		free(text);
+		json_array_append_new(named, json_string(whole));
+		free(whole);
 	}
 	json_decref(answer);
+	return named;
+}
+
+json_t *move_problems_there(struct move *m)
+{
+	if (peer_hello(&m->peer))
+		return NULL;
+	if (!strcmp(json_string_value(json_object_get(m->peer.hello, "boot")) ?: "", host_boot_id())) {
+		fault("%s: that is this host", m->host);
+		return NULL;
+	}
+	map_devices(m);
+	if (map_gids(m) || check_keys(m)) {
+		json_t *problems = one_text(fault_text());
+
+		fault_clear();
+		return problems;
+	}
+	drop_copied_files(m);
+	return ask_there(m);
+}
+
+static int check_there(struct move *m)
+{
+	json_t *problems = move_problems_there(m);
+	int ret = problems ? refuse_for(problems) : -1;
+
+	json_decref(problems);
 	return ret;
+}
+
+int move_plan(struct move *m)
+{
+	if (plan_make(&m->plan, m->pid, &m->addresses))
+		return -1;
+	m->report.rdma = m->plan.rdma;
+	if (addresses_check_source(&m->addresses)) {
+		plan_problem(&m->plan, "%s", fault_text());
+		fault_clear();
+	}
+	if (images_space(m->images_base) < m->plan.memory + (1 << 20))
+		plan_problem(&m->plan, "disk: %s has not enough room for %llu MiB: give --images", m->images_base,
+			     (unsigned long long)m->plan.memory >> 20);
+	return 0;
 }
 
 static int check_here(struct move *m)
 {
-	if (addresses_check_source(&m->addresses) || host_check_criu() || host_check_nft() || plan_make(&m->plan, m->pid, &m->addresses))
+	if (host_check_criu() || host_check_nft() || move_plan(m) || (m->plan.rdma && host_check_plugin()))
 		return -1;
-	m->report.rdma = m->plan.rdma;
-	if (m->plan.rdma && host_check_plugin())
-		return -1;
-	if (images_space(m->images_base) < m->plan.memory + (1 << 20))
-		return fault("disk: %s has not enough room for %llu MiB: give --images", m->images_base,
-			     (unsigned long long)m->plan.memory >> 20);
-	return refuse_for("", m->plan.problems);
+	return refuse_for(m->plan.problems);
 }
 
 static int prepare_there(struct move *m)

@@ -7,3 +7,9 @@ $(godwit_tests): build/tests/%: tests/godwit/src/%.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@.new $< && mv $@.new $@
+
+ALL += build/tests/objects
+build/tests/objects: tests/godwit/src/objects.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@.new $< -libverbs && mv $@.new $@

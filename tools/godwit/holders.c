@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Who has the RDMA files of a process tree open: processes of the tree, and others.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include "rdma.h"
+
+void holders_add(struct holders *h, const struct proc_fd *fd)
+{
+	GROW(h->holder, h->n);
+	h->holder[h->n].pid = fd->pid;
+	h->holder[h->n++].fd = fd->fd;
+}
+
+bool holders_have(const struct holders *h, const struct proc_fd *fd)
+{
+	return proc_same_file(h->holder[0].pid, h->holder[0].fd, fd->pid, fd->fd);
+}
+
+/* ---------------------------------------------------------- event files -- */
+
+static bool is_event_file(const struct proc_fd *fd)
+{
+	return !strcmp(fd->link, "anon_inode:[infinibandevent]");
+}
+
+static const struct context *context_of_event(const struct contexts *list, const struct proc_fd *fd,
+					      struct rxe_migr_event_fd *file)
+{
+	int copy = proc_get_fd(fd->pid, fd->fd);
+	const struct context *found = NULL;
+
+	for (size_t i = 0; !found && copy >= 0 && i < list->n; i++) {
+		struct ibv_context *ctx = context_attach(&list->context[i]);
+
+		if (!ctx)
+			continue;
+		if (ibv_query_event_fd(ctx, copy, file) == 0)
+			found = &list->context[i];
+		ibv_detach_context(ctx);
+	}
+	close_fd(&copy);
+	return found;
+}
+
+struct event_search {
+	const struct contexts *list;
+	struct event_files *files;
+};
+
+static int add_event_file(const struct proc_fd *fd, void *arg)
+{
+	struct event_search *s = arg;
+	struct event_file *f;
+
+	if (!is_event_file(fd))
+		return 0;
+	for (size_t i = 0; i < s->files->n; i++)
+		if (holders_have(&s->files->file[i].holders, fd)) {
+			holders_add(&s->files->file[i].holders, fd);
+			return 0;
+		}
+	GROW(s->files->file, s->files->n);
+	f = &s->files->file[s->files->n++];
+	*f = (struct event_file){ 0 };
+	f->context = context_of_event(s->list, fd, &f->file);
+	holders_add(&f->holders, fd);
+	return 0;
+}
+
+int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files)
+{
+	*files = (struct event_files){ 0 };
+	return proc_each_fd(tree, add_event_file, &(struct event_search){ list, files });
+}
+
+void event_files_free(struct event_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		free(files->file[i].holders.holder);
+	free(files->file);
+	*files = (struct event_files){ 0 };
+}
+
+/* ------------------------------------------------------------ outsiders -- */
+
+struct ring {
+	uint64_t offset;
+	size_t context;
+};
+
+struct outside {
+	const struct tree *tree;
+	struct contexts *list;
+	struct event_files *files;
+	struct ring *ring;	/* by offset */
+	size_t rings;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct ring *x = a, *y = b;
+
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static void collect_rings(struct outside *o)
+{
+	for (size_t i = 0; i < o->list->n; i++) {
+		const struct context *c = &o->list->context[i];
+		const struct rxe_migr_rec *rec;
+
+		for_each_record(rec, c->dump, c->length) {
+			uint64_t offset[2];
+
+			for (int n = rdma_rings(rec, offset); n-- > 0;) {
+				GROW(o->ring, o->rings);
+				o->ring[o->rings++] = (struct ring){ offset[n], i };
+			}
+		}
+	}
+	if (o->rings)
+		qsort(o->ring, o->rings, sizeof(*o->ring), by_offset);
+}
+
+static int outside_fd(const struct proc_fd *fd, void *arg)
+{
+	struct outside *o = arg;
+	char device[64];
+
+	/* (another godwit holds them only while it looks) */
+	if (tree_has(o->tree, fd->pid))
+		return 0;
+	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) == NODE_UVERBS) {
+		for (size_t i = 0; i < o->list->n; i++)
+			if (holders_have(&o->list->context[i].holders, fd) && !proc_is_ours(fd->pid))
+				o->list->context[i].holders.outsider = fd->pid;
+	} else if (is_event_file(fd)) {
+		for (size_t i = 0; i < o->files->n; i++)
+			if (holders_have(&o->files->file[i].holders, fd) && !proc_is_ours(fd->pid))
+				o->files->file[i].holders.outsider = fd->pid;
+	}
+	return 0;
+}
+
+/* Two devices may have rings at one offset: the device decides. */
+static int outside_map(const struct proc_map *map, void *arg)
+{
+	struct ring key = { .offset = map->offset };
+	struct outside *o = arg;
+	char device[64];
+	struct stat st;
+
+	if (!map->shared || !bsearch(&key, o->ring, o->rings, sizeof(key), by_offset) ||
+	    proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != NODE_UVERBS)
+		return 0;
+	for (size_t i = 0; i < o->rings; i++) {
+		struct context *c = &o->list->context[o->ring[i].context];
+
+		if (o->ring[i].offset == map->offset && !strcmp(c->device, device))
+			c->holders.outsider = map->pid;
+	}
+	return 0;
+}
+
+static int outside_maps(pid_t pid, void *arg)
+{
+	struct outside *o = arg;
+
+	return tree_has(o->tree, pid) ? 0 : proc_each_map(pid, outside_map, o);
+}
+
+void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files)
+{
+	struct outside o = { .tree = tree, .list = list, .files = files };
+
+	if (!list->n && !files->n)
+		return;
+	collect_rings(&o);
+	proc_each_fd_of_all(outside_fd, &o);
+	if (o.rings)
+		proc_each(outside_maps, &o);
+	free(o.ring);
+}
+
+int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2])
+{
+	const struct rxe_migr_rec_qp *qp = (const void *)rec;
+	int n = 0;
+
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_CQ:
+		offset[n++] = le64toh(((const struct rxe_migr_rec_cq *)rec)->ring_offset);
+		break;
+	case RXE_MIGR_REC_SRQ:
+		offset[n++] = le64toh(((const struct rxe_migr_rec_srq *)rec)->ring_offset);
+		break;
+	case RXE_MIGR_REC_QP:
+		if (qp->sq_offset)
+			offset[n++] = le64toh(qp->sq_offset);
+		if (qp->rq_offset)
+			offset[n++] = le64toh(qp->rq_offset);
+		break;
+	}
+	return n;
+}

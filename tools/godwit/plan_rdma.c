@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Every RDMA object of a process tree, and whether it moves. They are read from the driver while the tree runs,
+ * as a dump reads them, but nothing is stopped: what is seen here is what a move would find a moment later.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <infiniband/verbs.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan.h"
+
+struct look {
+	struct plan *plan;
+	const struct addresses *addresses;
+	struct event_files files;
+};
+
+/* -------------------------------------------------------------- objects -- */
+
+void plan_stays(struct plan *plan, json_t *object, const char *format, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	plan_problem(plan, "%s", text);
+	json_object_set_new(object, "moves", json_false());
+	if (!json_object_get(object, "reason"))
+		json_object_set_new(object, "reason", json_string(text));
+}
+
+void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	plan_note(plan, "%s", text);
+	json_object_set_new(object, "note", json_string(text));
+}
+
+json_t *plan_object(struct plan *plan, const char *what, const struct context *c, json_t *fields)
+{
+	json_t *object = json_pack("{s:s}", "object", what);
+
+	if (c)
+		json_object_update_new(object, json_pack("{s:s, s:i}", "device", c->device[0] ? c->device : "?",
+							 "context", c->ours ? (int)c->query.context : -1));
+	json_object_update_new(object, fields);
+	json_object_set_new(object, "moves", json_true());
+	json_array_append_new(plan->objects, object);
+	return object;
+}
+
+void plan_print_object(FILE *f, json_t *object)
+{
+	static const char *const apart[] = { "object", "device", "context", "moves", "reason", "note" };
+	const char *device = json_string_value(json_object_get(object, "device"));
+	const char *text = json_string_value(json_object_get(object, "note"));
+	const char *name;
+	json_t *value;
+
+	if (device)
+		fprintf(f, "%s/%d: ", device, (int)json_integer_value(json_object_get(object, "context")));
+	fputs(json_string_value(json_object_get(object, "object")), f);
+	json_object_foreach(object, name, value) {
+		size_t i;
+
+		for (i = 0; i < sizeof(apart) / sizeof(*apart); i++)
+			if (!strcmp(name, apart[i]))
+				break;
+		if (i < sizeof(apart) / sizeof(*apart))
+			continue;
+		if (json_is_string(value))
+			fprintf(f, " %s %s", name, json_string_value(value));
+		else if (json_is_null(value))
+			fprintf(f, " %s none", name);
+		else
+			fprintf(f, " %s %lld", name, (long long)json_integer_value(value));
+	}
+	if (!json_is_true(json_object_get(object, "moves")))
+		fprintf(f, ": NO: %s\n", json_string_value(json_object_get(object, "reason")));
+	else
+		fprintf(f, ": moves%s%s\n", text ? ", but " : "", text ?: "");
+}
+
+/* --------------------------------------------------------------- fields -- */
+
+static json_t *handle(__le32 value)
+{
+	return le32toh(value) == RXE_MIGR_NO_HANDLE ? json_null() : json_integer(le32toh(value));
+}
+
+static json_t *hex(uint64_t value)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "0x%llx", (unsigned long long)value);
+	return json_string(text);
+}
+
+static json_t *gid(const uint8_t raw[16])
+{
+	char text[INET6_ADDRSTRLEN];
+
+	return json_string(inet_ntop(AF_INET6, raw, text, sizeof(text)));
+}
+
+/* "PID:FD,PID:FD" */
+static json_t *descriptors(const struct holders *h)
+{
+	char *text = xstrdup("");
+	json_t *json;
+
+	for (size_t i = 0; i < h->n; i++) {
+		char *longer = xasprintf("%s%s%d:%d", text, i ? "," : "", h->holder[i].pid, h->holder[i].fd);
+
+		free(text);
+		text = longer;
+	}
+	json = json_string(text);
+	free(text);
+	return json;
+}
+
+static json_t *mr_fields(const struct rxe_migr_rec_mr *mr)
+{
+	return json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "handle", (json_int_t)le32toh(mr->hdr.handle),
+			 "pd", (json_int_t)le32toh(mr->pd), "key", hex(le32toh(mr->key)),
+			 "start", hex(le64toh(mr->start)), "length", (json_int_t)le64toh(mr->length),
+			 "iova", hex(le64toh(mr->iova)));
+}
+
+static json_t *mw_fields(const struct rxe_migr_rec_mw *mw)
+{
+	return json_pack("{s:I, s:I, s:o, s:i, s:o, s:o}", "handle", (json_int_t)le32toh(mw->hdr.handle),
+			 "pd", (json_int_t)le32toh(mw->pd), "key", hex(le32toh(mw->rkey)),
+			 "type", mw->type, "mr", handle(mw->mr), "qp", handle(mw->qp));
+}
+
+static json_t *cq_fields(const struct rxe_migr_rec_cq *cq)
+{
+	return json_pack("{s:I, s:I, s:o}", "handle", (json_int_t)le32toh(cq->hdr.handle),
+			 "cqe", (json_int_t)le32toh(cq->cqe), "channel", handle(cq->comp_channel));
+}
+
+static json_t *srq_fields(const struct rxe_migr_rec_srq *srq)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "handle", (json_int_t)le32toh(srq->hdr.handle),
+			 "srqn", (json_int_t)le32toh(srq->srq_num), "pd", (json_int_t)le32toh(srq->pd),
+			 "max_wr", (json_int_t)le32toh(srq->max_wr), "limit", (json_int_t)le32toh(srq->limit));
+}
+
+static json_t *qp_fields(const struct rxe_migr_rec_qp *qp)
+{
+	json_t *fields = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:o}",
+		"handle", (json_int_t)le32toh(qp->hdr.handle), "lqpn", (json_int_t)le32toh(qp->qpn),
+		"type", rdma_qp_type(qp->qp_type), "state", rdma_qp_state(qp->qp_state),
+		"pd", (json_int_t)le32toh(qp->pd), "send_cq", (json_int_t)le32toh(qp->send_cq),
+		"recv_cq", (json_int_t)le32toh(qp->recv_cq), "srq", handle(qp->srq));
+
+	if (qp->qp_type != IBV_QPT_UD && qp->qp_state >= IBV_QPS_RTR)
+		json_object_update_new(fields, json_pack("{s:I, s:o, s:o}",
+			"rqpn", (json_int_t)le32toh(qp->dest_qpn), "sgid", gid(qp->sgid), "dgid", gid(qp->dgid)));
+	return fields;
+}
+
+static json_t *ah_fields(const struct rxe_migr_rec_ah *ah)
+{
+	return json_pack("{s:I, s:I, s:I, s:o, s:o}", "handle", (json_int_t)le32toh(ah->hdr.handle),
+			 "ahn", (json_int_t)le32toh(ah->ah_num), "pd", (json_int_t)le32toh(ah->pd),
+			 "sgid", gid(ah->sgid), "dgid", gid(ah->dgid));
+}
+
+/* ------------------------------------------------------------- one object -- */
+
+/*
+ * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
+ * Which one that is, only the address handles that it answers with can say.
+ */
+static bool stays_reachable(const struct context *c, const struct addresses *addresses)
+{
+	const struct rxe_migr_rec_ah *ah;
+	const struct rxe_migr_rec *rec;
+	struct in6_addr sgid;
+
+	for_each_record(rec, c->dump, c->length) {
+		if (le16toh(rec->type) != RXE_MIGR_REC_AH)
+			continue;
+		ah = (const void *)rec;
+		memcpy(&sgid, ah->sgid, sizeof(sgid));
+		if (!addresses_have(addresses, &sgid))
+			return false;
+	}
+	return addresses->n;
+}
+
+/* Is this QP connected to one of the tree's, so that both ends move at one time? */
+static bool moves_with_peer(const struct plan *plan, const struct rxe_migr_rec_qp *qp)
+{
+	for (size_t i = 0; i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+		const struct rxe_migr_rec *rec;
+
+		for_each_record(rec, c->dump, c->length) {
+			const struct rxe_migr_rec_qp *peer = (const void *)rec;
+
+			if (le16toh(rec->type) == RXE_MIGR_REC_QP && peer->qpn == qp->dest_qpn &&
+			    !memcmp(peer->sgid, qp->dgid, sizeof(qp->dgid)))
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool is_connected(const struct rxe_migr_rec_qp *qp)
+{
+	return (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) &&
+	       qp->qp_state >= IBV_QPS_RTR && qp->qp_state < IBV_QPS_ERR;
+}
+
+static void look_at_qp(struct look *look, const struct context *c, const struct rxe_migr_rec_qp *qp)
+{
+	struct plan *plan = look->plan;
+	json_t *object = plan_object(plan, "qp", c, qp_fields(qp));
+	uint32_t qpn = le32toh(qp->qpn);
+	struct in6_addr sgid;
+
+	memcpy(&sgid, qp->sgid, sizeof(sgid));
+
+	plan->qps++;
+	if (qp->qp_type == IBV_QPT_UD) {
+		if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(c, look->addresses))
+			plan_moves_but(plan, object, "process %d, %s, QP %u: what others send to this UD queue pair "
+				       "arrives only if the address that they send to moves along: --address",
+				       c->pid, c->device, qpn);
+	} else if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) {
+		plan_stays(plan, object, "process %d, %s, QP %u: %s queue pairs can't be moved: destroy it before",
+			   c->pid, c->device, qpn, rdma_qp_type(qp->qp_type));
+	} else if (is_connected(qp) && moves_with_peer(plan, qp) && !addresses_have(look->addresses, &sgid)) {
+		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u, moves along, and two ends do not "
+			   "find each other when both change their address: --address", c->pid, c->device, qpn,
+			   le32toh(qp->dest_qpn));
+	} else if (is_connected(qp) && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
+		plan_moves_but(plan, object, "process %d, %s, QP %u: it is not known yet whether its peer speaks our "
+			       "protocol", c->pid, c->device, qpn);
+	}
+}
+
+/* Memory of a process, from its beginning as far as it is mapped without a hole. */
+struct memory {
+	uint64_t start, end;
+	bool shared;	/* only mappings that are */
+};
+
+static int eat(const struct proc_map *map, void *arg)
+{
+	struct memory *m = arg;
+
+	if (map->start <= m->start && map->end > m->start && (map->shared || !m->shared))
+		m->start = map->end;
+	return m->start >= m->end;
+}
+
+static bool has_memory(pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
+{
+	struct memory m = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), shared };
+
+	return m.start == m.end || proc_each_map(pid, eat, &m);
+}
+
+/* The process whose memory it is; 0: it has ended; -1: the driver does not say. */
+static pid_t owner_of(const struct context *c, const struct rxe_migr_rec_mr *mr)
+{
+	const struct rxe_migr_rec_mr_owner *o = (const void *)ibv_next_record(c->dump, c->length, &mr->hdr);
+
+	return o && le16toh(o->hdr.type) == RXE_MIGR_REC_MR_OWNER ? (pid_t)le32toh(o->pid) : -1;
+}
+
+/* As the CRIU plugin looks for whom it registers it again. */
+static bool has_owner(const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
+{
+	if (owner > 0)
+		return has_memory(owner, mr, false);
+	for (size_t i = 0; i < c->holders.n; i++)
+		if (has_memory(c->holders.holder[i].pid, mr, owner == 0))
+			return true;
+	return false;
+}
+
+static void look_at_mr(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr)
+{
+	struct plan *plan = look->plan;
+	json_t *object = plan_object(plan, "mr", c, mr_fields(mr));
+	unsigned int key = le32toh(mr->key);
+	pid_t owner = owner_of(c, mr);
+
+	if (owner >= 0)
+		json_object_set_new(object, "pid", json_integer(owner));
+	if (owner > 0 && !tree_has(&plan->tree, owner))
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is that of process %d, which "
+			   "stays here: start both under one process", c->pid, c->device, key, owner);
+	else if (has_owner(c, mr, owner))
+		return;
+	else if (owner == 0)
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: the process whose memory it is has "
+			   "ended, and it can't be registered again: deregister it before", c->pid, c->device, key);
+	else
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is no longer mapped, and "
+			   "can't be registered again: deregister it before", c->pid, c->device, key);
+}
+
+static void look_at_event_file(struct look *look, const struct context *c, const struct rxe_migr_rec_event_file *rec)
+{
+	struct plan *plan = look->plan;
+	bool async = le16toh(rec->hdr.type) == RXE_MIGR_REC_ASYNC_FILE;
+	const struct event_file *f = NULL;
+	json_t *object;
+
+	for (size_t i = 0; !f && i < look->files.n; i++)
+		if (look->files.file[i].context == c && look->files.file[i].file.type == le16toh(rec->hdr.type) &&
+		    look->files.file[i].file.handle == le32toh(rec->hdr.handle))
+			f = &look->files.file[i];
+	object = plan_object(plan, async ? "async_file" : "comp_channel", c,
+			    json_pack("{s:I, s:o}", "number", (json_int_t)le32toh(rec->hdr.handle),
+				      "descriptors", f ? descriptors(&f->holders) : json_null()));
+	if (f && f->holders.outsider)
+		plan_stays(plan, object, "process %d, descriptor %d: process %d has this event file open, too, and "
+			   "stays here: end it, or start both under one process", f->holders.holder[0].pid,
+			   f->holders.holder[0].fd, f->holders.outsider);
+}
+
+static void look_at_record(struct look *look, const struct context *c, const struct rxe_migr_rec *rec)
+{
+	struct plan *plan = look->plan;
+	const json_int_t number = le32toh(rec->handle);
+	const char *name;
+	json_t *object;
+
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_CONTEXT:
+	case RXE_MIGR_REC_RESP_RES:
+	case RXE_MIGR_REC_RECV_WQE:
+	case RXE_MIGR_REC_ALT_AV:
+	case RXE_MIGR_REC_RING:
+	case RXE_MIGR_REC_EVENT:
+	case RXE_MIGR_REC_MR_OWNER:
+		break;	/* parts of an object */
+	case RXE_MIGR_REC_ASYNC_FILE:
+	case RXE_MIGR_REC_COMP_CHANNEL:
+		look_at_event_file(look, c, (const void *)rec);
+		break;
+	case RXE_MIGR_REC_PD:
+		plan_object(plan, "pd", c, json_pack("{s:I}", "handle", number));
+		break;
+	case RXE_MIGR_REC_MR:
+		look_at_mr(look, c, (const void *)rec);
+		break;
+	case RXE_MIGR_REC_MW:
+		plan_object(plan, "mw", c, mw_fields((const void *)rec));
+		break;
+	case RXE_MIGR_REC_CQ:
+		plan_object(plan, "cq", c, cq_fields((const void *)rec));
+		break;
+	case RXE_MIGR_REC_SRQ:
+		plan_object(plan, "srq", c, srq_fields((const void *)rec));
+		break;
+	case RXE_MIGR_REC_AH:
+		plan_object(plan, "ah", c, ah_fields((const void *)rec));
+		break;
+	case RXE_MIGR_REC_QP:
+		look_at_qp(look, c, (const void *)rec);
+		break;
+	case RXE_MIGR_REC_MCAST:
+		plan_object(plan, "mcast", c, json_pack("{s:I, s:o}", "qp", number, "mgid",
+			   gid(((const struct rxe_migr_rec_mcast *)rec)->mgid)));
+		break;
+	case RXE_MIGR_REC_OTHER:
+		name = rdma_other_name(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
+		object = plan_object(plan, "other", c, json_pack("{s:I, s:s}", "handle", number, "kind", name));
+		plan_stays(plan, object, "process %d, %s, %s %lld: objects of this kind can't be moved: destroy it "
+			   "before", c->pid, c->device, name, (long long)number);
+		break;
+	default:
+		if (!(le16toh(rec->flags) & RXE_MIGR_REC_MANDATORY))
+			break;
+		object = plan_object(plan, "unknown", c, json_pack("{s:I, s:i}", "handle", number, "kind",
+								 (int)le16toh(rec->type)));
+		plan_stays(plan, object, "process %d, %s: the driver is newer than godwit (record of type %u): "
+			   "install what belongs together", c->pid, c->device, le16toh(rec->type));
+	}
+}
+
+/* ------------------------------------------------------------- contexts -- */
+
+static void look_at_context(struct look *look, const struct context *c)
+{
+	struct plan *plan = look->plan;
+	static const char *const states[] = { "running", "stopped", "restoring", "resuming" };
+	json_t *object = plan_object(plan, "context", c, json_pack("{s:o, s:s}",
+		"descriptors", descriptors(&c->holders), "state",
+		c->ours && c->query.state < 4 ? states[c->query.state] : "unknown"));
+	const struct rxe_migr_rec *rec;
+
+	plan->rdma = true;
+	if (!c->ours) {
+		plan_stays(plan, object, "process %d, descriptor %d: the driver of %s does not know how to move: "
+			   "load our rdma_rxe", c->pid, c->fd, c->device[0] ? c->device : "its device");
+		return;
+	}
+	if (c->query.abi_version != RXE_MIGR_ABI_VERSION) {
+		plan_stays(plan, object, "process %d, %s: its driver speaks version %u, godwit %u: install both from "
+			   "one release", c->pid, c->device, c->query.abi_version, RXE_MIGR_ABI_VERSION);
+		return;
+	}
+	if (c->query.state != RXE_MIGR_CTX_RUNNING)
+		plan_stays(plan, object, "process %d, %s: it is being moved already", c->pid, c->device);
+	if (c->holders.outsider)
+		plan_stays(plan, object, "process %d, %s: process %d has this context open or its rings mapped, too, "
+			   "and stays here: end it, or start both under one process", c->pid, c->device,
+			   c->holders.outsider);
+	if (proc_own_userns(c->pid))
+		plan_stays(plan, object, "process %d, %s: the process is in a user namespace of its own, and only "
+			   "the first one's may make contexts again: start it without one", c->pid, c->device);
+	for_each_record(rec, c->dump, c->length)
+		look_at_record(look, c, rec);
+}
+
+/* ------------------------------------------------- what is of no context -- */
+
+static void look_at_stray_event_files(struct look *look)
+{
+	struct plan *plan = look->plan;
+
+	for (size_t i = 0; i < plan->contexts.n; i++)
+		if (!plan->contexts.context[i].ours)
+			return;	/* whose files they are, only our driver tells */
+	for (size_t i = 0; i < look->files.n; i++) {
+		const struct event_file *f = &look->files.file[i];
+
+		if (!f->context)
+			plan_stays(plan, plan_object(plan, "event_file", NULL, json_pack("{s:o}", "descriptors",
+				   descriptors(&f->holders))), "process %d, descriptor %d: an event file whose "
+				   "context is closed can't be moved: close it before", f->holders.holder[0].pid,
+				   f->holders.holder[0].fd);
+	}
+}
+
+static bool is_ring(const struct plan *plan, const char *device, uint64_t at)
+{
+	for (size_t i = 0; i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+		const struct rxe_migr_rec *rec;
+
+		if (strcmp(c->device, device))
+			continue;
+		if (!c->ours)
+			return true;	/* that it can't move is said already */
+		for_each_record(rec, c->dump, c->length) {
+			uint64_t offset[2];
+
+			for (int n = rdma_rings(rec, offset); n-- > 0;)
+				if (offset[n] == at)
+					return true;
+		}
+	}
+	return false;
+}
+
+static int look_at_map(const struct proc_map *map, void *arg)
+{
+	struct look *look = arg;
+	struct plan *plan = look->plan;
+	json_t *object;
+	char device[64];
+	struct stat st;
+
+	if (!map->shared || !map->inode || proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) ||
+	    rdma_node(st.st_rdev, device) != NODE_UVERBS || is_ring(plan, device, map->offset))
+		return 0;
+	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:s, s:o}", "pid", map->pid,
+			     "start", hex(map->start), "of", device, "offset", hex(map->offset)));
+	plan_stays(plan, object, "process %d maps 0x%llx of %s, which is no ring of a context that it has open: "
+		   "unmap it before", map->pid, (unsigned long long)map->offset, device[0] ? device : "a device");
+	return 0;
+}
+
+/* ------------------------------------------------------------- together -- */
+
+int plan_rdma(struct plan *plan, const struct addresses *addresses)
+{
+	struct look look = { .plan = plan, .addresses = addresses };
+
+	if (contexts_find(&plan->tree, &plan->contexts) || contexts_inspect(&plan->contexts) ||
+	    event_files_find(&plan->tree, &plan->contexts, &look.files))
+		return -1;
+	find_outsiders(&plan->tree, &plan->contexts, &look.files);
+	for (size_t i = 0; i < plan->contexts.n; i++)
+		look_at_context(&look, &plan->contexts.context[i]);
+	look_at_stray_event_files(&look);
+	for (size_t i = 0; i < plan->tree.n; i++)
+		proc_each_map(plan->tree.task[i].pid, look_at_map, &look);
+	event_files_free(&look.files);
+	return 0;
+}
+
+/* -------------------------------------------------- for the destination -- */
+
+static void add_identity(json_t *list, unsigned int type, __le32 number)
+{
+	json_array_append_new(list, json_pack("[i, I]", type, (json_int_t)le32toh(number)));
+}
+
+json_t *plan_context_json(const struct context *c)
+{
+	json_t *list = json_array();
+	const struct rxe_migr_rec *rec;
+
+	for_each_record(rec, c->dump, c->length) {
+		const void *r = rec;
+
+		switch (le16toh(rec->type)) {
+		case RXE_MIGR_REC_QP:
+			add_identity(list, RXE_MIGR_HINT_QP, ((const struct rxe_migr_rec_qp *)r)->qpn);
+			break;
+		case RXE_MIGR_REC_MR:
+			add_identity(list, RXE_MIGR_HINT_MR, ((const struct rxe_migr_rec_mr *)r)->key);
+			break;
+		case RXE_MIGR_REC_SRQ:
+			add_identity(list, RXE_MIGR_HINT_SRQ, ((const struct rxe_migr_rec_srq *)r)->srq_num);
+			break;
+		case RXE_MIGR_REC_AH:
+			add_identity(list, RXE_MIGR_HINT_AH, ((const struct rxe_migr_rec_ah *)r)->ah_num);
+			break;
+		case RXE_MIGR_REC_MW:
+			add_identity(list, RXE_MIGR_HINT_MW, ((const struct rxe_migr_rec_mw *)r)->rkey);
+			break;
+		}
+	}
+	return json_pack("{s:s, s:o}", "device", c->device, "identities", list);
+}
+
+static void add_gid(json_t *array, const uint8_t raw[16])
+{
+	json_t *text;
+
+	if (!memcmp(raw, &in6addr_any, 16))
+		return;
+	text = gid(raw);
+	for (size_t i = 0; i < json_array_size(array); i++)
+		if (json_equal(json_array_get(array, i), text)) {
+			json_decref(text);
+			return;
+		}
+	json_array_append_new(array, text);
+}
+
+json_t *plan_context_gids(const struct context *c)
+{
+	json_t *array = json_array();
+	const struct rxe_migr_rec *rec;
+
+	for_each_record(rec, c->dump, c->length) {
+		if (le16toh(rec->type) == RXE_MIGR_REC_QP)
+			add_gid(array, ((const struct rxe_migr_rec_qp *)rec)->sgid);
+		if (le16toh(rec->type) == RXE_MIGR_REC_AH)
+			add_gid(array, ((const struct rxe_migr_rec_ah *)rec)->sgid);
+	}
+	return array;
+}
