@@ -22,6 +22,7 @@ struct dumped_context {
 	uint32_t	device;		/* index in dump.devices */
 	bool		stopped;	/* by us */
 	void		*buf;
+	size_t		size;		/* of buf */
 	struct records	records;	/* in buf */
 };
 
@@ -214,21 +215,23 @@ int look_ahead(int pid)
 
 /* ---------------------------------------------------------------- contexts -- */
 
-static int collect_records(struct dumped_context *c, uint32_t count, size_t size)
+static int collect_records(struct dumped_context *c, uint32_t count)
 {
 	const char *device = dump.devices[c->device].name;
 	const struct rxe_migr_rec *rec = NULL, **slot;
 	char name[NAME_LEN];
 	unsigned int type;
 
-	while (c->records.count < count) {
-		rec = ibv_next_record(c->buf, size, rec);
+	while (count--) {
+		rec = ibv_next_record(c->buf, c->size, rec);
 		if (!rec)
 			return fail("%s: the driver's dump makes no sense", device);
 		type = le16toh(rec->type);
 		if (type == RXE_MIGR_REC_OTHER)
 			return fail("%s: %s cannot be moved: destroy it before", device,
 				    object_name(rec, name));
+		if (type == RXE_MIGR_REC_MR_OWNER)
+			continue;	/* for us only: see belongs() */
 		if (!type_known(type) && le16toh(rec->flags) & RXE_MIGR_REC_MANDATORY)
 			return fail("%s: the driver is newer than this plugin (%s): install what belongs together",
 				    device, object_name(rec, name));
@@ -286,7 +289,8 @@ static int stop_context(struct dumped_context *c)
 	if (!ibv_query_migration(c->ctx, &query) && query.stop_ns &&
 	    (!dump.stop_ns || query.stop_ns < dump.stop_ns))
 		dump.stop_ns = query.stop_ns;
-	return collect_records(c, count, size);
+	c->size = size;
+	return collect_records(c, count);
 }
 
 static struct dumped_context *add_context(int fd, const char *node)
@@ -394,12 +398,9 @@ int checkpoint(int pid)
 		return -1;
 	for (i = 0; i < task->num_mappings; i++)
 		maps |= task->mappings[i].uverbs;
-	if (!task->files && !maps) {
-		free(task->mappings);
-		return -ENOTSUP;
-	}
+	/* Without RDMA it may still have the memory of a region. */
 	dump.num_tasks++;
-	return 0;
+	return task->files || maps ? 0 : -ENOTSUP;
 }
 
 /* --------------------------------------------------------------- inventory -- */
@@ -457,14 +458,17 @@ static int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry
 }
 
 static bool has_memory(const struct dumped_task *task, uint64_t start,
-		       uint64_t length)
+		       uint64_t length, bool shared)
 {
 	uint64_t end = start + length;
+	const struct mapping *m;
 	int i;
 
-	for (i = 0; i < task->num_mappings && start < end; i++)
-		if (task->mappings[i].start <= start && task->mappings[i].end > start)
-			start = task->mappings[i].end;
+	for (i = 0; i < task->num_mappings && start < end; i++) {
+		m = &task->mappings[i];
+		if (m->start <= start && m->end > start && (m->shared || !shared))
+			start = m->end;
+	}
 	return start >= end;
 }
 
@@ -484,12 +488,45 @@ static bool has_owner(uint32_t context, uint32_t handle)
 	return false;
 }
 
+/* The process whose memory it is; 0: it has ended; -1: the driver does not say. */
+static pid_t region_owner(const struct dumped_context *c,
+			  const struct rxe_migr_rec_mr *mr)
+{
+	const struct rxe_migr_rec_mr_owner *owner;
+
+	owner = (const void *)ibv_next_record(c->buf, c->size, &mr->hdr);
+	if (!owner || le16toh(owner->hdr.type) != RXE_MIGR_REC_MR_OWNER)
+		return -1;
+	return le32toh(owner->pid);
+}
+
+static bool has_open(const struct dumped_task *task, uint32_t context)
+{
+	uint32_t i;
+
+	for (i = 0; i < task->num_contexts; i++)
+		if (task->contexts[i] == context)
+			return true;
+	return false;
+}
+
 /*
- * Of several tasks that share a context, a region is taken to be memory of the
- * first that has the context open and something mapped there: parents come
- * before their children, and after fork() it is the parent that keeps the
- * pages that were pinned.
+ * Is the region this task's memory? If the one that has registered it has
+ * ended, it is any other's that has the same memory: shared, that is. If the
+ * driver does not say who it was, it is taken to be the first that has the
+ * context open and something mapped there: parents come before their children,
+ * and after fork() it is the parent that keeps the pages that were pinned.
  */
+static bool belongs(const struct dumped_task *task, uint32_t context,
+		    const struct rxe_migr_rec_mr *mr)
+{
+	pid_t owner = region_owner(&dump.contexts[context], mr);
+
+	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), !owner))
+		return false;
+	return owner > 0 ? task->pid == owner : has_open(task, context);
+}
+
 static int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
 {
 	const struct rxe_migr_rec_mr *mr;
@@ -497,41 +534,63 @@ static int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
 	RdmaMrOwnerEntry *owner;
 	uint32_t i, j;
 
-	for (i = 0; i < task->num_contexts; i++) {
-		records = &dump.contexts[task->contexts[i]].records;
+	for (i = 0; i < dump.num_contexts; i++) {
+		records = &dump.contexts[i].records;
 		for (j = 0; j < records->count; j++) {
 			mr = (const void *)records->rec[j];
 			if (le16toh(mr->hdr.type) != RXE_MIGR_REC_MR ||
-			    !has_memory(task, le64toh(mr->start), le64toh(mr->length)) ||
-			    has_owner(task->contexts[i], le32toh(mr->hdr.handle)))
+			    !belongs(task, i, mr) ||
+			    has_owner(i, le32toh(mr->hdr.handle)))
 				continue;
 			owner = append_message(&entry->mrs, &entry->n_mrs,
 					       &rdma_mr_owner_entry__descriptor);
 			if (!owner)
 				return -1;
-			owner->context = task->contexts[i];
+			owner->context = i;
 			owner->handle = le32toh(mr->hdr.handle);
 		}
 	}
 	return 0;
 }
 
+static bool is_dumped(pid_t pid)
+{
+	uint32_t i;
+
+	for (i = 0; i < dump.num_tasks; i++)
+		if (dump.tasks[i].pid == pid)
+			return true;
+	return false;
+}
+
+static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr)
+{
+	pid_t owner = region_owner(c, (const void *)mr);
+	const char *device = dump.devices[c->device].name;
+	char name[NAME_LEN];
+
+	object_name(mr, name);
+	if (!owner)
+		return fail("%s: %s: the process whose memory it is has ended, and it cannot be registered again",
+			    device, name);
+	if (owner > 0 && !is_dumped(owner))
+		return fail("%s: %s: its memory is that of process %d, which is not moved",
+			    device, name, owner);
+	return fail("%s: %s: its memory is no longer mapped, and cannot be registered again",
+		    device, name);
+}
+
 static int check_regions(void)
 {
 	const struct records *records;
-	char name[NAME_LEN];
 	uint32_t i, j;
 
 	for (i = 0; i < dump.num_contexts; i++) {
 		records = &dump.contexts[i].records;
-		for (j = 0; j < records->count; j++) {
-			if (le16toh(records->rec[j]->type) != RXE_MIGR_REC_MR ||
-			    has_owner(i, le32toh(records->rec[j]->handle)))
-				continue;
-			return fail("%s: %s: its memory is no longer mapped, and cannot be registered again",
-				    dump.devices[dump.contexts[i].device].name,
-				    object_name(records->rec[j], name));
-		}
+		for (j = 0; j < records->count; j++)
+			if (le16toh(records->rec[j]->type) == RXE_MIGR_REC_MR &&
+			    !has_owner(i, le32toh(records->rec[j]->handle)))
+				return nobodys(&dump.contexts[i], records->rec[j]);
 	}
 	return 0;
 }

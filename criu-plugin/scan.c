@@ -201,7 +201,7 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	unsigned long long start, end, pgoff;
 	struct mapped_file file_of, *files = NULL, *f;
 	struct mapping *array = NULL, *m;
-	char path[64], *line = NULL;
+	char path[64], flags[5], *line = NULL;
 	int count = 0, room = 0, num_files = 0, at;
 	size_t size = 0;
 	FILE *file;
@@ -211,9 +211,9 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	if (!file)
 		return fail("%s cannot be read: %m", path);
 	while (getline(&line, &size, file) > 0) {
-		if (sscanf(line, "%llx-%llx %*s %llx %x:%x %llu %n", &start, &end,
-			   &pgoff, &file_of.major, &file_of.minor,
-			   &file_of.inode, &at) != 6)
+		if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &start, &end,
+			   flags, &pgoff, &file_of.major, &file_of.minor,
+			   &file_of.inode, &at) != 7)
 			continue;
 		if (count == room) {
 			room = room ? 2 * room : 64;
@@ -225,7 +225,10 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 				goto no_memory;
 		}
 		m = &array[count];
-		*m = (struct mapping){ .start = start, .end = end, .pgoff = pgoff };
+		*m = (struct mapping){
+			.start = start, .end = end, .pgoff = pgoff,
+			.shared = flags[3] == 's',
+		};
 		file_of.path = line + at;
 		file_of.mapping = count++;
 		if (!file_of.inode)

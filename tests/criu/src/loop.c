@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop [--contexts N] [--holes] [--fork] [--thread] [--events] PROGRESS
+ * loop [--contexts N] [--devices] [--unused] [--holes] [--fork] [--pass] [--thread] [--events] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their
  * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
  * Anything that is not as it should be ends it with 1.
  *
  *   --contexts N  in N contexts of one device, by turns
+ *   --devices     ... of all devices, by turns
+ *   --unused      opens each device once more and does nothing with it
  *   --holes       creates ten of each kind and destroys every other before
  *   --fork        a child receives, through what its parent has opened before
+ *   --pass        a child does it all, in memory that its parent has mapped, too, and passes its contexts
+ *                 to the parent, which asks them for their objects now and then
  *   --thread      all is sent and received by a second thread
  *   --events      waits for completions in ibv_get_cq_event()
  */
@@ -22,10 +26,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
@@ -46,7 +55,8 @@ struct pair {
 	struct side side[2];
 };
 
-static bool events;
+static bool events, devices;
+static char *pool;	/* of --pass: memory for buffers, mapped before the fork */
 static volatile sig_atomic_t stop;
 static bool receives;	/* the child of --fork */
 static union ibv_gid gid;
@@ -72,13 +82,14 @@ static void find_gid(struct ibv_context *ctx)
 	DIE("no IPv4 GID");
 }
 
-static struct ibv_context *open_device(void)
+static struct ibv_context *open_device(int n)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	int count = 0;
+	struct ibv_device **list = ibv_get_device_list(&count);
 	struct ibv_context *ctx;
 
-	MUST(list && list[0]);
-	ctx = ibv_open_device(list[0]);
+	MUST(list && count > 0);
+	ctx = ibv_open_device(list[devices ? n % count : 0]);
 	MUST(ctx);
 	ibv_free_device_list(list);
 	return ctx;
@@ -93,7 +104,12 @@ static void create(struct ibv_context *ctx, struct ibv_pd *pd, struct side *s)
 	};
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 
-	s->buf = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (pool) {
+		s->buf = pool;
+		pool += SIZE;
+	} else {
+		s->buf = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	}
 	MUST(s->buf != MAP_FAILED);
 	s->mr = ibv_reg_mr(pd, s->buf, SIZE, IBV_ACCESS_LOCAL_WRITE);
 	MUST(s->mr);
@@ -134,13 +150,13 @@ static void join(struct side *s, const struct side *peer)
 			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static void open_pair(struct pair *p, bool holes)
+static void open_pair(struct pair *p, int n, bool holes)
 {
 	struct side spare[KINDS];
 	struct ibv_pd *pds[KINDS];
 	int i;
 
-	p->ctx = open_device();
+	p->ctx = open_device(n);
 	find_gid(p->ctx);
 	for (i = 0; holes && i < KINDS; i++) {
 		pds[i] = ibv_alloc_pd(p->ctx);
@@ -327,15 +343,122 @@ static void run_forked(void)
 	job.done = n;
 }
 
+/* ----------------------------------------------------------------- passing -- */
+
+union room {
+	struct cmsghdr	hdr;
+	char		data[CMSG_SPACE(sizeof(int))];
+};
+
+static void pass(int sock, int fd)
+{
+	union room room = { .hdr = { CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec iov = { "", 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = sizeof(room),
+	};
+
+	memcpy(CMSG_DATA(&room.hdr), &fd, sizeof(fd));
+	MUST(sendmsg(sock, &msg, 0) == 1);
+}
+
+static int take(int sock)
+{
+	union room room;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = sizeof(room),
+	};
+	int fd;
+
+	MUST(recvmsg(sock, &msg, 0) == 1 && room.hdr.cmsg_type == SCM_RIGHTS);
+	memcpy(&fd, CMSG_DATA(&room.hdr), sizeof(fd));
+	return fd;
+}
+
+/* The number of QPs of a context, as the kernel tells whoever has it open. */
+static uint32_t count_qps(int fd)
+{
+	uint32_t handles[64], total = 0;
+	struct {
+		struct ib_uverbs_ioctl_hdr hdr;
+		struct ib_uverbs_attr attrs[3];
+	} cmd = {
+		.hdr = { .length = sizeof(cmd), .object_id = UVERBS_OBJECT_DEVICE,
+			 .method_id = UVERBS_METHOD_INFO_HANDLES, .num_attrs = 3, .driver_id = RDMA_DRIVER_RXE },
+		.attrs = {
+			{ .attr_id = UVERBS_ATTR_INFO_OBJECT_ID, .len = 8, .flags = UVERBS_ATTR_F_MANDATORY,
+			  .data = UVERBS_OBJECT_QP },
+			{ .attr_id = UVERBS_ATTR_INFO_TOTAL_HANDLES, .len = sizeof(total),
+			  .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)&total },
+			{ .attr_id = UVERBS_ATTR_INFO_HANDLES_LIST, .len = sizeof(handles),
+			  .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)handles },
+		},
+	};
+
+	MUST(!ioctl(fd, RDMA_VERBS_IOCTL, &cmd));
+	return total;
+}
+
+static void hold(const int *fds)
+{
+	int i;
+
+	while (!stop) {
+		for (i = 0; i < job.count; i++)
+			MUST(count_qps(fds[i]) == 2);
+		usleep(50000);
+	}
+}
+
+static void run_passed(void)
+{
+	int socks[2], *fds = calloc(job.count, sizeof(*fds)), status, i;
+	char *base;
+	pid_t child;
+
+	base = pool = mmap(NULL, job.count * 2 * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(fds && pool != MAP_FAILED && !socketpair(AF_UNIX, SOCK_STREAM, 0, socks));
+	memset(pool, 0x5a, job.count * 2 * SIZE);
+	child = fork();
+	MUST(child >= 0);
+	for (i = 0; i < job.count; i++) {
+		if (child) {
+			fds[i] = take(socks[0]);
+			continue;
+		}
+		open_pair(&job.pairs[i], i, false);
+		pass(socks[1], job.pairs[i].ctx->cmd_fd);
+	}
+	close(socks[0]);
+	close(socks[1]);
+	if (!child) {
+		run(NULL);
+		for (i = 0; i < job.count; i++)
+			close_pair(&job.pairs[i]);
+		printf("child: %llu\n", (unsigned long long)job.done);
+		exit(0);
+	}
+	hold(fds);
+	MUST(!kill(child, SIGTERM));
+	MUST(waitpid(child, &status, 0) == child && !status);
+	for (i = 0; i < job.count * 2 * SIZE; i++)
+		MUST(base[i] == 0x5a);
+	for (i = 0; i < job.count; i++)
+		close(fds[i]);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "contexts", required_argument, NULL, 'c' }, { "holes", no_argument, NULL, 'h' },
 		{ "fork", no_argument, NULL, 'f' }, { "thread", no_argument, NULL, 't' },
-		{ "events", no_argument, NULL, 'e' }, {},
+		{ "events", no_argument, NULL, 'e' }, { "devices", no_argument, NULL, 'd' },
+		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
-	bool holes = false, forks = false, threads = false;
+	bool holes = false, forks = false, threads = false, unused = false, passes = false;
 	pthread_t thread;
 	int opt, i;
 
@@ -346,22 +469,29 @@ int main(int argc, char **argv)
 		forks |= opt == 'f';
 		threads |= opt == 't';
 		events |= opt == 'e';
+		devices |= opt == 'd';
+		unused |= opt == 'u';
+		passes |= opt == 'p';
 	}
-	MUST(optind == argc - 1 && !(forks && events));
+	MUST(optind == argc - 1 && !(forks && events) && !(passes && (forks || holes || threads)));
 	job.progress = argv[optind];
 	sigaction(SIGTERM, &term, NULL);
 	job.pairs = calloc(job.count, sizeof(*job.pairs));
-	for (i = 0; i < job.count; i++)
-		open_pair(&job.pairs[i], holes);
+	for (i = 0; unused && i < (devices ? job.count : 1); i++)
+		open_device(i);
+	for (i = 0; !passes && i < job.count; i++)
+		open_pair(&job.pairs[i], i, holes);
 	if (forks) {
 		run_forked();
+	} else if (passes) {
+		run_passed();
 	} else if (threads) {
 		MUST(!pthread_create(&thread, NULL, run, NULL));
 		MUST(!pthread_join(thread, NULL));
 	} else {
 		run(NULL);
 	}
-	for (i = 0; i < job.count; i++)
+	for (i = 0; !passes && i < job.count; i++)
 		close_pair(&job.pairs[i]);
 	printf("done: %llu\n", (unsigned long long)job.done);
 	return 0;
