@@ -12,6 +12,8 @@
 KERNEL_SOURCE ?= /usr/src/linux-source-6.12.tar.xz
 RXE := drivers/infiniband/sw/rxe
 kernel_patches := $(addprefix kernel/patches/,$(shell sed 's/[ \t]*\#.*//; /^$$/d' kernel/patches/series 2>/dev/null))
+# what the files of rdma_cm are, which ucma.c keeps to itself: rxe_migr_cm.c reads them
+kernel_ucma := sed -n '/^struct ucma_[a-z]* {/,/^};/p'
 kernel_ours := $(wildcard kernel/src/*.[ch] kernel/uapi/rdma/*.h)
 
 ALL += build/kernel/rdma_rxe.ko
@@ -31,6 +33,7 @@ build/$(1)/linux/.patched: build/kernel/upstream/.done $(wildcard kernel/patches
 	$(Q)rm -rf $$(@D) && mkdir -p $$(@D)/include/uapi/rdma && cp -a build/kernel/upstream/drivers $$(@D)/
 	$(Q)for p in $(kernel_patches); do \
 		patch -d $$(@D) -s --fuzz=0 -p1 <$$$$p || { echo "$$$$p does not apply" >&2; exit 1; }; done
+	$(Q)$(kernel_ucma) $$(@D)/drivers/infiniband/core/ucma.c >$$(@D)/$(RXE)/rxe_migr_ucma.h
 	$(Q)touch $$@
 
 # (only what changed is laid anew, so that only that is compiled again)

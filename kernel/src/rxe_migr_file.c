@@ -69,14 +69,19 @@ struct file *rxe_migr_owner_file(struct ib_ucontext *by,
 
 /*
  * write() on a uverbs file, by which librxe rings the doorbell, is refused
- * unless the caller's credentials are the very object that opened the file. A
- * restored file was opened by CRIU, and of a restored process each thread has
- * credentials of its own, if equal ones. So the file is given those of its
- * process, and a thread writes with these, if they are equal to its own.
+ * unless the caller's credentials are the very object that opened the file; so
+ * it is on one of rdma_cm, for all that librdmacm does. A restored file was
+ * opened by CRIU, and of a restored process each thread has credentials of its
+ * own, if equal ones. So the file is given those of its process, and a thread
+ * writes with these, if they are equal to its own.
  */
+struct rxe_migr_fops {
+	const struct file_operations	*stock;
+	struct file_operations		ours;
+};
+
 static DEFINE_MUTEX(fops_mutex);
-static const struct file_operations *uverbs_fops;
-static struct file_operations restored_fops;
+static struct rxe_migr_fops uverbs_fops, cm_fops;
 
 static bool rxe_migr_cred_equal(const struct cred *a, const struct cred *b)
 {
@@ -96,23 +101,67 @@ static bool rxe_migr_cred_equal(const struct cred *a, const struct cred *b)
 		       sizeof(a->cap_ambient));
 }
 
-static ssize_t rxe_migr_write(struct file *file, const char __user *buf,
-			      size_t count, loff_t *pos)
+/* Of a file, with a reference: it may be given others at any time. */
+static const struct cred *rxe_migr_file_cred(struct file *file)
 {
-	const struct cred *old;
-	ssize_t ret;
+	const struct cred *cred;
 
-	if (current_cred() == file->f_cred)
-		return uverbs_fops->write(file, buf, count, pos);
+	rcu_read_lock();
+	do {
+		cred = get_cred_rcu(READ_ONCE(file->f_cred));
+	} while (!cred);
+	rcu_read_unlock();
 
-	if (!rxe_migr_cred_equal(current_cred(), file->f_cred))
-		return -EACCES;
+	return cred;
+}
 
-	old = override_creds(file->f_cred);
-	ret = uverbs_fops->write(file, buf, count, pos);
-	revert_creds(old);
+static ssize_t rxe_migr_write_as_owner(const struct file_operations *fops,
+				       struct file *file,
+				       const char __user *buf, size_t count,
+				       loff_t *pos)
+{
+	const struct cred *cred = rxe_migr_file_cred(file), *old;
+	ssize_t ret = -EACCES;
+
+	if (rxe_migr_cred_equal(current_cred(), cred)) {
+		old = override_creds(cred);
+		ret = fops->write(file, buf, count, pos);
+		revert_creds(old);
+	}
+	put_cred(cred);
 
 	return ret;
+}
+
+static ssize_t rxe_migr_write_uverbs(struct file *file, const char __user *buf,
+				     size_t count, loff_t *pos)
+{
+	return rxe_migr_write_as_owner(uverbs_fops.stock, file, buf, count,
+				       pos);
+}
+
+static ssize_t rxe_migr_write_cm(struct file *file, const char __user *buf,
+				 size_t count, loff_t *pos)
+{
+	return rxe_migr_write_as_owner(cm_fops.stock, file, buf, count, pos);
+}
+
+/* Our reference to rdma_ucm, which nothing else of rxe needs. */
+static int rxe_migr_release_cm(struct inode *inode, struct file *file)
+{
+	int ret = cm_fops.stock->release(inode, file);
+
+	module_put(cm_fops.stock->owner);
+
+	return ret;
+}
+
+static void rxe_migr_give(struct file *file, struct task_struct *task)
+{
+	const struct cred *old;
+
+	old = xchg(&file->f_cred, get_task_cred(task));
+	put_cred(old);
 }
 
 /*
@@ -122,7 +171,6 @@ static ssize_t rxe_migr_write(struct file *file, const char __user *buf,
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid)
 {
 	struct file *file = uc->migr.file;
-	const struct cred *cred, *old;
 	struct task_struct *task;
 
 	if (!file || !file->f_op->write)
@@ -131,23 +179,69 @@ int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid)
 	task = get_pid_task(pid, PIDTYPE_PID);
 	if (!task)
 		return -ESRCH;
-	cred = get_task_cred(task);
-	put_task_struct(task);
 
 	mutex_lock(&fops_mutex);
-	if (!uverbs_fops) {
-		restored_fops = *file->f_op;
-		restored_fops.owner = THIS_MODULE;
-		restored_fops.write = rxe_migr_write;
-		uverbs_fops = file->f_op;
+	if (!uverbs_fops.stock) {
+		uverbs_fops.ours = *file->f_op;
+		uverbs_fops.ours.owner = THIS_MODULE;
+		uverbs_fops.ours.write = rxe_migr_write_uverbs;
+		uverbs_fops.stock = file->f_op;
 	}
-	if (file->f_op == uverbs_fops) {
+	if (file->f_op == uverbs_fops.stock) {
 		__module_get(THIS_MODULE);
-		replace_fops(file, &restored_fops);
+		replace_fops(file, &uverbs_fops.ours);
 	}
-	old = xchg(&file->f_cred, cred);
+	rxe_migr_give(file, task);
 	mutex_unlock(&fops_mutex);
-	put_cred(old);
+	put_task_struct(task);
+
+	return 0;
+}
+
+/* rdma_ucm exports nothing to know its files by: the name of its code has to do. */
+bool rxe_migr_is_cm(const struct file *file)
+{
+	const struct file_operations *fops = READ_ONCE(file->f_op);
+	char name[KSYM_SYMBOL_LEN];
+
+	if (fops == &cm_fops.ours)
+		return true;
+	if (!fops->write || !fops->release)
+		return false;
+	snprintf(name, sizeof(name), "%ps", fops->write);
+
+	return !strcmp(name, "ucma_write") ||
+	       !strcmp(name, "ucma_write [rdma_ucm]");
+}
+
+/*
+ * The same for a file of rdma_cm. A process of one thread needs no other
+ * file_operations, and MIGRATE_ID knows a file by these.
+ */
+int rxe_migr_adopt_cm(struct file *file, struct pid *pid)
+{
+	struct task_struct *task = get_pid_task(pid, PIDTYPE_PID);
+
+	if (!task)
+		return -ESRCH;
+
+	mutex_lock(&fops_mutex);
+	if (file->f_op != &cm_fops.ours && get_nr_threads(task) > 1) {
+		if (cm_fops.stock != file->f_op) {
+			/* (the module may have been loaded anew) */
+			cm_fops.ours = *file->f_op;
+			cm_fops.ours.owner = THIS_MODULE;
+			cm_fops.ours.write = rxe_migr_write_cm;
+			cm_fops.ours.release = rxe_migr_release_cm;
+			cm_fops.stock = file->f_op;
+		}
+		__module_get(cm_fops.stock->owner);
+		__module_get(THIS_MODULE);
+		replace_fops(file, &cm_fops.ours);
+	}
+	rxe_migr_give(file, task);
+	mutex_unlock(&fops_mutex);
+	put_task_struct(task);
 
 	return 0;
 }

@@ -29,6 +29,12 @@ struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
 /* rxe_migr_file.c */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
+int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
+bool rxe_migr_is_cm(const struct file *file);
+
+/* rxe_migr_cm.c */
+int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
+		    unsigned int max, unsigned int *count);
 
 /* rxe_migr_wire.c */
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);

@@ -565,6 +565,88 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_TAKEN)(struct uverbs_attr_bundle *attr
 	return err ?: rxe_migr_taken(to_rdev(uc->ibuc.device), &in);
 }
 
+#define RXE_MIGR_CM_MAX 65536
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_id *ids = NULL;
+	struct rxe_migr_dump resp = {};
+	struct rxe_migr_cm_list in;
+	struct file *file;
+	unsigned int max;
+	int err, err2;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved)
+		return -EINVAL;
+
+	max = in.addr ? min_t(u64, in.length / sizeof(*ids), RXE_MIGR_CM_MAX) :
+			0;
+	if (max) {
+		ids = kvcalloc(max, sizeof(*ids), GFP_KERNEL_ACCOUNT);
+		if (!ids)
+			return -ENOMEM;
+	}
+
+	file = fget(in.fd);
+	err = file ? rxe_migr_cm_ids(file, ids, max, &resp.count) : -EBADF;
+	if (file)
+		fput(file);
+	resp.length = resp.count * sizeof(*ids);
+	if (!err && resp.count &&
+	    copy_to_user(u64_to_user_ptr(in.addr), ids, resp.length))
+		err = -EFAULT;
+	kvfree(ids);
+
+	if (!err || err == -ENOSPC) {
+		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
+						     &resp, sizeof(resp));
+		if (!err)
+			err = err2;
+	}
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_ADOPT)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_adopt in;
+	struct file *file;
+	struct pid *pid;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.pid < 0)
+		return -EINVAL;
+
+	file = fget(in.fd);
+	if (!file)
+		return -EBADF;
+	pid = in.pid ? find_get_pid(in.pid) : get_pid(task_pid(current));
+	if (!pid)
+		err = -ESRCH;
+	else if (!rxe_migr_is_cm(file))
+		err = -EINVAL;
+	else
+		err = rxe_migr_adopt_cm(file, pid);
+	put_pid(pid);
+	fput(file);
+
+	return err;
+}
+
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
@@ -600,6 +682,11 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_KEY,
 
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_TAKEN,
 	RXE_MIGR_IN(struct rxe_migr_hint));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_LIST,
+	RXE_MIGR_IN(struct rxe_migr_cm_list),
+	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_ADOPT,
+	RXE_MIGR_IN(struct rxe_migr_cm_adopt));
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_QUERY),
@@ -616,8 +703,13 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_DEVICE,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_KEY),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_TAKEN));
 
+DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_CM,
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_LIST),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_ADOPT));
+
 const struct uapi_definition rxe_migr_uverbs_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR_DEVICE),
+	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR_CM),
 	{}
 };

@@ -145,6 +145,33 @@ int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 			   fingerprint, sizeof(*fingerprint));
 }
 
+/* --------------------------------------------------------------- rdma_cm -- */
+
+int ibv_query_cm_ids(struct ibv_context *ctx, int fd, int *count,
+		     struct rxe_migr_cm_id *ids, int max)
+{
+	struct rxe_migr_cm_list in = {
+		.fd = fd,
+		.addr = (uintptr_t)ids,
+		.length = ids && max > 0 ? max * sizeof(*ids) : 0,
+	};
+	struct rxe_migr_dump resp = {};
+	int ret;
+
+	ret = migr_cm(ctx, RXE_METHOD_MIGR_CM_LIST, &in, sizeof(in), &resp,
+		      sizeof(resp));
+	if (!ret || ret == ENOSPC)
+		*count = resp.count;
+	return ret;
+}
+
+int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid)
+{
+	struct rxe_migr_cm_adopt in = { .fd = fd, .pid = pid };
+
+	return migr_cm(ctx, RXE_METHOD_MIGR_CM_ADOPT, &in, sizeof(in), NULL, 0);
+}
+
 /* -------------------------------------------------------------- contexts -- */
 
 struct ibv_context *ibv_attach_context(int cmd_fd)

@@ -151,6 +151,20 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
  * would. type, and index or key: enum rxe_migr_hint_type.
  */
 int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
+ * The ids that a file of librdmacm has, in the order in which they came, through
+ * a context of any device. fd is a descriptor of the calling process, of
+ * /dev/infiniband/rdma_cm (EINVAL: it is not). *count: how many there are;
+ * ENOSPC: more than max, and ids is not written.
+ */
+int ibv_query_cm_ids(struct ibv_context *ctx, int fd, int *count,
+		     struct rxe_migr_cm_id *ids, int max);
+
+/*
+ * Make such a file that of a restored process, which the kernel would else not
+ * let use it: it has been opened under other credentials. EINVAL as above;
+ * ESRCH: no such process.
+ */
+int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid);
 
 /* The cluster's key; fingerprint may be NULL. */
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,

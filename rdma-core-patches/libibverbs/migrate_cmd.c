@@ -117,3 +117,12 @@ int migr_device(const struct ibv_context *ctx, uint16_t method,
 	migr_start(&cmd, RXE_OBJECT_MIGR_DEVICE, method);
 	return run_private(ctx, &cmd, in, in_len, resp, resp_len);
 }
+
+int migr_cm(const struct ibv_context *ctx, uint16_t method,
+	    const void *in, uint16_t in_len, void *resp, uint16_t resp_len)
+{
+	struct migr_cmd cmd;
+
+	migr_start(&cmd, RXE_OBJECT_MIGR_CM, method);
+	return run_private(ctx, &cmd, in, in_len, resp, resp_len);
+}

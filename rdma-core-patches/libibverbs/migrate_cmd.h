@@ -53,11 +53,13 @@ int migr_write(const struct ibv_context *ctx, uint32_t command,
 	       struct migr_data req, struct migr_data resp,
 	       struct migr_data uhw);
 
-/* The driver's own methods, of the context or device; in, resp may be NULL. */
+/* The driver's own methods, of the context, device or rdma_cm; in, resp may be NULL. */
 int migr_driver(const struct ibv_context *ctx, uint16_t method,
 		const void *in, uint16_t in_len, void *resp, uint16_t resp_len);
 int migr_device(const struct ibv_context *ctx, uint16_t method,
 		const void *in, uint16_t in_len, void *resp, uint16_t resp_len);
+int migr_cm(const struct ibv_context *ctx, uint16_t method,
+	    const void *in, uint16_t in_len, void *resp, uint16_t resp_len);
 
 /* One kind of object, by record type: see migrate_restore.c. */
 typedef int migr_create_fn(struct ibv_context *ctx, const void *record,

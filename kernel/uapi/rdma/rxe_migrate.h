@@ -34,6 +34,7 @@
 enum rxe_migr_objects {
 	RXE_OBJECT_MIGR = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_OBJECT_MIGR_DEVICE,
+	RXE_OBJECT_MIGR_CM,
 };
 
 /* of RXE_OBJECT_MIGR: the context that the ioctl is made on */
@@ -53,6 +54,12 @@ enum rxe_migr_device_methods {
 	RXE_METHOD_MIGR_STATUS = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_KEY,
 	RXE_METHOD_MIGR_TAKEN,
+};
+
+/* of RXE_OBJECT_MIGR_CM: a file of /dev/infiniband/rdma_cm, which is of no device */
+enum rxe_migr_cm_methods {
+	RXE_METHOD_MIGR_CM_LIST = (1U << UVERBS_ID_NS_SHIFT),
+	RXE_METHOD_MIGR_CM_ADOPT,
 };
 
 /* Every method uses at most these; ids are per method. */
@@ -216,6 +223,53 @@ struct rxe_migr_key {
 	__u32 op;
 	__u32 reserved;
 	__u8  key[RXE_MIGR_KEY_LEN];
+};
+
+/*
+ * CM_LIST: the ids of a file. IN is struct rxe_migr_cm_list: the file, a
+ * descriptor in the caller's table, and where an array of struct
+ * rxe_migr_cm_id goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
+ * EINVAL: it is no file of rdma_cm.
+ */
+struct rxe_migr_cm_list {
+	__s32 fd;
+	__u32 reserved;		/* 0 */
+	__aligned_u64 addr;
+	__aligned_u64 length;
+};
+
+enum rxe_migr_cm_flags {
+	RXE_MIGR_CM_REUSEADDR	= 1 << 0,
+	RXE_MIGR_CM_AFONLY	= 1 << 1,
+	RXE_MIGR_CM_MULTICAST	= 1 << 2,	/* has joined a group */
+	RXE_MIGR_CM_CLOSED	= 1 << 3,	/* its device was removed */
+};
+
+struct rxe_migr_cm_id {
+	__u32 id;		/* its number on this host */
+	__u32 flags;		/* enum rxe_migr_cm_flags */
+	__aligned_u64 uid;	/* librdmacm's own name for it */
+	__u32 state;		/* as the kernel counts, enum rdma_cm_state */
+	__u32 ps;		/* port space, enum rdma_ucm_port_space */
+	__u32 qp_type;
+	__u32 qp_num;		/* of a connection, or 0 */
+	__u32 events_reported;
+	__u32 events_unread;
+	__u32 backlog;		/* of who listens */
+	__u32 reserved;
+	__u8  src_addr[48];	/* struct sockaddr_in, _in6 or _ib */
+	__u8  dst_addr[48];
+	char  device[64];	/* "" for an id that has none */
+};
+
+/*
+ * CM_ADOPT: IN is struct rxe_migr_cm_adopt. The file, opened by whoever
+ * restores a process, becomes that of the process, as RESUME does it for the
+ * file of a context.
+ */
+struct rxe_migr_cm_adopt {
+	__s32 fd;		/* a descriptor in the caller's table */
+	__s32 pid;		/* in the caller's pid namespace; 0: the caller */
 };
 
 /* ------------------------------------------------------------- records -- */
@@ -564,6 +618,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
+RXE_MIGR_SIZE(struct rxe_migr_cm_id, 208);
 
 /* --------------------------------------------------------------- packets -- */
 

@@ -10,6 +10,7 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_cm.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/rxe_migrate.h>
 
@@ -43,6 +45,7 @@ static uint64_t seed, calls = 4000, restores = 150;
 static bool no_cap;
 static unsigned *came;			/* by errno; shared with the children */
 static uint8_t *memory;			/* of MRs, and random arguments */
+static int cm_file;			/* of librdmacm, with ids */
 
 /* ------------------------------------------------------------- randomness -- */
 
@@ -116,7 +119,7 @@ static void noise(int fd)
 	struct cmd c = { .hdr = { .driver_id = below(16) ? RDMA_DRIVER_RXE : rnd() } };
 	unsigned n = below(4), i;
 
-	c.hdr.object_id = RXE_OBJECT_MIGR + below(8) / 7 * below(4) + below(2);
+	c.hdr.object_id = RXE_OBJECT_MIGR + below(8) / 7 * below(4) + below(3);
 	c.hdr.method_id = RXE_METHOD_MIGR_QUERY + below(10);
 	c.hdr.reserved1 = below(32) ? 0 : rnd();
 	for (i = 0; i < n; i++) {
@@ -148,7 +151,11 @@ static void proper(int fd)
 					   sizeof(resume) };
 	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
-	unsigned m = below(11);
+	struct rxe_migr_cm_list list = { .fd = below(4) ? cm_file : (int)edge(), .addr = address(),
+					 .length = below(2) ? below(MEM_SIZE) : edge(),
+					 .reserved = below(8) ? 0 : rnd() };
+	struct rxe_migr_cm_adopt adopt = { .fd = below(4) ? cm_file : (int)edge(), .pid = below(2) ? 0 : (int)edge() };
+	unsigned m = below(13);
 
 	if (m < 7)
 		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
@@ -161,8 +168,13 @@ static void proper(int fd)
 			     sizeof(struct rxe_migr_dump));
 	else if (m == 9)
 		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_KEY, &key, sizeof(key), out, 8);
-	else
+	else if (m == 10)
 		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_TAKEN, &hint, sizeof(hint), NULL, 0);
+	else if (m == 11)
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_LIST, &list, sizeof(list), out,
+			     sizeof(struct rxe_migr_dump));
+	else
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_ADOPT, &adopt, sizeof(adopt), NULL, 0);
 	if (no_cap && err != EPERM)
 		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
 }
@@ -640,6 +652,23 @@ static void drop_capabilities(void)
 		DIE("capset: %s", strerror(errno));
 }
 
+static void open_cm_file(void)
+{
+	struct rdma_ucm_create_id_resp resp;
+	struct {
+		struct rdma_ucm_cmd_hdr hdr;
+		struct rdma_ucm_create_id cmd;
+	} create = {
+		.hdr = { .cmd = RDMA_USER_CM_CMD_CREATE_ID, .in = sizeof(create.cmd), .out = sizeof(resp) },
+		.cmd = { .response = (uintptr_t)&resp, .ps = RDMA_PS_TCP, .qp_type = IBV_QPT_RC },
+	};
+
+	cm_file = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3; i++)
+		if (write(cm_file, &create, sizeof(create)) != sizeof(create))
+			DIE("no id of rdma_cm: %m");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -666,6 +695,7 @@ int main(int argc, char **argv)
 	came = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	memory = mmap(NULL, MEM_SIZE + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(memory + MEM_SIZE, 4096);
+	open_cm_file();
 	rng = seed;
 	for (unsigned i = 0; i < MEM_SIZE; i += 8)
 		*(uint64_t *)(memory + i) = edge();
