@@ -138,6 +138,21 @@ static bool is_device(const char *name)
 	return !access(path, F_OK);
 }
 
+struct ibv_context *open_any_device(void)
+{
+	struct ibv_context *ctx = NULL;
+	struct dirent *de;
+	DIR *dir;
+
+	dir = opendir(SYSFS);
+	while (dir && !ctx && (de = readdir(dir)))
+		if (de->d_name[0] != '.')
+			ctx = ibv_open_restore_context(de->d_name, 1);
+	if (dir)
+		closedir(dir);
+	return ctx;
+}
+
 /* The only device of this host, if it has one only. */
 static const char *only_device(char name[64])
 {

@@ -52,7 +52,7 @@ static struct {
 } dump;
 
 /* A new, zeroed last element of an array, or NULL. */
-static void *append(void *array, size_t size, size_t count)
+void *append(void *array, size_t size, size_t count)
 {
 	void **base = array;
 	char *more = realloc(*base, (count + 1) * size);
@@ -66,8 +66,8 @@ static void *append(void *array, size_t size, size_t count)
 }
 
 /* The same for protobuf's arrays of pointers; NULL or a new message. */
-static void *append_message(void *array, size_t *count,
-			    const ProtobufCMessageDescriptor *descriptor)
+void *append_message(void *array, size_t *count,
+		     const ProtobufCMessageDescriptor *descriptor)
 {
 	void **slot, *msg = malloc(descriptor->sizeof_message);
 
@@ -374,8 +374,8 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 		task->files++;
 		return 0;
 	case FILE_RDMA_CM:
-		return fail("process %d has /dev/infiniband/rdma_cm open (file %d): connections of librdmacm cannot be moved yet",
-			    pid, fd);
+		task->files++;
+		return begin() || look_at_cm(pid, fd) ? -1 : 0;
 	default:
 		return fail("process %d has /dev/infiniband/%s open (file %d), which cannot be moved",
 			    pid, node, fd);
@@ -791,6 +791,8 @@ int dump_file(int fd, int id)
 		return add_file(fd, id, n, RXE_MIGR_REC_CONTEXT, 0);
 	case FILE_EVENTS:
 		return collect() ? -1 : dump_event_file(fd, id);
+	case FILE_RDMA_CM:
+		return collect() ? -1 : dump_cm_file(fd, id, &dump.inventory);
 	default:
 		return -ENOTSUP;
 	}
@@ -816,5 +818,6 @@ void dump_end(bool failed)
 			     dump.devices[c->device].name, strerror(ret));
 		ibv_detach_context(c->ctx);
 	}
+	end_cm();
 	guard_leave(!failed);
 }

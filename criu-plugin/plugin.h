@@ -79,7 +79,7 @@ typedef int fd_fn(pid_t pid, int fd, enum file_kind kind, const char *node,
 		  void *arg);
 int for_each_fd(pid_t pid, fd_fn *fn, void *arg);
 
-/* Its open contexts and event files, or -1. */
+/* Its open RDMA files, or -1. */
 int count_files(pid_t pid);
 
 struct mapping {
@@ -143,6 +143,7 @@ int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2]);
 
 #define IMAGE_VERSION	1
 #define INVENTORY	"rdma.img"
+#define NEEDS_RDMA_CM	"rdma_cm"	/* what an older plugin does not know */
 
 /* One context as it lies in rdma-N.img: whole records, one after another. */
 struct records {
@@ -165,6 +166,9 @@ int read_device(struct ibv_context *ctx, const char *name,
 		const char *node, RdmaDeviceEntry *device);
 void free_device(RdmaDeviceEntry *device);
 
+/* A context of any device here whose driver is ours, to ask that; or NULL. */
+struct ibv_context *open_any_device(void);
+
 /* The device here that stands for one of the source, or NULL. */
 const char *choose_device(const char *name);
 
@@ -183,6 +187,11 @@ int checkpoint(int pid);
 int accept_mapping(const struct stat *st);
 int dump_file(int fd, int id);
 void dump_end(bool failed);
+
+/* dump.c: a new, zeroed last element of an array, a new message, or NULL. */
+void *append(void *array, size_t size, size_t count);
+void *append_message(void *array, size_t *count,
+		     const ProtobufCMessageDescriptor *descriptor);
 
 /* guard.c: contexts come back to life if CRIU does not, or lets them live. */
 int guard_start(void);
@@ -260,6 +269,15 @@ uint64_t made_ring(const struct saved_ring *ring);	/* for mmap() */
 /* Say why an object could not be made. -1. */
 int creating_failed(const struct saved_context *c,
 		    const struct rxe_migr_rec *rec, int err);
+
+/* cm.c: files of librdmacm, both ways */
+int look_at_cm(pid_t pid, int fd);
+int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory);
+void end_cm(void);
+int share_cm_files(void);
+int restore_cm_file(int id);			/* -ENOTSUP: it is none */
+typedef pid_t find_pid_fn(const void *arg, pid_t inner);
+int adopt_cm_files(find_pid_fn *find, const void *arg);
 
 /* store.c: descriptors that all tasks can get at, and CRIU itself */
 int store_init(void);

@@ -27,7 +27,7 @@ int restore_init(void)
 	}
 	if (error_share() || load_images())
 		return -1;
-	return share_contexts();
+	return share_contexts() || share_cm_files() ? -1 : 0;
 }
 
 static const RdmaFileEntry *find_file(uint32_t id)
@@ -51,7 +51,7 @@ int restore_file(int id)
 		return -ENOTSUP;
 	file = find_file(id);
 	if (!file)
-		return -ENOTSUP;
+		return restore_cm_file(id);
 	if (make_context(file->context))
 		return -1;
 	if (file->type == RXE_MIGR_REC_CONTEXT)

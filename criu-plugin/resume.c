@@ -33,8 +33,9 @@ struct resuming {
 /* ------------------------------------------------------------------- tasks -- */
 
 /* The process that has a number in its own namespace, or -1. */
-static pid_t find_task(const struct resuming *r, pid_t inner)
+static pid_t find_task(const void *arg, pid_t inner)
 {
+	const struct resuming *r = arg;
 	int i;
 
 	for (i = 0; i < r->num_pids; i++)
@@ -240,7 +241,7 @@ static int prepare(struct resuming *r)
 		    finish_handles(r, &saved.contexts[i], r->ctx[i]) ||
 		    refill(&saved.contexts[i], r->ctx[i]))
 			return -1;
-	return check_files(r);
+	return adopt_cm_files(find_task, r) || check_files(r) ? -1 : 0;
 }
 
 static int resume(const struct resuming *r)

@@ -123,7 +123,8 @@ static int count_file(pid_t pid, int fd, enum file_kind kind, const char *node,
 	(void)pid;
 	(void)fd;
 	(void)node;
-	*(int *)arg += kind == FILE_UVERBS || kind == FILE_EVENTS;
+	*(int *)arg += kind == FILE_UVERBS || kind == FILE_EVENTS ||
+		       kind == FILE_RDMA_CM;
 	return 0;
 }
 

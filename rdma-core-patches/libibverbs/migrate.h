@@ -151,6 +151,8 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
  * would. type, and index or key: enum rxe_migr_hint_type.
  */
 int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
+
+/*
  * The ids that a file of librdmacm has, in the order in which they came, through
  * a context of any device. fd is a descriptor of the calling process, of
  * /dev/infiniband/rdma_cm (EINVAL: it is not). *count: how many there are;

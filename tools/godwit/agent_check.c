@@ -203,7 +203,23 @@ static void check_contexts(json_t *list, json_t *contexts)
 	}
 	json_decref(live.qps);
 	json_decref(live.mrs);
-	if (json_array_size(contexts) && host_check_plugin())
+}
+
+static int check_driver(const char *device, void *arg)
+{
+	(void)arg;
+	return host_check_device(device) == 0;
+}
+
+/* Files of librdmacm, too, take the driver, if no device of a certain name. */
+static void check_rdma(json_t *list, json_t *contexts, bool cm)
+{
+	check_contexts(list, contexts);
+	if (cm && rdma_each_device(check_driver, NULL) <= 0)
+		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
+			"rxe0 type rxe netdev INTERFACE");
+	fault_clear();
+	if ((cm || json_array_size(contexts)) && host_check_plugin())
 		problem(list, "%s", fault_text());
 	fault_clear();
 }
@@ -237,6 +253,7 @@ json_t *agent_check(struct agent *a, json_t *message)
 	check_pids(list, json_object_get(message, "pids"));
 	check_files(list, json_object_get(message, "files"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
-	check_contexts(list, json_object_get(message, "contexts"));
+	check_rdma(list, json_object_get(message, "contexts"),
+		   json_is_true(json_object_get(message, "rdma_cm")));
 	return list;
 }

@@ -97,6 +97,23 @@ static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_
 						       "path", fd->link));
 }
 
+/* A file of librdmacm. Without ids it can be opened anew. */
+static void look_at_cm(struct plan *plan, const struct proc_fd *fd)
+{
+	json_t *object = rdma_file(plan, "rdma_cm", fd);
+	struct rxe_migr_cm_id *ids = NULL;
+	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
+
+	plan->rdma = plan->cm = true;
+	if (count < 0)
+		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: %s", fd->pid, fd->fd, fault_text());
+	fault_clear();
+	for (int i = 0; i < count; i++)
+		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: id %u: ids of librdmacm can't be moved yet",
+			   fd->pid, fd->fd, ids[i].id);
+	free(ids);
+}
+
 static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 {
 	char device[64];
@@ -105,8 +122,7 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
 		return;
 	if (node == NODE_RDMA_CM)
-		plan_stays(plan, rdma_file(plan, "rdma_cm", fd),
-			   "process %d, descriptor %d: connections by librdmacm can't be moved yet", fd->pid, fd->fd);
+		look_at_cm(plan, fd);
 	else if (node == NODE_RDMA_OTHER)
 		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
 			   "close it before", fd->pid, fd->fd, fd->link);
@@ -263,7 +279,7 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
-	return json_pack("{s:o, s:o, s:o, s:I}", "pids", pids_json(&plan->tree),
+	return json_pack("{s:o, s:o, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "contexts", contexts,
-			 "memory", (json_int_t)plan->memory);
+			 "memory", (json_int_t)plan->memory, "rdma_cm", plan->cm);
 }

@@ -17,7 +17,8 @@ struct plan {
 	struct proc_files files;
 	uint64_t memory;	/* bytes resident */
 	size_t qps;
-	bool rdma;		/* it holds contexts */
+	bool cm;			/* it has a file of librdmacm */
+	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
 	bool file_locks;
 	bool own_netns;

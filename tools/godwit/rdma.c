@@ -291,6 +291,46 @@ int rdma_key_fingerprint(uint64_t *fingerprint)
 	return rdma_each_device(key_of, fingerprint) < 0 ? -1 : 0;
 }
 
+/* -------------------------------------------------------------- rdma_cm -- */
+
+struct cm_question {
+	int fd, count;
+	struct rxe_migr_cm_id *ids;
+};
+
+static int ask_for_ids(const char *device, void *arg)
+{
+	struct cm_question *q = arg;
+	struct ibv_context *ctx = rdma_open(device);
+	int room = 0, ret;
+
+	if (!ctx)
+		return -1;
+	/* (there may be more of them by the next call: it runs) */
+	while ((ret = ibv_query_cm_ids(ctx, q->fd, &q->count, q->ids, room)) == ENOSPC) {
+		room = q->count + 16;
+		free(q->ids);
+		q->ids = xcalloc(room, sizeof(*q->ids));
+	}
+	ibv_close_device(ctx);
+	return ret ? fault("device %s: its driver does not tell the ids of rdma_cm: %s", device, strerror(ret)) : 1;
+}
+
+int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids)
+{
+	struct cm_question q = { .fd = proc_get_fd(pid, fd) };
+	int ret;
+
+	if (q.fd < 0)
+		return fault("process %d, descriptor %d: it can't be looked at: %s", pid, fd, strerror(errno));
+	ret = rdma_each_device(ask_for_ids, &q);
+	close(q.fd);
+	*ids = q.ids;
+	if (ret == 0)
+		return fault("no device here has our driver, which tells the ids of rdma_cm");
+	return ret < 0 ? -1 : q.count;
+}
+
 /* ----------------------------------------------------------------- GIDs -- */
 
 size_t rdma_gids(const char *device, struct gid **gids)

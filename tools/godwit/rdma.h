@@ -87,6 +87,9 @@ enum rdma_node { NODE_OTHER, NODE_UVERBS, NODE_RDMA_CM, NODE_RDMA_OTHER };
 /* UVERBS: device gets the name of its device, "rxe0", or "". */
 enum rdma_node rdma_node(dev_t rdev, char device[64]);
 
+/* A file of librdmacm: its ids, to be freed; their number or -1 with fault(). */
+int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
+
 /* Call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
