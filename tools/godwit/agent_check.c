@@ -82,6 +82,20 @@ static void check_pids(json_t *list, json_t *pids)
 	}
 }
 
+static void check_ptys(json_t *list, json_t *ptys)
+{
+	json_t *pty;
+	size_t i;
+
+	json_array_foreach(ptys, i, pty) {
+		char *path = xasprintf("/dev/pts/%d", (int)json_integer_value(pty));
+
+		if (access(path, F_OK) == 0)
+			problem(list, "terminal %s: the number is taken there", path);
+		free(path);
+	}
+}
+
 static void check_file(json_t *list, json_t *file)
 {
 	const char *path = json_string_value(json_object_get(file, "path"));
@@ -251,6 +265,7 @@ json_t *agent_check(struct agent *a, json_t *message)
 	if (a->criu_trouble)
 		problem(list, "%s", a->criu_trouble);
 	check_pids(list, json_object_get(message, "pids"));
+	check_ptys(list, json_object_get(message, "ptys"));
 	check_files(list, json_object_get(message, "files"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_rdma(list, json_object_get(message, "contexts"),

@@ -104,6 +104,9 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	opts.pid = options->pid;
 	opts.has_network_lock = true;
 	opts.network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
+	/* files without a name go along, however large: shared memory in /dev/shm, mostly */
+	opts.has_ghost_limit = true;
+	opts.ghost_limit = UINT32_MAX;
 	req.type = CRIU_REQ_TYPE__DUMP;
 	req.opts = &opts;
 	return request(criu, &req);

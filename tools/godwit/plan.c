@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
+#include <linux/major.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "plan.h"
@@ -39,6 +41,18 @@ void plan_note(struct plan *plan, const char *format, ...)
 	va_start(ap, format);
 	add(plan->notes, format, ap);
 	va_end(ap);
+}
+
+/* A number, once. */
+static void add_number(json_t *list, int number)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(list, i, value)
+		if (json_integer_value(value) == number)
+			return;
+	json_array_append_new(list, json_integer(number));
 }
 
 /* ------------------------------------------------------------ processes -- */
@@ -97,6 +111,59 @@ static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_
 						       "path", fd->link));
 }
 
+/* The number of the pseudo-terminal that this is an end of, or -1: none. */
+static int pty_number(const struct proc_fd *fd, bool *master)
+{
+	int number = -1, copy;
+
+	if (!S_ISCHR(fd->st.st_mode))
+		return -1;
+	*master = fd->st.st_rdev == makedev(TTYAUX_MAJOR, 2);
+	if (!*master)
+		return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
+	copy = proc_get_fd(fd->pid, fd->fd);
+	if (copy < 0 || ioctl(copy, TIOCGPTN, &number))
+		number = -1;
+	close_fd(&copy);
+	return number;
+}
+
+struct pty_search {
+	const struct tree *tree;
+	int number;
+	bool master;		/* in the tree */
+	bool elsewhere;		/* an end is held by a process that stays */
+};
+
+static int pty_end(const struct proc_fd *fd, void *arg)
+{
+	struct pty_search *s = arg;
+	bool master;
+
+	if (pty_number(fd, &master) != s->number)
+		return 0;
+	if (!tree_has(s->tree, fd->pid))
+		s->elsewhere = true;
+	else if (master)
+		s->master = true;
+	return s->elsewhere;
+}
+
+/* A pseudo-terminal goes along if nobody else has it, under the number that it has. */
+static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
+{
+	bool master;
+	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd, &master) };
+
+	if (s.number >= 0)
+		proc_each_fd_of_all(pty_end, &s);
+	if (s.master && !s.elsewhere)
+		add_number(plan->ptys, s.number);
+	else
+		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
+			     "start the program without one", fd->pid, fd->fd, fd->link);
+}
+
 /* A file of librdmacm. Without ids it can be opened anew. */
 static void look_at_cm(struct plan *plan, const struct proc_fd *fd)
 {
@@ -127,8 +194,7 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
 			   "close it before", fd->pid, fd->fd, fd->link);
 	else if (terminal(fd->st.st_rdev))
-		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
-			     "start the program without one", fd->pid, fd->fd, fd->link);
+		look_at_terminal(plan, fd);
 	else
 		plan_problem(plan, "process %d, descriptor %d: the device %s can't be moved",
 			     fd->pid, fd->fd, fd->link);
@@ -222,7 +288,9 @@ int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
 {
 	struct tcp_look look = { plan, addresses };
 
-	*plan = (struct plan){ .problems = json_array(), .notes = json_array(), .objects = json_array() };
+	*plan = (struct plan){
+		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
+	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
 	look_at_tasks(plan);
@@ -247,6 +315,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->problems);
 	json_decref(plan->notes);
 	json_decref(plan->objects);
+	json_decref(plan->ptys);
 	*plan = (struct plan){ 0 };
 }
 
@@ -279,7 +348,7 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
-	return json_pack("{s:o, s:o, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
-			 "files", files_json(&plan->files), "contexts", contexts,
+	return json_pack("{s:o, s:o, s:O, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
+			 "files", files_json(&plan->files), "ptys", plan->ptys, "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "rdma_cm", plan->cm);
 }

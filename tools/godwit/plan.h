@@ -25,6 +25,7 @@ struct plan {
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings: worth knowing */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
+	json_t *ptys;		/* numbers of pseudo-terminals that go along */
 };
 
 /* Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along. */
