@@ -5,24 +5,29 @@
 
 extra=10.77.0.101 # an address of h1 that moves along
 
-# Three hosts, a key that all share, the extra address at h1, and h1's TCP to h3 from that. Each host counts
-# its processes from another number on: what moves finds its own free.
-hosts_up() {
+# Three hosts and a key that all share. Each host counts its processes from another number on: what moves finds
+# its own free.
+cluster_up() {
 	lab_up "$@"
 	on h1 godwit key generate /lab/key
 	local k
 	for k in 1 2 3; do
 		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid"
 	done
+}
+
+# With the extra address at h1, and h1's TCP to h3 from that.
+hosts_up() {
+	cluster_up "$@"
 	on h1 ip addr add $extra/24 dev eth0
 	on h1 ip route add 10.77.0.3 dev eth0 src $extra
 }
 
-# Between h1 and h2 one ssh connection is opened for good (a new one takes its seconds on a busy guest), and
-# what a move needs is read from disk before.
+# quick_ssh [FROM [TO]]: between h1 and h2, or those, one ssh connection is opened for good (a new one takes its
+# seconds on a busy guest), and what a move needs is read from disk before.
 quick_ssh() {
-	on h1 sh -c 'printf "ControlMaster auto\nControlPersist yes\nControlPath /run/ssh-%%h\n" >>/root/.ssh/config
-		godwit check && ssh h2 godwit check'
+	on "${1:-h1}" sh -c 'printf "ControlMaster auto\nControlPersist yes\nControlPath /run/ssh-%%h\n" >>/root/.ssh/config
+		godwit check && ssh "$0" godwit check' "${2:-h2}"
 }
 
 # run HOST CMD...: leave it running there, the child of a shell that says "exit N" when it has ended, wherever

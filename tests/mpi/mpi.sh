@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For tests that move a rank of an MPI job. After ../godwit/move.sh.
+# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
+#
+# All ranks but the last are at h3, under prterun. The last is at h1, under a daemon of its own, prted; the two
+# move together, and with them h1's address, which the job knows them by. godwit goes other ways: host k is
+# 10.78.0.k, too.
+job_address=10.77.0.1
+
+job_hosts_up() {
+	local k
+	cluster_up "$@"
+	# (emulated hosts may take longer over a whole daemon than peers wait unless told)
+	for k in 1 2 3; do on h$k sh -c 'cd /sys/module/rdma_rxe/parameters; echo 200 | tee pause_timeout >tombstone_lease'; done
+	for k in 1 2; do on h$k ip addr add 10.78.0.$k/24 dev eth0; done
+	quick_ssh h1 10.78.0.2
+	quick_ssh h2 10.78.0.1
+	on h3 mkdir /lab/session
+}
+
+# UCX as docs/MPI.md says; and with as few buffers as it takes, since emulated hosts copy them slowly.
+# shellcheck disable=SC2054 # a comma of UCX's
+ucx=(UCX_TLS=rc_verbs,ud_verbs:aux,self UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=1 UCX_UD_VERBS_ETH_DGID_CHECK=n
+	UCX_FENCE_MODE=weak)
+ucx+=(UCX_{RC,UD}_VERBS_{RX,TX}_QUEUE_LEN=128 UCX_{RC,UD}_VERBS_{RX,TX}_BUFS_GROW=128)
+
+# job RANKS OPTION... CMD...: as run() does; the last rank is at h1
+job() {
+	local n=$1 s settings=()
+	shift
+	for s in "${ucx[@]}"; do settings+=(-x "$s"); done
+	run h3 env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PMIX_MCA_gds=hash \
+		mpirun --leave-session-attached --prtemca prte_tmpdir_base /lab/session \
+		--mca plm_rsh_agent "$top/tests/mpi/agent" --mca pml ucx --mca osc ucx --mca btl self \
+		--mca mpi_yield_when_idle 1 "${settings[@]}" --host "h3:$((n - 1)),h1:1" --map-by slot -n "$n" "$@"
+}
+
+# rank_moves FROM TO: and both hosts' devices tell that it works there
+rank_moves() {
+	local before
+	migrate "$1" "$(on "$1" pgrep -x prted)" "10.78.0.${2#h}" --address $job_address --limit 180
+	moved
+	nothing_left "$1"
+	before=$(packets "$2")
+	wait_for 120 receives "$2"
+}
+receives() { [ "$(packets "$1")" -gt $((before + 100)) ]; } # (a condition for wait_for)
