@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
 #include <linux/major.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,7 +285,7 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
-int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
+static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *addresses)
 {
 	struct tcp_look look = { plan, addresses };
 
@@ -305,6 +306,22 @@ int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
 fail:
 	plan_free(plan);
 	return -1;
+}
+
+/*
+ * The process runs: a region that was there may be gone, with its memory, a moment later. One whose memory
+ * is gone for good is there again at each look. (UCX unmaps first, and deregisters when it comes by.)
+ */
+int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
+{
+	for (int looks = 1;; looks++) {
+		if (look_at_all(plan, pid, addresses))
+			return -1;
+		if (!plan->memory_gone || looks == 20)
+			return 0;
+		plan_free(plan);
+		poll(NULL, 0, 100);
+	}
 }
 
 void plan_free(struct plan *plan)

@@ -22,6 +22,7 @@ struct plan {
 	bool shell_job;		/* its session's leader stays behind */
 	bool file_locks;
 	bool own_netns;
+	bool memory_gone;	/* of a region, when it was looked for */
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings: worth knowing */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */

@@ -312,9 +312,11 @@ static void look_at_mr(struct look *look, const struct context *c, const struct 
 	else if (owner == 0)
 		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: the process whose memory it is has "
 			   "ended, and it can't be registered again: deregister it before", c->pid, c->device, key);
-	else
+	else {
 		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is no longer mapped, and "
 			   "can't be registered again: deregister it before", c->pid, c->device, key);
+		plan->memory_gone = true;
+	}
 }
 
 static void look_at_event_file(struct look *look, const struct context *c, const struct rxe_migr_rec_event_file *rec)
