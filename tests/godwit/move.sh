@@ -26,6 +26,7 @@ hosts_up() {
 # quick_ssh [FROM [TO]]: between h1 and h2, or those, one ssh connection is opened for good (a new one takes its
 # seconds on a busy guest), and what a move needs is read from disk before.
 quick_ssh() {
+	# shellcheck disable=SC2016 # expanded in the guest
 	on "${1:-h1}" sh -c 'printf "ControlMaster auto\nControlPersist yes\nControlPath /run/ssh-%%h\n" >>/root/.ssh/config
 		godwit check && ssh "$0" godwit check' "${2:-h2}"
 }
