@@ -3,8 +3,6 @@
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
 #   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some, SEED=N for the same
 #                   combinations again in tests/matrix
-#   make check-suite
-#                   all of rdma-core's own tests that have traffic, moved inside of it; make check takes some
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make demo       a running perftest moves between two guests
@@ -33,16 +31,13 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-suite check-debug demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-suite check-debug demo bench-overhead bench-blackout clean
+host_goals := check check-debug demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
-
-check-suite: tree-all
-	$(Q)tests/criu/010 all
 
 # (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long)
 check-debug: tree-all
