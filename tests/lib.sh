@@ -11,6 +11,7 @@ lab_tool=$top/tests/vm/lab
 lab_default=$(basename "$(dirname "$(realpath "$0")")")-$(basename "$0")
 labs=()
 work=$(mktemp -d)
+exec {said}>&1
 
 fail() {
 	local lines=("${BASH_LINENO[@]:0:${#BASH_LINENO[@]}-1}")
@@ -102,6 +103,8 @@ listening() {
 clean_up() {
 	local status=$? l
 	trap - EXIT
+	# (a signal may come in a function whose output goes into one of the files that are shown here)
+	exec 1>&"$said"
 	if [ $status != 0 ] && [ $status != 77 ]; then
 		for l in "$work"/*.out "$work"/*.err; do
 			[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
