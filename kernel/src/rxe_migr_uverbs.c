@@ -483,16 +483,34 @@ static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe,
 	return n + rxe_migr_tomb_status(rxe, st, max - min(n, max));
 }
 
+/* A list that the caller gave room for max elements, of which there are count. */
+static int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
+				const void *list, size_t size, u32 count,
+				unsigned int max)
+{
+	struct rxe_migr_dump resp = { .count = count, .length = count * size };
+	int err = count > max ? -ENOSPC : 0, err2;
+
+	if (!err && count &&
+	    copy_to_user(u64_to_user_ptr(addr), list, resp.length))
+		return -EFAULT;
+
+	err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP, &resp,
+					     sizeof(resp));
+
+	return err ?: err2;
+}
+
 #define RXE_MIGR_STATUS_MAX 65536
 
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_status *st = NULL;
-	struct rxe_migr_dump resp = {};
 	struct rxe_migr_buf in;
 	unsigned int max;
-	int err, err2;
+	u32 count;
+	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
@@ -511,21 +529,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *att
 			return -ENOMEM;
 	}
 
-	resp.count = rxe_migr_status_fill(to_rdev(uc->ibuc.device), st, max);
-	resp.length = resp.count * sizeof(*st);
-	if (resp.count > max)
-		err = -ENOSPC;
-	else if (resp.count &&
-		 copy_to_user(u64_to_user_ptr(in.addr), st, resp.length))
-		err = -EFAULT;
+	count = rxe_migr_status_fill(to_rdev(uc->ibuc.device), st, max);
+	err = rxe_migr_answer_list(attrs, in.addr, st, sizeof(*st), count, max);
 	kvfree(st);
-
-	if (!err || err == -ENOSPC) {
-		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
-						     &resp, sizeof(resp));
-		if (!err)
-			err = err2;
-	}
 
 	return err;
 }
@@ -571,11 +577,10 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_cm_id *ids = NULL;
-	struct rxe_migr_dump resp = {};
 	struct rxe_migr_cm_list in;
 	struct file *file;
-	unsigned int max;
-	int err, err2;
+	unsigned int count, max;
+	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
@@ -595,21 +600,13 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 	}
 
 	file = fget(in.fd);
-	err = file ? rxe_migr_cm_ids(file, ids, max, &resp.count) : -EBADF;
+	err = file ? rxe_migr_cm_ids(file, ids, max, &count) : -EBADF;
 	if (file)
 		fput(file);
-	resp.length = resp.count * sizeof(*ids);
-	if (!err && resp.count &&
-	    copy_to_user(u64_to_user_ptr(in.addr), ids, resp.length))
-		err = -EFAULT;
+	if (!err)
+		err = rxe_migr_answer_list(attrs, in.addr, ids, sizeof(*ids),
+					   count, max);
 	kvfree(ids);
-
-	if (!err || err == -ENOSPC) {
-		err2 = uverbs_copy_to_struct_or_zero(attrs, RXE_ATTR_MIGR_RESP,
-						     &resp, sizeof(resp));
-		if (!err)
-			err = err2;
-	}
 
 	return err;
 }
