@@ -16,6 +16,15 @@ enum {
 		     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
 };
 
+/* c: whose it is, or NULL: the shared one */
+static void watch(struct ibv_comp_channel *channel, struct cell *c)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+
+	fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+	MUST(!epoll_ctl(us.epoll, EPOLL_CTL_ADD, channel->fd, &event));
+}
+
 void open_device(const char *address)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -37,14 +46,7 @@ void open_device(const char *address)
 	us.channel = ibv_create_comp_channel(us.ctx);
 	us.epoll = epoll_create1(0);
 	MUST(us.pd && us.channel && us.epoll >= 0);
-}
-
-static void watch(struct ibv_comp_channel *channel, struct cell *c)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
-
-	fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-	MUST(!epoll_ctl(us.epoll, EPOLL_CTL_ADD, channel->fd, &event) || c == NULL);
+	watch(us.channel, NULL);
 }
 
 /* ----------------------------------------------------------------- memory -- */
@@ -217,10 +219,12 @@ static void create_cqs(struct cell *c)
 		.cqe = 4 * SLOTS, .cq_context = c, .wc_flags = IBV_CREATE_CQ_SUP_WC_FLAGS & IBV_WC_STANDARD_FLAGS,
 	};
 
-	if (us.mover && c->event != EV_NONE) {
-		e->channel = c->channel == CH_SHARED ? us.channel : ibv_create_comp_channel(us.ctx);
+	if (us.mover && c->event != EV_NONE && c->channel == CH_SHARED) {
+		e->channel = us.channel;
+	} else if (us.mover && c->event != EV_NONE) {
+		e->channel = ibv_create_comp_channel(us.ctx);
 		MUST(e->channel);
-		watch(e->channel, c->channel == CH_SHARED ? NULL : c);
+		watch(e->channel, c);
 	}
 	e->scq = ibv_create_cq(us.ctx, 4 * SLOTS, c, NULL, 0);
 	if (us.mover && c->cqs == CQ_EX) {
