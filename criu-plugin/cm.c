@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files of librdmacm. One without ids is a new one; but the kernel lets only
+ * Files of librdmacm. They are opened anew; but the kernel lets only
  * who opened it write() to it, and a task opens its files before CRIU has given
  * it its credentials. So it becomes the task's when these are as they will be,
  * with the driver's help.
@@ -39,30 +39,50 @@ static const struct cm_file *find_cm_file(int fd)
 	return NULL;
 }
 
-static int check_ids(pid_t pid, int fd, int mine)
+/* The ids of a file, to be freed; their number or -1. */
+static int list_ids(pid_t pid, int fd, uint32_t flags,
+		    struct rxe_migr_cm_id **ids)
 {
-	int count, ret;
+	int count = 0, room, ret;
 
+	*ids = NULL;
 	if (!cm.ctx)
 		cm.ctx = open_any_device();
 	if (!cm.ctx)
-		return fail("process %d has " RDMA_CM " open (file %d): no device here has Godwit's driver, which could tell whether it has connections",
-			    pid, fd);
-	ret = ibv_query_cm_ids(cm.ctx, mine, &count, NULL, 0);
-	if (ret && ret != ENOSPC)
-		return fail("process %d, " RDMA_CM " (file %d): the driver does not tell its ids: %s",
-			    pid, fd, strerror(ret));
-	if (count)
-		return fail("process %d, " RDMA_CM " (file %d): ids of librdmacm, of which it has %d, cannot be moved yet: destroy them before",
-			    pid, fd, count);
+		return fail("process %d has " RDMA_CM " open: no device here has Godwit's driver, which could tell whether it has connections",
+			    pid);
+	do {
+		room = count;
+		free(*ids);
+		*ids = calloc(room + 1, sizeof(**ids));
+		if (!*ids)
+			return fail("no memory");
+		ret = ibv_query_cm_ids(cm.ctx, fd, flags, &count, *ids, room);
+	} while (ret == ENOSPC);
+	return ret ? fail("process %d, " RDMA_CM ": the driver does not tell its ids: %s",
+			  pid, strerror(ret)) : count;
+}
+
+static int check_ids(pid_t pid, const struct rxe_migr_cm_id *ids, int count)
+{
+	const char *why;
+	int i;
+
+	for (i = 0; i < count; i++) {
+		why = ibv_cm_id_refusal(&ids[i]);
+		if (why)
+			return fail("process %d, id %u of librdmacm: %s", pid,
+				    ids[i].id, why);
+	}
 	return 0;
 }
 
 /* The tasks are frozen: its ids are all that it will have. */
 int look_at_cm(pid_t pid, int fd)
 {
+	struct rxe_migr_cm_id *ids;
 	struct cm_file *file;
-	int mine;
+	int mine, count;
 
 	mine = take_fd(pid, fd);
 	if (mine < 0)
@@ -71,29 +91,109 @@ int look_at_cm(pid_t pid, int fd)
 		close(mine);
 		return 0;
 	}
+	count = list_ids(pid, mine, 0, &ids);
 	file = append(&cm.files, sizeof(*file), cm.num_files);
-	if (!file || check_ids(pid, fd, mine)) {
+	if (count < 0 || !file || check_ids(pid, ids, count)) {
+		free(ids);
 		close(mine);
 		return -1;
 	}
+	free(ids);
 	file->fd = mine;
 	file->pid = pid;
 	cm.num_files++;
 	return 0;
 }
 
-static int need_cm(RdmaInventoryEntry *inventory)
+static int need(RdmaInventoryEntry *inventory, char *feature)
 {
 	char **slot;
+	size_t i;
 
-	if (inventory->n_cm_files > 1)
-		return 0;
+	for (i = 0; i < inventory->n_needs; i++)
+		if (!strcmp(inventory->needs[i], feature))
+			return 0;
 	slot = append(&inventory->needs, sizeof(*slot), inventory->n_needs);
 	if (!slot)
 		return -1;
-	*slot = NEEDS_RDMA_CM;
+	*slot = feature;
 	inventory->n_needs++;
 	return 0;
+}
+
+static bool is_connected(uint32_t state)
+{
+	return state == RXE_MIGR_CM_CONNECTED || state == RXE_MIGR_CM_LEFT;
+}
+
+static int save_connection(RdmaCmIdEntry *entry, const struct rxe_migr_cm_id *id)
+{
+	int context = find_qp_context(id->device, id->qp_num);
+
+	if (context < 0)
+		return fail("id %u of librdmacm: its queue pair %u is another process tree's",
+			    id->id, id->qp_num);
+	entry->has_context = entry->has_qp_num = true;
+	entry->context = context;
+	entry->qp_num = id->qp_num;
+	entry->has_comm_id = entry->has_remote_comm_id = true;
+	entry->comm_id = id->comm_id;
+	entry->remote_comm_id = id->remote_comm_id;
+	return 0;
+}
+
+static int save_bytes(ProtobufCBinaryData *to, const void *from, size_t length)
+{
+	to->data = malloc(length);
+	if (!to->data)
+		return fail("no memory");
+	memcpy(to->data, from, length);
+	to->len = length;
+	return 0;
+}
+
+static int save_id(RdmaCmFileEntry *file, const struct rxe_migr_cm_id *id)
+{
+	RdmaCmIdEntry *entry;
+
+	entry = append_message(&file->ids, &file->n_ids,
+			       &rdma_cm_id_entry__descriptor);
+	if (!entry)
+		return -1;
+	entry->id = id->id;
+	entry->flags = id->flags;
+	entry->uid = id->uid;
+	entry->state = id->state;
+	entry->ps = id->ps;
+	entry->qp_type = id->qp_type;
+	entry->events_reported = id->events_reported;
+	entry->backlog = id->backlog;
+	entry->tos = id->tos;
+	entry->ack_timeout = id->ack_timeout;
+	if (id->device[0]) {
+		entry->device = strndup(id->device, sizeof(id->device));
+		if (!entry->device)
+			return fail("no memory");
+	}
+	if (save_bytes(&entry->src_addr, id->src_addr, sizeof(id->src_addr)) ||
+	    save_bytes(&entry->dst_addr, id->dst_addr, sizeof(id->dst_addr)))
+		return -1;
+	return is_connected(id->state) ? save_connection(entry, id) : 0;
+}
+
+/* All queue pairs are stopped: from now on so are their connections. */
+static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
+		    RdmaInventoryEntry *inventory)
+{
+	struct rxe_migr_cm_id *ids;
+	int i, ret, count;
+
+	count = list_ids(file->pid, file->fd, RXE_MIGR_CM_LIST_STOP, &ids);
+	ret = count < 0 ? -1 : check_ids(file->pid, ids, count);
+	for (i = 0; !ret && i < count; i++)
+		ret = save_id(entry, &ids[i]);
+	free(ids);
+	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
 }
 
 int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
@@ -109,11 +209,13 @@ int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 		return fail("the flags of a file cannot be read: %m");
 	entry = append_message(&inventory->cm_files, &inventory->n_cm_files,
 			       &rdma_cm_file_entry__descriptor);
-	if (!entry || need_cm(inventory))
+	if (!entry || need(inventory, NEEDS_RDMA_CM))
 		return -1;
 	entry->id = id;
 	entry->flags = flags;
 	entry->pid = inner_pid(file->pid);
+	if (save_ids(file, entry, inventory))
+		return -1;
 	return write_inventory(inventory);
 }
 
@@ -207,19 +309,54 @@ static int adopt(size_t i, pid_t pid)
 			  pid, strerror(ret)) : 0;
 }
 
-/* In CRIU, when the tasks have got their credentials. */
-int adopt_cm_files(find_pid_fn *find, const void *arg)
+/* The ids of all files, and the files: ours for the time. */
+static int make_ids(struct ibv_context **ctx)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
-	int ret = 0;
+	struct made_id *ids = NULL, *made;
+	size_t i, j, count = 0;
+	int ret = 0, fd;
+
+	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
+		if (!inventory->cm_files[i]->n_ids)
+			continue;
+		ret = adopt(i, getpid());
+		fd = ret ? -1 : store_get(numbers[i]);
+		for (j = 0; fd >= 0 && j < inventory->cm_files[i]->n_ids; j++) {
+			made = append(&ids, sizeof(*ids), count);
+			if (!made)
+				break;
+			made->saved = inventory->cm_files[i]->ids[j];
+			made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+			count++;
+		}
+		if (fd < 0 || j < inventory->cm_files[i]->n_ids)
+			ret = -1;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (!ret)
+		ret = make_cm_ids(cm.ctx, ctx, ids, count);
+	while (count--)
+		close(ids[count].fd);
+	free(ids);
+	return ret;
+}
+
+/* In CRIU, when the tasks have got their credentials. */
+int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
 	pid_t pid;
 	size_t i;
+	int ret;
 
 	if (!inventory->n_cm_files)
 		return 0;
 	cm.ctx = open_any_device();
 	if (!cm.ctx)
 		return fail(RDMA_CM ": no device here has Godwit's driver any more");
+	ret = make_ids(ctx);
 	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
 		pid = find(arg, inventory->cm_files[i]->pid);
 		ret = pid < 0 ? -1 : adopt(i, pid);

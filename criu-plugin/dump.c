@@ -758,6 +758,26 @@ static int add_file(int fd, int id, uint32_t context, uint32_t type,
 	return write_inventory(&dump.inventory);
 }
 
+int find_qp_context(const char *device, uint32_t qp_num)
+{
+	const struct rxe_migr_rec_qp *qp;
+	const struct dumped_context *c;
+	uint32_t i, j;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		c = &dump.contexts[i];
+		if (strcmp(dump.devices[c->device].name, device))
+			continue;
+		for (j = 0; j < c->records.count; j++) {
+			qp = (const void *)c->records.rec[j];
+			if (le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
+			    le32toh(qp->qpn) == qp_num)
+				return i;
+		}
+	}
+	return -1;
+}
+
 static int dump_event_file(int fd, int id)
 {
 	struct rxe_migr_event_fd file;

@@ -144,6 +144,7 @@ int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2]);
 #define IMAGE_VERSION	1
 #define INVENTORY	"rdma.img"
 #define NEEDS_RDMA_CM	"rdma_cm"	/* what an older plugin does not know */
+#define NEEDS_CM_ID	"rdma_cm_id"
 
 /* One context as it lies in rdma-N.img: whole records, one after another. */
 struct records {
@@ -192,6 +193,9 @@ void dump_end(bool failed);
 void *append(void *array, size_t size, size_t count);
 void *append_message(void *array, size_t *count,
 		     const ProtobufCMessageDescriptor *descriptor);
+
+/* dump.c: the context that has a queue pair, by its device and number, or -1. */
+int find_qp_context(const char *device, uint32_t qp_num);
 
 /* guard.c: contexts come back to life if CRIU does not, or lets them live. */
 int guard_start(void);
@@ -277,7 +281,20 @@ void end_cm(void);
 int share_cm_files(void);
 int restore_cm_file(int id);			/* -ENOTSUP: it is none */
 typedef pid_t find_pid_fn(const void *arg, pid_t inner);
-int adopt_cm_files(find_pid_fn *find, const void *arg);
+int adopt_cm_files(find_pid_fn *find, const void *arg,
+		   struct ibv_context **ctx);
+
+/*
+ * cm_id.c: make the ids of all these files, each with one, by rising number.
+ * driver is any context; ctx are those that are being restored.
+ */
+struct made_id {
+	const RdmaCmIdEntry *saved;
+	int		fd;
+};
+int check_cm_ids(void);		/* what the images say of them */
+int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
+		struct made_id *ids, size_t count);
 
 /* store.c: descriptors that all tasks can get at, and CRIU itself */
 int store_init(void);

@@ -293,7 +293,8 @@ static int check_versions(void)
 		return fail("%s: its records have version %u, and this plugin knows %u: use the plugin that wrote it",
 			    INVENTORY, inventory->abi_version, RXE_MIGR_ABI_VERSION);
 	for (i = 0; i < inventory->n_needs; i++)
-		if (strcmp(inventory->needs[i], NEEDS_RDMA_CM))
+		if (strcmp(inventory->needs[i], NEEDS_RDMA_CM) &&
+		    strcmp(inventory->needs[i], NEEDS_CM_ID))
 			return fail("%s: it needs %s, which this plugin does not know: use the plugin that wrote it",
 				    INVENTORY, inventory->needs[i]);
 	return 0;
@@ -324,5 +325,5 @@ int load_images(void)
 	for (i = 0; i < inventory->n_files; i++)
 		if (check_file(inventory->files[i]))
 			return -1;
-	return 0;
+	return check_cm_ids();
 }

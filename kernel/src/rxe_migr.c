@@ -35,6 +35,14 @@ bool rxe_migr_connected(struct rxe_qp *qp)
 	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
 }
 
+/* Was it, before it failed? */
+bool rxe_migr_failed(struct rxe_qp *qp)
+{
+	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
+	       qp->is_user && qp->valid && qp_state(qp) == IB_QPS_ERR &&
+	       qp->attr.dest_qp_num;
+}
+
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
 {
 	struct sk_buff *skb;
@@ -140,6 +148,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 	}
 	mutex_unlock(&qp->migr.mutex);
 
+	rxe_migr_orphan_conn(qp);
 	rxe_migr_bury(qp);
 }
 
@@ -329,6 +338,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 	qp->migr.held = true;
 	rxe_migr_rewind(qp);
+	rxe_migr_go_conn(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
@@ -464,6 +474,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	struct rxe_av *av = &qp->pri_av;
 	struct rxe_migr_move move;
 	unsigned long flags;
+	union ib_gid was;
 
 	mutex_lock(&qp->migr.mutex);
 
@@ -482,6 +493,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_migr_rewind(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
+	memcpy(was.raw, av->grh.dgid.raw, sizeof(was.raw));
 	memcpy(av->grh.dgid.raw, move.gid.raw, sizeof(move.gid.raw));
 	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
 	memcpy(av->dmac, move.mac, ETH_ALEN);
@@ -495,6 +507,8 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	sk_dst_reset(qp->sk->sk);
+	if (memcmp(was.raw, move.gid.raw, sizeof(was.raw)))
+		rxe_migr_move_conn(qp, &was);
 
 	rxe_migr_enable(qp);
 	rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);

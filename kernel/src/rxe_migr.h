@@ -6,6 +6,7 @@
  *   ib_uverbs_file.hw_destroy_rwsem (written)  the set of objects of a context
  *   rxe_migr_qp.mutex	a change of state that waits for the QP's tasks
  *   rxe_qp.state_lock	rxe_qp.migr_state and struct rxe_migr_qp
+ *   rxe_migr_dev.conn_lock	connections of the CM
  */
 #ifndef RXE_MIGR_H
 #define RXE_MIGR_H
@@ -72,6 +73,8 @@ struct rxe_migr_uctx {
 
 struct rxe_migr_dev {
 	struct xarray		tombs;		/* QP number -> struct rxe_migr_tomb */
+	struct list_head	conns;		/* struct rxe_migr_conn */
+	spinlock_t		conn_lock;
 	struct delayed_work	reap;
 };
 
@@ -114,6 +117,11 @@ bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
 /* packets of ours, and packets for a QP that is gone */
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);
+
+/* the CM's packets */
+bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
+		       struct sk_buff *skb);
+bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 
 /* identities of restored objects */
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,

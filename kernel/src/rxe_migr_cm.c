@@ -2,11 +2,12 @@
 /*
  * The ids that a file of librdmacm has, /dev/infiniband/rdma_cm. ucma tells
  * them to nobody but their process, and their process knows them by pointers
- * of its own. They are only read here.
+ * of its own. They are only read here, but for a count of events.
  */
 
 #include <linux/file.h>
 #include <rdma/ib_addr.h>
+#include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 #include <rdma/rdma_user_cm.h>
 #include "rxe_migr_loc.h"
@@ -33,71 +34,221 @@ static u32 rxe_migr_cm_unread(const struct ucma_file *ufile,
 	return count;
 }
 
-static void rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
-			      const struct rdma_id_private *id)
+static void rxe_migr_cm_options(struct rxe_migr_cm_id *out,
+				const struct rdma_id_private *id)
 {
-	const struct rdma_addr *addr = &id->id.route.addr;
-	const struct ib_device *dev = READ_ONCE(id->id.device);
-
-	out->state = READ_ONCE(id->state);
-	out->ps = id->id.ps;
-	out->qp_type = id->id.qp_type;
-	out->qp_num = id->qp_num;
 	if (id->reuseaddr)
 		out->flags |= RXE_MIGR_CM_REUSEADDR;
 	if (id->afonly)
 		out->flags |= RXE_MIGR_CM_AFONLY;
-	rxe_migr_cm_addr(out->src_addr, &addr->src_addr);
-	rxe_migr_cm_addr(out->dst_addr, &addr->dst_addr);
-	if (dev)
-		strscpy(out->device, dev_name(&dev->dev), sizeof(out->device));
+	if (id->tos_set)
+		out->flags |= RXE_MIGR_CM_TOS;
+	if (id->timeout_set)
+		out->flags |= RXE_MIGR_CM_ACK_TIMEOUT;
+	out->tos = id->tos;
+	out->ack_timeout = id->timeout;
 }
 
-/*
- * The id itself lives as long as its context has a reference, which is taken
- * and given back as ucma does: one that is being destroyed has none.
- */
-static void rxe_migr_cm_id(struct rxe_migr_cm_id *out,
-			   const struct ucma_file *ufile,
-			   struct ucma_context *ctx)
+static u32 rxe_migr_conn_state(const struct ib_cm_id *conn)
 {
-	lockdep_assert_held(&ufile->mut);
+	/* rdma_cm has none before it connects, and after that has failed */
+	if (!conn)
+		return RXE_MIGR_CM_ENDED;
 
-	memset(out, 0, sizeof(*out));
-	out->id = ctx->id;
-	out->uid = ctx->uid;
-	out->events_reported = ctx->events_reported;
-	out->events_unread = rxe_migr_cm_unread(ufile, ctx);
-	out->backlog = atomic_read(&ctx->backlog);
-	if (!list_empty(&ctx->mc_list))
-		out->flags |= RXE_MIGR_CM_MULTICAST;
-	if (!refcount_inc_not_zero(&ctx->ref)) {
-		out->flags |= RXE_MIGR_CM_CLOSED;
-		return;
+	switch (READ_ONCE(conn->state)) {
+	case IB_CM_ESTABLISHED:
+		return RXE_MIGR_CM_CONNECTED;
+	case IB_CM_DREQ_RCVD:
+		return RXE_MIGR_CM_LEFT;
+	case IB_CM_IDLE:
+		return RXE_MIGR_CM_ENDED;
+	default:
+		return RXE_MIGR_CM_BUSY;
 	}
-	rxe_migr_cm_bound(out, container_of(ctx->cm_id, struct rdma_id_private,
-					    id));
+}
+
+static u32 rxe_migr_cm_state(const struct rdma_id_private *id)
+{
+	const struct ib_device *dev = id->id.device;
+
+	switch (READ_ONCE(id->state)) {
+	case RDMA_CM_IDLE:
+		return RXE_MIGR_CM_IDLE;
+	case RDMA_CM_ADDR_BOUND:
+		return RXE_MIGR_CM_BOUND;
+	case RDMA_CM_LISTEN:
+		return RXE_MIGR_CM_LISTENING;
+	case RDMA_CM_ADDR_RESOLVED:
+		return RXE_MIGR_CM_ADDR_RESOLVED;
+	case RDMA_CM_ROUTE_RESOLVED:
+		return RXE_MIGR_CM_ROUTE_RESOLVED;
+	case RDMA_CM_CONNECT:
+	case RDMA_CM_DISCONNECT:
+		if (!dev || dev->ops.driver_id != RDMA_DRIVER_RXE)
+			return RXE_MIGR_CM_FOREIGN;
+		if (id->id.qp_type == IB_QPT_UD)
+			return RXE_MIGR_CM_DATAGRAM;
+		return rxe_migr_conn_state(id->cm_id.ib);
+	default:
+		return RXE_MIGR_CM_BUSY;
+	}
+}
+
+/* One that has a connection to move. */
+static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
+			    const struct rdma_id_private *id, bool stop)
+{
+	const struct ib_cm_id *conn = id->cm_id.ib;
+	struct rxe_dev *rxe = to_rdev(id->id.device);
+	struct rxe_qp *qp;
+	int err = 0;
+
+	out->comm_id = rxe_migr_wire_id(rxe, be32_to_cpu(conn->local_id));
+	out->remote_comm_id = be32_to_cpu(conn->remote_id);
+
+	qp = rxe_pool_get_index(&rxe->qp_pool, id->qp_num);
+	if (!qp) {
+		out->state = RXE_MIGR_CM_STRAY;
+		return 0;
+	}
+	if (stop && READ_ONCE(qp->migr_state) == RXE_MIGR_QP_STOPPED)
+		err = rxe_migr_hold_conn(qp, be32_to_cpu(conn->local_id),
+					 out->remote_comm_id);
+	rxe_put(qp);
+
+	return err;
+}
+
+/* The CM's work on an id is done under its mutex. */
+static int rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
+			     struct rdma_id_private *id, bool stop)
+{
+	const struct rdma_addr *addr = &id->id.route.addr;
+	int err = 0;
+
+	mutex_lock(&id->handler_mutex);
+	out->state = rxe_migr_cm_state(id);
+	out->ps = id->id.ps;
+	out->qp_type = id->id.qp_type;
+	out->qp_num = id->qp_num;
+	rxe_migr_cm_options(out, id);
+	rxe_migr_cm_addr(out->src_addr, &addr->src_addr);
+	rxe_migr_cm_addr(out->dst_addr, &addr->dst_addr);
+	if (id->id.device)
+		strscpy(out->device, dev_name(&id->id.device->dev),
+			sizeof(out->device));
+	if (out->state == RXE_MIGR_CM_CONNECTED ||
+	    out->state == RXE_MIGR_CM_LEFT)
+		err = rxe_migr_cm_conn(out, id, stop);
+	mutex_unlock(&id->handler_mutex);
+
+	return err;
+}
+
+/* Of a context that was not being destroyed. */
+static void rxe_migr_cm_put(struct ucma_context *ctx)
+{
 	if (refcount_dec_and_test(&ctx->ref))
 		complete(&ctx->comp);
 }
 
-/* At most max of them; *count: how many there are. */
-int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
-		    unsigned int max, unsigned int *count)
+/*
+ * The contexts of a file, with references as ucma takes them; one that is being
+ * destroyed has none: then ctxs has NULL.
+ */
+static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
+				     struct rxe_migr_cm_id *ids,
+				     struct ucma_context **ctxs,
+				     unsigned int max)
 {
-	struct ucma_file *ufile = file->private_data;
 	struct ucma_context *ctx;
-
-	*count = 0;
-	/* built for another kernel's ucma? */
-	if (!rxe_migr_is_cm(file) || ufile->filp != file)
-		return -EINVAL;
+	unsigned int count = 0;
 
 	mutex_lock(&ufile->mut);
-	list_for_each_entry(ctx, &ufile->ctx_list, list)
-		if ((*count)++ < max)
-			rxe_migr_cm_id(ids++, ufile, ctx);
+	list_for_each_entry(ctx, &ufile->ctx_list, list) {
+		if (count++ >= max)
+			continue;
+		memset(ids, 0, sizeof(*ids));
+		ids->id = ctx->id;
+		ids->uid = ctx->uid;
+		ids->events_reported = ctx->events_reported;
+		ids->events_unread = rxe_migr_cm_unread(ufile, ctx);
+		ids->backlog = atomic_read(&ctx->backlog);
+		if (!list_empty(&ctx->mc_list))
+			ids->flags |= RXE_MIGR_CM_MULTICAST;
+		if (!refcount_inc_not_zero(&ctx->ref)) {
+			ids->flags |= RXE_MIGR_CM_CLOSED;
+			*ctxs = NULL;
+		} else {
+			*ctxs = ctx;
+		}
+		ids++;
+		ctxs++;
+	}
 	mutex_unlock(&ufile->mut);
 
-	return 0;
+	return count;
+}
+
+/* Is it one, and of the ucma that we know the structures of? */
+static struct ucma_file *rxe_migr_cm_ufile(struct file *file)
+{
+	struct ucma_file *ufile = file->private_data;
+
+	return rxe_migr_is_cm(file) && ufile->filp == file ? ufile :
+							     ERR_PTR(-EINVAL);
+}
+
+/* At most max of them; *count: how many there are. */
+int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
+		    unsigned int max, unsigned int *count, bool stop)
+{
+	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	struct ucma_context **ctxs;
+	unsigned int i;
+	int err = 0;
+
+	if (IS_ERR(ufile))
+		return PTR_ERR(ufile);
+
+	ctxs = kvcalloc(max + 1, sizeof(*ctxs), GFP_KERNEL_ACCOUNT);
+	if (!ctxs)
+		return -ENOMEM;
+
+	*count = rxe_migr_cm_ctxs(ufile, ids, ctxs, max);
+	for (i = 0; i < min(*count, max); i++) {
+		if (!ctxs[i])
+			continue;
+		err = err ?: rxe_migr_cm_bound(&ids[i],
+				container_of(ctxs[i]->cm_id,
+					     struct rdma_id_private, id), stop);
+		rxe_migr_cm_put(ctxs[i]);
+	}
+	kvfree(ctxs);
+
+	return err;
+}
+
+/* Destroying an id waits for as many events to be acknowledged. */
+int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
+{
+	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	struct ucma_context *ctx;
+	int err = -ENOENT;
+
+	if (IS_ERR(ufile))
+		return PTR_ERR(ufile);
+
+	mutex_lock(&ufile->mut);
+	list_for_each_entry(ctx, &ufile->ctx_list, list) {
+		if (ctx->id != in->id)
+			continue;
+		err = rxe_migr_cm_unread(ufile, ctx) ? -EBUSY : 0;
+		if (!err)
+			ctx->events_reported = in->events_reported;
+		break;
+	}
+	mutex_unlock(&ufile->mut);
+
+	return err;
 }

@@ -24,6 +24,7 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
 void rxe_migr_resumed_qp(struct rxe_qp *qp);
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
 bool rxe_migr_connected(struct rxe_qp *qp);
+bool rxe_migr_failed(struct rxe_qp *qp);
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
 
 /* rxe_migr_file.c */
@@ -34,7 +35,18 @@ bool rxe_migr_is_cm(const struct file *file);
 
 /* rxe_migr_cm.c */
 int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
-		    unsigned int max, unsigned int *count);
+		    unsigned int max, unsigned int *count, bool stop);
+int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
+
+/* rxe_migr_mad.c */
+int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);
+int rxe_migr_expect_conn(struct rxe_qp *qp,
+			 const struct rxe_migr_cm_connect *in);
+void rxe_migr_go_conn(struct rxe_qp *qp);
+void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was);
+void rxe_migr_orphan_conn(struct rxe_qp *qp);
+u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id);
+bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 
 /* rxe_migr_wire.c */
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);

@@ -24,8 +24,10 @@ static void rxe_migr_reap(struct work_struct *work)
 {
 	struct rxe_migr_dev *dev = container_of(work, struct rxe_migr_dev,
 						reap.work);
+	struct rxe_dev *rxe = container_of(dev, struct rxe_dev, migr);
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
+	bool wait;
 
 	rcu_read_lock();
 	xa_for_each(&dev->tombs, index, tomb)
@@ -34,13 +36,16 @@ static void rxe_migr_reap(struct work_struct *work)
 			kfree_rcu(tomb, rcu);
 	rcu_read_unlock();
 
-	if (!xa_empty(&dev->tombs))
+	wait = rxe_migr_reap_conns(rxe, false);
+	if (wait || !xa_empty(&dev->tombs))
 		queue_delayed_work(system_unbound_wq, &dev->reap, HZ);
 }
 
 void rxe_migr_dev_init(struct rxe_dev *rxe)
 {
 	xa_init(&rxe->migr.tombs);
+	INIT_LIST_HEAD(&rxe->migr.conns);
+	spin_lock_init(&rxe->migr.conn_lock);
 	INIT_DELAYED_WORK(&rxe->migr.reap, rxe_migr_reap);
 }
 
@@ -51,6 +56,7 @@ void rxe_migr_dev_cleanup(struct rxe_dev *rxe)
 
 	/* no QP is left that could be buried */
 	cancel_delayed_work_sync(&rxe->migr.reap);
+	rxe_migr_reap_conns(rxe, true);
 	xa_for_each(&rxe->migr.tombs, index, tomb)
 		kfree_rcu(tomb, rcu);
 	xa_destroy(&rxe->migr.tombs);

@@ -588,7 +588,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
 	if (err)
 		return err;
-	if (in.reserved)
+	if (in.flags & ~RXE_MIGR_CM_LIST_STOP)
 		return -EINVAL;
 
 	max = in.addr ? min_t(u64, in.length / sizeof(*ids), RXE_MIGR_CM_MAX) :
@@ -600,7 +600,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 	}
 
 	file = fget(in.fd);
-	err = file ? rxe_migr_cm_ids(file, ids, max, &count) : -EBADF;
+	err = file ? rxe_migr_cm_ids(file, ids, max, &count, in.flags) : -EBADF;
 	if (file)
 		fput(file);
 	if (!err)
@@ -639,6 +639,77 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_ADOPT)(struct uverbs_attr_bundle *a
 	else
 		err = rxe_migr_adopt_cm(file, pid);
 	put_pid(pid);
+	fput(file);
+
+	return err;
+}
+
+/* With a reference, or NULL. */
+static struct rxe_qp *rxe_migr_find_qp(struct rxe_ucontext *uc, u32 qpn)
+{
+	struct rxe_qp *qp;
+
+	qp = rxe_pool_get_index(&to_rdev(uc->ibuc.device)->qp_pool, qpn);
+	if (qp && rxe_migr_qp_uctx(qp) != uc) {
+		rxe_put(qp);
+		return NULL;
+	}
+
+	return qp;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_CONNECT)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_connect in;
+	struct rxe_qp *qp;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.state != RXE_MIGR_CM_CONNECTED && in.state != RXE_MIGR_CM_LEFT)
+		return -EINVAL;
+
+	/* nothing is destroyed or resumed meanwhile */
+	down_write(&attrs->ufile->hw_destroy_rwsem);
+	qp = rxe_migr_find_qp(uc, in.qp_num);
+	if (uc->migr.state != RXE_MIGR_CTX_RESTORING)
+		err = -EINVAL;
+	else if (!qp || !(rxe_migr_connected(qp) || rxe_migr_failed(qp)))
+		err = -ENOTCONN;
+	else
+		err = rxe_migr_expect_conn(qp, &in);
+	if (qp)
+		rxe_put(qp);
+	up_write(&attrs->ufile->hw_destroy_rwsem);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REFILL)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_refill in;
+	struct file *file;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved)
+		return -EINVAL;
+
+	file = fget(in.fd);
+	if (!file)
+		return -EBADF;
+	err = rxe_migr_cm_refill(file, &in);
 	fput(file);
 
 	return err;
@@ -684,6 +755,10 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_LIST,
 	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_ADOPT,
 	RXE_MIGR_IN(struct rxe_migr_cm_adopt));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_CONNECT,
+	RXE_MIGR_IN(struct rxe_migr_cm_connect));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_REFILL,
+	RXE_MIGR_IN(struct rxe_migr_cm_refill));
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_QUERY),
@@ -702,7 +777,9 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_DEVICE,
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_CM,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_LIST),
-	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_ADOPT));
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_ADOPT),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_CONNECT),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_REFILL));
 
 const struct uapi_definition rxe_migr_uverbs_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),

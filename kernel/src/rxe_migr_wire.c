@@ -223,8 +223,12 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 
 	lockdep_assert_held(&qp->state_lock);
 
-	/* the MAC covers new_gid, so nobody can send us back our own packet */
-	if (!rxe_migr_connected(qp) ||
+	/*
+	 * The MAC covers new_gid, so nobody can send us back our own packet. That
+	 * the peer has moved concerns the CM even when the QP has failed.
+	 */
+	if ((!rxe_migr_connected(qp) &&
+	     (hdr->opcode != RXE_MIGR_OPCODE_RESUME || !rxe_migr_failed(qp))) ||
 	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num ||
 	    memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
 		return -EINVAL;

@@ -147,11 +147,12 @@ int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 
 /* --------------------------------------------------------------- rdma_cm -- */
 
-int ibv_query_cm_ids(struct ibv_context *ctx, int fd, int *count,
-		     struct rxe_migr_cm_id *ids, int max)
+int ibv_query_cm_ids(struct ibv_context *ctx, int fd, uint32_t flags,
+		     int *count, struct rxe_migr_cm_id *ids, int max)
 {
 	struct rxe_migr_cm_list in = {
 		.fd = fd,
+		.flags = flags,
 		.addr = (uintptr_t)ids,
 		.length = ids && max > 0 ? max * sizeof(*ids) : 0,
 	};
@@ -163,6 +164,46 @@ int ibv_query_cm_ids(struct ibv_context *ctx, int fd, int *count,
 	if (!ret || ret == ENOSPC)
 		*count = resp.count;
 	return ret;
+}
+
+const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
+{
+	if (id->flags & RXE_MIGR_CM_CLOSED)
+		return "its device was removed: destroy it";
+	if (id->flags & RXE_MIGR_CM_MULTICAST)
+		return "it has joined a multicast group by rdma_join_multicast(), which cannot be moved: leave it";
+	switch (id->state) {
+	case RXE_MIGR_CM_BUSY:
+		return "it is just being connected, disconnected or resolved: try again";
+	case RXE_MIGR_CM_DATAGRAM:
+		return "connections of UD made by librdmacm cannot be moved: destroy it";
+	case RXE_MIGR_CM_FOREIGN:
+		return "its device has not Godwit's driver";
+	case RXE_MIGR_CM_STRAY:
+		return "it is connected, but its queue pair is destroyed: disconnect it";
+	}
+	if (id->state > RXE_MIGR_CM_STRAY)
+		return "its driver knows a state that is not known here";
+	if (id->events_unread)
+		return "it has events that the process has not read yet: try again";
+	return NULL;
+}
+
+int ibv_expect_cm_connect(struct ibv_context *ctx,
+			  const struct rxe_migr_cm_connect *connect)
+{
+	return migr_cm(ctx, RXE_METHOD_MIGR_CM_CONNECT, connect,
+		       sizeof(*connect), NULL, 0);
+}
+
+int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
+		     uint32_t events_reported)
+{
+	struct rxe_migr_cm_refill in = {
+		.fd = fd, .id = id, .events_reported = events_reported,
+	};
+
+	return migr_cm(ctx, RXE_METHOD_MIGR_CM_REFILL, &in, sizeof(in), NULL, 0);
 }
 
 int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid)

@@ -156,10 +156,29 @@ int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
  * The ids that a file of librdmacm has, in the order in which they came, through
  * a context of any device. fd is a descriptor of the calling process, of
  * /dev/infiniband/rdma_cm (EINVAL: it is not). *count: how many there are;
- * ENOSPC: more than max, and ids is not written.
+ * ENOSPC: more than max, and ids is not written. flags: enum
+ * rxe_migr_cm_list_flags.
  */
-int ibv_query_cm_ids(struct ibv_context *ctx, int fd, int *count,
-		     struct rxe_migr_cm_id *ids, int max);
+int ibv_query_cm_ids(struct ibv_context *ctx, int fd, uint32_t flags,
+		     int *count, struct rxe_migr_cm_id *ids, int max);
+
+/* Why an id cannot be moved, as it is now; NULL: it can. */
+const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id);
+
+/*
+ * An id is about to be connected anew, on ctx, which is being restored. The
+ * driver plays the peer for the connection whose private data begin with
+ * connect->cookie. ENOTCONN: ctx has no such queue pair, or without a peer.
+ */
+int ibv_expect_cm_connect(struct ibv_context *ctx,
+			  const struct rxe_migr_cm_connect *connect);
+
+/*
+ * As many events of an id were read as the process knows of. EBUSY: some wait
+ * to be read; ENOENT: the file has no such id.
+ */
+int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
+		     uint32_t events_reported);
 
 /*
  * Make such a file that of a restored process, which the kernel would else not

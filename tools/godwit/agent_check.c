@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <rdma/rdma_user_cm.h>
 #include "agent.h"
 #include "host.h"
 
@@ -225,13 +227,55 @@ static int check_driver(const char *device, void *arg)
 	return host_check_device(device) == 0;
 }
 
+/* The number that the kernel gives the next id of a file, or -1. */
+static int64_t next_cm_id(int fd)
+{
+	struct rdma_ucm_create_id_resp resp;
+	struct {
+		struct rdma_ucm_cmd_hdr hdr;
+		struct rdma_ucm_create_id create;
+	} cmd = {
+		{ RDMA_USER_CM_CMD_CREATE_ID, sizeof(cmd.create), sizeof(resp) },
+		{ .response = (uintptr_t)&resp, .ps = RDMA_PS_TCP, .qp_type = IBV_QPT_RC },
+	};
+
+	return write(fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? (int64_t)resp.id : -1;
+}
+
+/* Ids are numbered for the whole host, the lowest free one first: what is never given is taken. */
+static void check_cm_ids(json_t *list, json_t *ids)
+{
+	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	int64_t highest = -1, last = -1, number = 0;
+	json_t *id;
+	size_t i;
+
+	json_array_foreach(ids, i, id)
+		if (json_integer_value(id) > highest)
+			highest = json_integer_value(id);
+	while (fd >= 0 && last < highest && number >= 0) {
+		number = next_cm_id(fd);
+		json_array_foreach(ids, i, id)
+			if (json_integer_value(id) > last && json_integer_value(id) < number)
+				problem(list, "id %lld of librdmacm: the number is taken there: end what has it, or "
+					"move elsewhere", (long long)json_integer_value(id));
+		last = number;
+	}
+	if (fd < 0 || number < 0)
+		problem(list, "/dev/infiniband/rdma_cm: %s: modprobe rdma_ucm", strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 /* Files of librdmacm, too, take the driver, if no device of a certain name. */
-static void check_rdma(json_t *list, json_t *contexts, bool cm)
+static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids)
 {
 	check_contexts(list, contexts);
 	if (cm && rdma_each_device(check_driver, NULL) <= 0)
 		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
 			"rxe0 type rxe netdev INTERFACE");
+	if (cm)
+		check_cm_ids(list, ids);
 	fault_clear();
 	if ((cm || json_array_size(contexts)) && host_check_plugin())
 		problem(list, "%s", fault_text());
@@ -269,6 +313,6 @@ json_t *agent_check(struct agent *a, json_t *message)
 	check_files(list, json_object_get(message, "files"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_rdma(list, json_object_get(message, "contexts"),
-		   json_is_true(json_object_get(message, "rdma_cm")));
+		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"));
 	return list;
 }

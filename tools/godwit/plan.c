@@ -165,23 +165,6 @@ static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 			     "start the program without one", fd->pid, fd->fd, fd->link);
 }
 
-/* A file of librdmacm. Without ids it can be opened anew. */
-static void look_at_cm(struct plan *plan, const struct proc_fd *fd)
-{
-	json_t *object = rdma_file(plan, "rdma_cm", fd);
-	struct rxe_migr_cm_id *ids = NULL;
-	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
-
-	plan->rdma = plan->cm = true;
-	if (count < 0)
-		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: %s", fd->pid, fd->fd, fault_text());
-	fault_clear();
-	for (int i = 0; i < count; i++)
-		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: id %u: ids of librdmacm can't be moved yet",
-			   fd->pid, fd->fd, ids[i].id);
-	free(ids);
-}
-
 static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 {
 	char device[64];
@@ -190,7 +173,7 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
 		return;
 	if (node == NODE_RDMA_CM)
-		look_at_cm(plan, fd);
+		plan_cm(plan, fd);
 	else if (node == NODE_RDMA_OTHER)
 		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
 			   "close it before", fd->pid, fd->fd, fd->link);
@@ -291,6 +274,7 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
+		.cm_ids = json_array(), .addresses = addresses,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -309,15 +293,16 @@ fail:
 }
 
 /*
- * The process runs: a region that was there may be gone, with its memory, a moment later. One whose memory
- * is gone for good is there again at each look. (UCX unmaps first, and deregisters when it comes by.)
+ * The process runs: a region that was there may be gone, with its memory, a moment later, and so may what
+ * librdmacm is about. What is there to stay is there again at each look. (UCX unmaps first, and deregisters
+ * when it comes by.)
  */
 int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
 {
 	for (int looks = 1;; looks++) {
 		if (look_at_all(plan, pid, addresses))
 			return -1;
-		if (!plan->memory_gone || looks == 20)
+		if (!plan->passing || looks == 20)
 			return 0;
 		plan_free(plan);
 		poll(NULL, 0, 100);
@@ -333,6 +318,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->notes);
 	json_decref(plan->objects);
 	json_decref(plan->ptys);
+	json_decref(plan->cm_ids);
 	*plan = (struct plan){ 0 };
 }
 
@@ -365,7 +351,7 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
-	return json_pack("{s:o, s:o, s:O, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
-			 "files", files_json(&plan->files), "ptys", plan->ptys, "contexts", contexts,
+	return json_pack("{s:o, s:o, s:O, s:O, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
+			 "files", files_json(&plan->files), "ptys", plan->ptys, "cm_ids", plan->cm_ids, "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "rdma_cm", plan->cm);
 }

@@ -22,11 +22,13 @@ struct plan {
 	bool shell_job;		/* its session's leader stays behind */
 	bool file_locks;
 	bool own_netns;
-	bool memory_gone;	/* of a region, when it was looked for */
+	bool passing;		/* something stood in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings: worth knowing */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
+	json_t *cm_ids;		/* numbers of ids of librdmacm */
+	const struct addresses *addresses; /* that move along */
 };
 
 /* Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along. */
@@ -36,6 +38,8 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
+/* plan_cm.c: a file of librdmacm, and its ids. */
+void plan_cm(struct plan *plan, const struct proc_fd *fd);
 /* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */
 int plan_rdma(struct plan *plan, const struct addresses *addresses);
 /*

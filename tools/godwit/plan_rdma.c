@@ -315,7 +315,7 @@ static void look_at_mr(struct look *look, const struct context *c, const struct 
 	else {
 		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is no longer mapped, and "
 			   "can't be registered again: deregister it before", c->pid, c->device, key);
-		plan->memory_gone = true;
+		plan->passing = true;
 	}
 }
 

@@ -307,7 +307,7 @@ static int ask_for_ids(const char *device, void *arg)
 	if (!ctx)
 		return -1;
 	/* (there may be more of them by the next call: it runs) */
-	while ((ret = ibv_query_cm_ids(ctx, q->fd, &q->count, q->ids, room)) == ENOSPC) {
+	while ((ret = ibv_query_cm_ids(ctx, q->fd, 0, &q->count, q->ids, room)) == ENOSPC) {
 		room = q->count + 16;
 		free(q->ids);
 		q->ids = xcalloc(room, sizeof(*q->ids));

@@ -60,6 +60,8 @@ enum rxe_migr_device_methods {
 enum rxe_migr_cm_methods {
 	RXE_METHOD_MIGR_CM_LIST = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_CM_ADOPT,
+	RXE_METHOD_MIGR_CM_CONNECT,
+	RXE_METHOD_MIGR_CM_REFILL,
 };
 
 /* Every method uses at most these; ids are per method. */
@@ -231,9 +233,17 @@ struct rxe_migr_key {
  * rxe_migr_cm_id goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
  * EINVAL: it is no file of rdma_cm.
  */
+enum rxe_migr_cm_list_flags {
+	/*
+	 * Of connections whose QP is stopped the CM neither says nor hears any
+	 * more; they go on with their QP, or end with it, unheard.
+	 */
+	RXE_MIGR_CM_LIST_STOP	= 1 << 0,
+};
+
 struct rxe_migr_cm_list {
 	__s32 fd;
-	__u32 reserved;		/* 0 */
+	__u32 flags;		/* enum rxe_migr_cm_list_flags */
 	__aligned_u64 addr;
 	__aligned_u64 length;
 };
@@ -243,20 +253,41 @@ enum rxe_migr_cm_flags {
 	RXE_MIGR_CM_AFONLY	= 1 << 1,
 	RXE_MIGR_CM_MULTICAST	= 1 << 2,	/* has joined a group */
 	RXE_MIGR_CM_CLOSED	= 1 << 3,	/* its device was removed */
+	RXE_MIGR_CM_TOS		= 1 << 4,	/* tos was set */
+	RXE_MIGR_CM_ACK_TIMEOUT	= 1 << 5,	/* ack_timeout was set */
+};
+
+enum rxe_migr_cm_state {
+	RXE_MIGR_CM_IDLE	= 0,
+	RXE_MIGR_CM_BOUND	= 1,
+	RXE_MIGR_CM_LISTENING	= 2,
+	RXE_MIGR_CM_ADDR_RESOLVED = 3,
+	RXE_MIGR_CM_ROUTE_RESOLVED = 4,
+	RXE_MIGR_CM_CONNECTED	= 5,
+	RXE_MIGR_CM_LEFT	= 6,	/* the peer has disconnected, this side not yet */
+	RXE_MIGR_CM_ENDED	= 7,	/* disconnected, refused or failed */
+	RXE_MIGR_CM_BUSY	= 8,	/* on its way from one of these to another */
+	RXE_MIGR_CM_DATAGRAM	= 9,	/* of UD, which has no connection to move */
+	RXE_MIGR_CM_FOREIGN	= 10,	/* of another driver's device */
+	RXE_MIGR_CM_STRAY	= 11,	/* connected, but its QP is destroyed */
 };
 
 struct rxe_migr_cm_id {
 	__u32 id;		/* its number on this host */
 	__u32 flags;		/* enum rxe_migr_cm_flags */
 	__aligned_u64 uid;	/* librdmacm's own name for it */
-	__u32 state;		/* as the kernel counts, enum rdma_cm_state */
+	__u32 state;		/* enum rxe_migr_cm_state */
 	__u32 ps;		/* port space, enum rdma_ucm_port_space */
 	__u32 qp_type;
 	__u32 qp_num;		/* of a connection, or 0 */
 	__u32 events_reported;
 	__u32 events_unread;
 	__u32 backlog;		/* of who listens */
-	__u32 reserved;
+	__u32 comm_id;		/* communication ids, as the peer knows them: */
+	__u32 remote_comm_id;	/* of CONNECTED and LEFT */
+	__u8  tos;
+	__u8  ack_timeout;
+	__u8  reserved[2];
 	__u8  src_addr[48];	/* struct sockaddr_in, _in6 or _ib */
 	__u8  dst_addr[48];
 	char  device[64];	/* "" for an id that has none */
@@ -270,6 +301,32 @@ struct rxe_migr_cm_id {
 struct rxe_migr_cm_adopt {
 	__s32 fd;		/* a descriptor in the caller's table */
 	__s32 pid;		/* in the caller's pid namespace; 0: the caller */
+};
+
+/*
+ * CM_CONNECT: IN is struct rxe_migr_cm_connect. Between BEGIN and RESUME: an id
+ * is about to be connected to what a QP of this context is connected to. The
+ * REQ whose private data begin with the cookie is answered by the driver, and
+ * the peer does not learn of it. EEXIST: the QP, or who has the comm ids, is
+ * connected already.
+ */
+struct rxe_migr_cm_connect {
+	__u32 qp_num;
+	__u32 comm_id;		/* as the peer knows them */
+	__u32 remote_comm_id;
+	__u32 state;		/* to get into: CONNECTED or LEFT */
+	__u8  cookie[8];
+};
+
+/*
+ * CM_REFILL: IN is struct rxe_migr_cm_refill: what librdmacm and the kernel
+ * count together. ENOENT: the file has no such id. EBUSY: events are unread.
+ */
+struct rxe_migr_cm_refill {
+	__s32 fd;		/* a descriptor in the caller's table */
+	__u32 id;
+	__u32 events_reported;
+	__u32 reserved;		/* 0 */
 };
 
 /* ------------------------------------------------------------- records -- */
@@ -618,7 +675,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
-RXE_MIGR_SIZE(struct rxe_migr_cm_id, 208);
+RXE_MIGR_SIZE(struct rxe_migr_cm_id, 216);
 
 /* --------------------------------------------------------------- packets -- */
 

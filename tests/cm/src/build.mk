@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 
-ALL += build/tests/cm-idle
+cm_tests := build/tests/cm-idle build/tests/cm-talk
+ALL += $(cm_tests)
 
-build/tests/cm-idle: tests/cm/src/idle.c
+$(cm_tests): build/tests/cm-%: tests/cm/src/%.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -o $@ $< -lrdmacm -libverbs -pthread

@@ -153,9 +153,13 @@ static void proper(int fd)
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
 	struct rxe_migr_cm_list list = { .fd = below(4) ? cm_file : (int)edge(), .addr = address(),
 					 .length = below(2) ? below(MEM_SIZE) : edge(),
-					 .reserved = below(8) ? 0 : rnd() };
+					 .flags = below(8) ? below(2) : rnd() };
 	struct rxe_migr_cm_adopt adopt = { .fd = below(4) ? cm_file : (int)edge(), .pid = below(2) ? 0 : (int)edge() };
-	unsigned m = below(13);
+	struct rxe_migr_cm_connect conn = { .qp_num = below(4) ? 16 + below(64) : edge(), .comm_id = edge(),
+					    .remote_comm_id = edge(), .state = below(8) ? 5 + below(2) : rnd() };
+	struct rxe_migr_cm_refill refill = { .fd = below(4) ? cm_file : (int)edge(), .id = below(4) ? below(4) : edge(),
+					     .events_reported = edge(), .reserved = below(8) ? 0 : rnd() };
+	unsigned m = below(15);
 
 	if (m < 7)
 		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
@@ -173,8 +177,12 @@ static void proper(int fd)
 	else if (m == 11)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_LIST, &list, sizeof(list), out,
 			     sizeof(struct rxe_migr_dump));
-	else
+	else if (m == 12)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_ADOPT, &adopt, sizeof(adopt), NULL, 0);
+	else if (m == 13)
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_CONNECT, &conn, sizeof(conn), NULL, 0);
+	else
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REFILL, &refill, sizeof(refill), NULL, 0);
 	if (no_cap && err != EPERM)
 		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
 }

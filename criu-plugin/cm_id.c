@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ids of librdmacm, made again by the kernel's own commands (rdma_user_cm.h).
+ * The kernel gives out the lowest number that is free on the host; so ids are
+ * made by rising number, with others in the gaps meanwhile.
+ *
+ * A connection is made as if for the first time, from this side whoever began it
+ * then: the driver answers in the peer's place, and the events that come of it
+ * are read here.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <rdma/rdma_user_cm.h>
+
+#include "plugin.h"
+
+#define EVENT_TIMEOUT 10000	/* ms */
+
+/* rdma_cma.h, which cannot be included beside the kernel's header */
+enum cm_event {
+	EVENT_ADDR_RESOLVED	= 0,
+	EVENT_ROUTE_RESOLVED	= 2,
+	EVENT_CONNECT_RESPONSE	= 5,
+	EVENT_DISCONNECTED	= 10,
+};
+
+union address {
+	struct sockaddr	sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct __kernel_sockaddr_storage kernel;
+};
+
+/* --------------------------------------------------------------- commands -- */
+
+#define COMMAND(type)							\
+	struct {							\
+		struct rdma_ucm_cmd_hdr hdr;				\
+		struct type c;						\
+	} __attribute__((packed, aligned(8)))
+
+/* 0 or errno */
+static int write_command(int fd, void *command, uint32_t number, size_t length,
+			 uint16_t out)
+{
+	struct rdma_ucm_cmd_hdr *hdr = command;
+
+	hdr->cmd = number;
+	hdr->in = length - sizeof(*hdr);
+	hdr->out = out;
+	return write(fd, command, length) == (ssize_t)length ? 0 : errno;
+}
+
+#define RUN(fd, cmd, number, out) \
+	write_command(fd, &(cmd), RDMA_USER_CM_CMD_##number, sizeof(cmd), out)
+
+static int create_id(int fd, const RdmaCmIdEntry *id, uint32_t *number)
+{
+	struct rdma_ucm_create_id_resp resp;
+	COMMAND(rdma_ucm_create_id) cmd = { .c = {
+		.uid = id->uid,
+		.response = (uintptr_t)&resp,
+		.ps = id->ps,
+		.qp_type = id->qp_type,
+	} };
+	int err = RUN(fd, cmd, CREATE_ID, sizeof(resp));
+
+	if (!err)
+		*number = resp.id;
+	return err;
+}
+
+static int destroy_id(int fd, uint32_t number)
+{
+	struct rdma_ucm_destroy_id_resp resp;
+	COMMAND(rdma_ucm_destroy_id) cmd = { .c = {
+		.response = (uintptr_t)&resp,
+		.id = number,
+	} };
+
+	return RUN(fd, cmd, DESTROY_ID, sizeof(resp));
+}
+
+static int set_option(int fd, uint32_t id, uint32_t option, const void *value,
+		      uint32_t length)
+{
+	COMMAND(rdma_ucm_set_option) cmd = { .c = {
+		.optval = (uintptr_t)value,
+		.id = id,
+		.level = RDMA_OPTION_ID,
+		.optname = option,
+		.optlen = length,
+	} };
+
+	return RUN(fd, cmd, SET_OPTION, 0);
+}
+
+static int set_options(int fd, const RdmaCmIdEntry *id)
+{
+	uint8_t tos = id->tos, timeout = id->ack_timeout;
+	int yes = 1, err = 0;
+
+	if (id->flags & RXE_MIGR_CM_TOS)
+		err = set_option(fd, id->id, RDMA_OPTION_ID_TOS, &tos, 1);
+	if (!err && id->flags & RXE_MIGR_CM_ACK_TIMEOUT)
+		err = set_option(fd, id->id, RDMA_OPTION_ID_ACK_TIMEOUT,
+				 &timeout, 1);
+	if (!err && id->flags & RXE_MIGR_CM_REUSEADDR)
+		err = set_option(fd, id->id, RDMA_OPTION_ID_REUSEADDR, &yes,
+				 sizeof(yes));
+	if (!err && id->flags & RXE_MIGR_CM_AFONLY)
+		err = set_option(fd, id->id, RDMA_OPTION_ID_AFONLY, &yes,
+				 sizeof(yes));
+	return err ? fail("id %u of librdmacm: its options cannot be set: %s",
+			  id->id, strerror(err)) : 0;
+}
+
+/* The next event of the file, which must be this one. */
+static int await(int fd, const RdmaCmIdEntry *id, enum cm_event expected)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct rdma_ucm_event_resp resp;
+	COMMAND(rdma_ucm_get_event) cmd = { .c.response = (uintptr_t)&resp };
+	int ret, err;
+
+	do {
+		ret = poll(&pfd, 1, EVENT_TIMEOUT);
+	} while (ret < 0 && errno == EINTR);
+	if (ret <= 0)
+		return fail("id %u of librdmacm: no word from the kernel: %s",
+			    id->id, ret ? strerror(errno) : "timed out");
+	err = RUN(fd, cmd, GET_EVENT, sizeof(resp));
+	if (err)
+		return fail("id %u of librdmacm: events cannot be read: %s",
+			    id->id, strerror(err));
+	if (resp.id == id->id && resp.event == expected)
+		return 0;
+	return fail("id %u of librdmacm: event %u (status %d) where %u was to come",
+		    id->id, resp.event, (int)resp.status, expected);
+}
+
+/* -------------------------------------------------------------- addresses -- */
+
+static size_t address_size(const union address *a)
+{
+	switch (a->sa.sa_family) {
+	case AF_INET:
+		return sizeof(a->in);
+	case AF_INET6:
+		return sizeof(a->in6);
+	default:
+		return 0;
+	}
+}
+
+static void load_address(union address *a, const ProtobufCBinaryData *from)
+{
+	memset(a, 0, sizeof(*a));
+	memcpy(a, from->data, from->len < sizeof(*a) ? from->len : sizeof(*a));
+}
+
+static void address_to_gid(const union address *a, union ibv_gid *gid)
+{
+	struct in6_addr *in6 = (void *)gid;
+
+	memset(gid, 0, sizeof(*gid));
+	if (a->sa.sa_family == AF_INET6) {
+		*in6 = a->in6.sin6_addr;
+		return;
+	}
+	gid->raw[10] = gid->raw[11] = 0xff;
+	memcpy(gid->raw + 12, &a->in.sin_addr, 4);
+}
+
+/* With a port of the same kind: 0 of none. */
+static void gid_to_address(const RdmaDeviceEntry *device,
+			   const union ibv_gid *gid, uint16_t port,
+			   union address *a)
+{
+	const struct in6_addr *in6 = (const void *)gid;
+	size_t i;
+
+	memset(a, 0, sizeof(*a));
+	if (IN6_IS_ADDR_V4MAPPED(in6)) {
+		a->in.sin_family = AF_INET;
+		a->in.sin_port = port;
+		memcpy(&a->in.sin_addr, gid->raw + 12, 4);
+		return;
+	}
+	a->in6.sin6_family = AF_INET6;
+	a->in6.sin6_port = port;
+	a->in6.sin6_addr = *in6;
+	/* a link-local address is one of an interface, the device's */
+	for (i = 0; IN6_IS_ADDR_LINKLOCAL(in6) && i < device->n_gids; i++)
+		if (device->gids[i]->netdev)
+			a->in6.sin6_scope_id =
+				if_nametoindex(device->gids[i]->netdev);
+}
+
+/*
+ * Where an id is bound here: as it was, or, if that was an address of its
+ * device, at the one that stands for it.
+ */
+static int translate(const RdmaCmIdEntry *id, union address *a)
+{
+	const struct saved_context *c;
+	union ibv_gid old, gid;
+	uint32_t i;
+
+	load_address(a, &id->src_addr);
+	for (i = 0; id->device && i < saved.num_contexts; i++) {
+		c = &saved.contexts[i];
+		if (strcmp(c->source->name, id->device))
+			continue;
+		address_to_gid(a, &old);
+		if (choose_gid(c->source, c->here, old.raw, &gid))
+			return -1;
+		if (gid.global.subnet_prefix || gid.global.interface_id)
+			gid_to_address(c->here, &gid, a->in.sin_port, a);
+		return 0;
+	}
+	return 0;
+}
+
+/* --------------------------------------------------------------------- ids -- */
+
+static int bind_id(int fd, const RdmaCmIdEntry *id)
+{
+	COMMAND(rdma_ucm_bind) cmd = { .c.id = id->id };
+	char text[INET6_ADDRSTRLEN] = "?";
+	union address a;
+	int err;
+
+	if (translate(id, &a))
+		return -1;
+	cmd.c.addr_size = address_size(&a);
+	memcpy(&cmd.c.addr, &a.kernel, sizeof(cmd.c.addr));
+	err = RUN(fd, cmd, BIND, 0);
+	if (!err)
+		return 0;
+	inet_ntop(a.sa.sa_family, a.sa.sa_family == AF_INET ?
+		  (void *)&a.in.sin_addr : (void *)&a.in6.sin6_addr, text,
+		  sizeof(text));
+	return fail("id %u of librdmacm: it cannot be bound to %s, port %u, here: %s",
+		    id->id, text, ntohs(a.in.sin_port), strerror(err));
+}
+
+static int listen_id(int fd, const RdmaCmIdEntry *id)
+{
+	COMMAND(rdma_ucm_listen) cmd = { .c = {
+		.id = id->id,
+		.backlog = id->backlog,
+	} };
+	int err;
+
+	if (bind_id(fd, id))
+		return -1;
+	err = RUN(fd, cmd, LISTEN, 0);
+	return err ? fail("id %u of librdmacm: it cannot listen here: %s", id->id,
+			  strerror(err)) : 0;
+}
+
+static int resolve_addr(int fd, const RdmaCmIdEntry *id,
+			const union address *src, const union address *dst)
+{
+	COMMAND(rdma_ucm_resolve_addr) cmd = { .c = {
+		.id = id->id,
+		.timeout_ms = EVENT_TIMEOUT / 2,
+		.src_size = address_size(src),
+		.dst_size = address_size(dst),
+	} };
+	int err;
+
+	memcpy(&cmd.c.src_addr, &src->kernel, sizeof(cmd.c.src_addr));
+	memcpy(&cmd.c.dst_addr, &dst->kernel, sizeof(cmd.c.dst_addr));
+	err = RUN(fd, cmd, RESOLVE_ADDR, 0);
+	if (err)
+		return fail("id %u of librdmacm: its peer's address cannot be resolved: %s",
+			    id->id, strerror(err));
+	return await(fd, id, EVENT_ADDR_RESOLVED);
+}
+
+static int resolve_route(int fd, const RdmaCmIdEntry *id)
+{
+	COMMAND(rdma_ucm_resolve_route) cmd = { .c = {
+		.id = id->id,
+		.timeout_ms = EVENT_TIMEOUT / 2,
+	} };
+	int err = RUN(fd, cmd, RESOLVE_ROUTE, 0);
+
+	if (err)
+		return fail("id %u of librdmacm: its route cannot be resolved: %s",
+			    id->id, strerror(err));
+	return await(fd, id, EVENT_ROUTE_RESOLVED);
+}
+
+static int resolve_id(int fd, const RdmaCmIdEntry *id)
+{
+	union address src, dst;
+
+	load_address(&dst, &id->dst_addr);
+	if (translate(id, &src) || resolve_addr(fd, id, &src, &dst))
+		return -1;
+	return id->state == RXE_MIGR_CM_ROUTE_RESOLVED ? resolve_route(fd, id) :
+							 0;
+}
+
+/* The queue pair that an id connects. */
+static const struct saved_object *find_qp(const RdmaCmIdEntry *id)
+{
+	const struct saved_context *c = &saved.contexts[id->context];
+	const struct rxe_migr_rec_qp *qp;
+	uint32_t i;
+
+	for (i = 0; i < c->num_objects; i++) {
+		qp = (const void *)c->objects[i].rec;
+		if (le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
+		    le32toh(qp->qpn) == id->qp_num)
+			return &c->objects[i];
+	}
+	return NULL;
+}
+
+/* The kernel has the peer where it is now: so does the queue pair. */
+static int resolve_peer(int fd, const RdmaCmIdEntry *id)
+{
+	const struct saved_context *c = &saved.contexts[id->context];
+	const struct saved_object *o = find_qp(id);
+	const struct rxe_migr_rec_qp *qp = (const void *)o->rec;
+	union address src, dst, then;
+	union ibv_gid gid = o->sgid;
+
+	if (!gid.global.subnet_prefix && !gid.global.interface_id)
+		memcpy(gid.raw, qp->sgid, sizeof(gid.raw));
+	gid_to_address(c->here, &gid, 0, &src);
+	memcpy(gid.raw, qp->dgid, sizeof(gid.raw));
+	load_address(&then, &id->dst_addr);
+	gid_to_address(c->here, &gid, then.in.sin_port, &dst);
+	return resolve_addr(fd, id, &src, &dst) || resolve_route(fd, id) ? -1 : 0;
+}
+
+static int expect(const RdmaCmIdEntry *id, struct ibv_context *ctx,
+		  uint8_t cookie[8])
+{
+	struct rxe_migr_cm_connect connect = {
+		.qp_num = id->qp_num,
+		.comm_id = id->comm_id,
+		.remote_comm_id = id->remote_comm_id,
+		.state = id->state,
+	};
+	int err;
+
+	if (getrandom(cookie, sizeof(connect.cookie), 0) !=
+	    sizeof(connect.cookie))
+		return fail("no random numbers: %m");
+	memcpy(connect.cookie, cookie, sizeof(connect.cookie));
+	err = ibv_expect_cm_connect(ctx, &connect);
+	return err ? fail("id %u of librdmacm: QP %u cannot be connected: %s",
+			  id->id, id->qp_num, strerror(err)) : 0;
+}
+
+static int connect_id(int fd, const RdmaCmIdEntry *id, struct ibv_context *ctx)
+{
+	COMMAND(rdma_ucm_connect) connect = { .c = {
+		.id = id->id,
+		.conn_param = {
+			.qp_num = id->qp_num,
+			.private_data_len = 8,
+			.retry_count = 7,
+			.rnr_retry_count = 7,
+			.valid = 1,
+		},
+	} };
+	COMMAND(rdma_ucm_accept) accept = { .c = {
+		.uid = id->uid,
+		.id = id->id,
+	} };
+	int err;
+
+	if (resolve_peer(fd, id) ||
+	    expect(id, ctx, connect.c.conn_param.private_data))
+		return -1;
+	err = RUN(fd, connect, CONNECT, 0);
+	if (err)
+		return fail("id %u of librdmacm: it cannot be connected: %s", id->id,
+			    strerror(err));
+	if (await(fd, id, EVENT_CONNECT_RESPONSE))
+		return -1;
+	err = RUN(fd, accept, ACCEPT, 0);
+	if (err)
+		return fail("id %u of librdmacm: its connection cannot be made: %s",
+			    id->id, strerror(err));
+	return id->state == RXE_MIGR_CM_LEFT ?
+		await(fd, id, EVENT_DISCONNECTED) : 0;
+}
+
+static int fill_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
+{
+	if (set_options(fd, id))
+		return -1;
+	switch (id->state) {
+	case RXE_MIGR_CM_BOUND:
+		return bind_id(fd, id);
+	case RXE_MIGR_CM_LISTENING:
+		return listen_id(fd, id);
+	case RXE_MIGR_CM_ADDR_RESOLVED:
+	case RXE_MIGR_CM_ROUTE_RESOLVED:
+		return resolve_id(fd, id);
+	case RXE_MIGR_CM_CONNECTED:
+	case RXE_MIGR_CM_LEFT:
+		return connect_id(fd, id, ctx[id->context]);
+	default:
+		return 0;
+	}
+}
+
+/* Make an id, with others below it until its number is the next one. */
+static int make_id(const struct made_id *made, struct made_id **fillers,
+		   uint32_t **numbers, size_t *count)
+{
+	const RdmaCmIdEntry *id = made->saved;
+	struct made_id *filler;
+	uint32_t number, *slot;
+	int err;
+
+	for (;;) {
+		err = create_id(made->fd, id, &number);
+		if (err)
+			return fail("an id of librdmacm cannot be made: %s",
+				    strerror(err));
+		if (number == id->id)
+			return 0;
+		filler = append(fillers, sizeof(*filler), *count);
+		slot = append(numbers, sizeof(*slot), *count);
+		if (!filler || !slot)
+			return -1;
+		*filler = *made;
+		*slot = number;
+		++*count;
+		if (number > id->id)
+			return fail("id %u of librdmacm is in use on this host: end what has it, or move to another one",
+				    id->id);
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct made_id *ma = a, *mb = b;
+
+	return ma->saved->id < mb->saved->id ? -1 : ma->saved->id > mb->saved->id;
+}
+
+int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
+		struct made_id *ids, size_t count)
+{
+	struct made_id *fillers = NULL;
+	uint32_t *numbers = NULL;
+	size_t i, filled = 0;
+	int ret = 0, err;
+
+	qsort(ids, count, sizeof(*ids), by_number);
+	for (i = 0; !ret && i < count; i++)
+		ret = make_id(&ids[i], &fillers, &numbers, &filled);
+	for (i = 0; i < filled; i++)
+		destroy_id(fillers[i].fd, numbers[i]);
+	free(fillers);
+	free(numbers);
+	for (i = 0; !ret && i < count; i++)
+		ret = fill_id(ids[i].fd, ids[i].saved, ctx);
+	for (i = 0; !ret && i < count; i++) {
+		err = ibv_refill_cm_id(driver, ids[i].fd, ids[i].saved->id,
+				       ids[i].saved->events_reported);
+		if (err)
+			ret = fail("id %u of librdmacm: its events cannot be counted: %s",
+				   ids[i].saved->id, strerror(err));
+	}
+	return ret;
+}
+
+/* ------------------------------------------------------------------ images -- */
+
+static int check_id(const RdmaCmIdEntry *id)
+{
+	union address src, dst;
+
+	load_address(&src, &id->src_addr);
+	load_address(&dst, &id->dst_addr);
+	switch (id->state) {
+	case RXE_MIGR_CM_IDLE:
+	case RXE_MIGR_CM_ENDED:
+		return 0;
+	case RXE_MIGR_CM_BOUND:
+	case RXE_MIGR_CM_LISTENING:
+		if (address_size(&src))
+			return 0;
+		break;
+	case RXE_MIGR_CM_ADDR_RESOLVED:
+	case RXE_MIGR_CM_ROUTE_RESOLVED:
+		if (address_size(&src) && address_size(&dst))
+			return 0;
+		break;
+	case RXE_MIGR_CM_CONNECTED:
+	case RXE_MIGR_CM_LEFT:
+		if (id->has_context && id->context < saved.num_contexts &&
+		    id->has_qp_num && id->has_comm_id &&
+		    id->has_remote_comm_id && find_qp(id))
+			return 0;
+		break;
+	}
+	return fail("%s: id %u of librdmacm is not whole", INVENTORY, id->id);
+}
+
+int check_cm_ids(void)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+	size_t i, j;
+
+	for (i = 0; i < inventory->n_cm_files; i++)
+		for (j = 0; j < inventory->cm_files[i]->n_ids; j++)
+			if (check_id(inventory->cm_files[i]->ids[j]))
+				return -1;
+	return 0;
+}

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Connections of the kernel's CM across moves. Their numbers, communication ids,
+ * are the CM's own, which knows no way to choose them; so where a connection was
+ * restored, they are translated on their way through the GSI QP.
+ *
+ *   source	while its QP is stopped, and after it has ended, nothing that
+ *		the CM says of a connection, or hears, gets through
+ *   destination	the CM connects anew, and is answered here; once the QP goes on,
+ *		ids are translated
+ *   peer	the CM goes on calling the address that it knows: its MADs are
+ *		sent where the QP's peer is
+ */
+
+#include <linux/random.h>
+#include <rdma/ib_cm.h>
+#include <rdma/ib_mad.h>
+#include <rdma/ibta_vol1_c12.h>
+#include "rxe_migr_loc.h"
+
+#include <cm_msgs.h>
+
+/* Longer than the CM repeats a DREQ: 15 times after 8.6 s each. */
+#define RXE_MIGR_CONN_LEASE	(180 * HZ)
+
+/* What rdma_cm puts before a program's private data: version, port, addresses */
+#define RXE_MIGR_CMA_HDR_LEN	36
+
+struct rxe_migr_conn {
+	struct list_head	list;
+	u32			qpn;
+	u32			dest_qpn;
+	u32			local_id;	/* that this host's CM gave it */
+	u32			wire_id;	/* as the peer knows it */
+	u32			remote_id;
+	u8			cookie[8];	/* to know the REQ by */
+	union ib_gid		was;		/* where the CM believes the peer, */
+	struct rxe_av		av;		/* and where it is: if moved */
+	unsigned long		expires;	/* if mortal */
+	bool			known;		/* the three ids are */
+	bool			left;		/* the peer has disconnected */
+	bool			held;		/* its QP is stopped, or was to its end */
+	bool			live;		/* its QP has gone on */
+	bool			moved;
+	bool			gone;		/* the QP; its number may be another's */
+	bool			deaf;		/* restored again on this device */
+	bool			mortal;
+};
+
+#define rxe_migr_for_each_conn(conn, rxe)				\
+	list_for_each_entry(conn, &(rxe)->migr.conns, list)
+
+static void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn)
+{
+	if (conn->mortal)
+		return;
+	conn->mortal = true;
+	conn->expires = jiffies + RXE_MIGR_CONN_LEASE;
+	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
+}
+
+/* Free those whose time is over, or all. Are there any that wait for theirs? */
+bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
+{
+	struct rxe_migr_conn *conn, *next;
+	unsigned long flags;
+	bool wait = false;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	list_for_each_entry_safe(conn, next, &rxe->migr.conns, list) {
+		if (all ||
+		    (conn->mortal && time_after_eq(jiffies, conn->expires))) {
+			list_del(&conn->list);
+			kfree(conn);
+		} else {
+			wait |= conn->mortal;
+		}
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+
+	return wait;
+}
+
+/* That of a QP which there is. */
+static struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn)
+{
+	struct rxe_migr_conn *conn;
+
+	lockdep_assert_held(&rxe->migr.conn_lock);
+
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->qpn == qpn && !conn->gone)
+			return conn;
+
+	return NULL;
+}
+
+static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
+{
+	struct rxe_migr_conn *conn = kzalloc(sizeof(*conn), gfp);
+
+	if (conn) {
+		conn->qpn = qp_num(qp);
+		conn->dest_qpn = qp->attr.dest_qp_num;
+	}
+
+	return conn;
+}
+
+/* ------------------------------------------------- what befalls their QPs -- */
+
+/* The QP is stopped: so is its connection. */
+int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+
+	if (!fresh)
+		return -ENOMEM;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (!conn) {
+		conn = fresh;
+		fresh = NULL;
+		list_add(&conn->list, &rxe->migr.conns);
+	}
+	if (!conn->known) {
+		conn->local_id = local_id;
+		conn->wire_id = local_id;
+		conn->remote_id = remote_id;
+		conn->known = true;
+		conn->live = true;
+	}
+	conn->held = true;
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+
+	return 0;
+}
+
+/* The CM is about to connect this QP, which was connected elsewhere. */
+int rxe_migr_expect_conn(struct rxe_qp *qp,
+			 const struct rxe_migr_cm_connect *in)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+	int err = 0;
+
+	if (!fresh)
+		return -ENOMEM;
+	fresh->wire_id = in->comm_id;
+	fresh->remote_id = in->remote_comm_id;
+	fresh->left = in->state == RXE_MIGR_CM_LEFT;
+	memcpy(fresh->cookie, in->cookie, sizeof(fresh->cookie));
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	rxe_migr_for_each_conn(conn, rxe)
+		if (!conn->gone && (conn->qpn == fresh->qpn ||
+				    (conn->known &&
+				     conn->wire_id == fresh->wire_id &&
+				     conn->remote_id == fresh->remote_id)))
+			err = -EEXIST;
+	if (!err) {
+		/* it was here before: what that one still says is not heard */
+		rxe_migr_for_each_conn(conn, rxe)
+			if (conn->wire_id == fresh->wire_id &&
+			    conn->remote_id == fresh->remote_id)
+				conn->deaf = true;
+		list_add(&fresh->list, &rxe->migr.conns);
+		fresh = NULL;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+
+	return err;
+}
+
+/* The QP goes on, where it was or where it was restored. */
+void rxe_migr_go_conn(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (conn && !conn->moved && conn->local_id == conn->wire_id) {
+		list_del(&conn->list);
+		kfree(conn);
+	} else if (conn) {
+		conn->held = false;
+		conn->live = true;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+}
+
+/* The QP's peer has moved, from this address. */
+void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (!conn && fresh) {
+		conn = fresh;
+		fresh = NULL;
+		conn->live = true;
+		list_add(&conn->list, &rxe->migr.conns);
+	}
+	if (conn) {
+		if (!conn->moved)
+			conn->was = *was;
+		conn->moved = true;
+		conn->av = qp->pri_av;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+}
+
+/* The QP is gone. Its connection may end later, as the program likes. */
+void rxe_migr_orphan_conn(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (conn) {
+		conn->gone = true;
+		if (conn->held || !conn->live ||
+		    conn->local_id == conn->wire_id)
+			rxe_migr_conn_expire(rxe, conn);
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+}
+
+/* The id that the peer of a connection knows, which may be another host's. */
+u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id)
+{
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+	u32 id = local_id;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->known && conn->local_id == local_id)
+			id = conn->wire_id;
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+
+	return id;
+}
+
+/* ------------------------------------------------------------------ MADs -- */
+
+/* The MAD of the CM that a packet holds, or NULL. */
+static struct ib_mad_hdr *rxe_migr_cm_mad(struct rxe_pkt_info *pkt)
+{
+	struct ib_mad_hdr *mad = payload_addr(pkt);
+
+	if (bth_qpn(pkt) != be32_to_cpu(IB_QP1) ||
+	    payload_size(pkt) < sizeof(struct ib_mad) ||
+	    mad->base_version != IB_MGMT_BASE_VERSION ||
+	    mad->mgmt_class != IB_MGMT_CLASS_CM ||
+	    mad->class_version != IB_CM_CLASS_VERSION)
+		return NULL;
+
+	return mad;
+}
+
+/* All of them but REQ and SIDR's have both ids, and where MRA has them. */
+static bool rxe_migr_has_ids(const struct ib_mad_hdr *mad)
+{
+	switch (mad->attr_id) {
+	case CM_MRA_ATTR_ID:
+	case CM_REJ_ATTR_ID:
+	case CM_REP_ATTR_ID:
+	case CM_RTU_ATTR_ID:
+	case CM_DREQ_ATTR_ID:
+	case CM_DREP_ATTR_ID:
+	case CM_LAP_ATTR_ID:
+	case CM_APR_ATTR_ID:
+		return true;
+	}
+
+	return false;
+}
+
+static bool rxe_migr_ends(const struct ib_mad_hdr *mad)
+{
+	return mad->attr_id == CM_DREQ_ATTR_ID ||
+	       mad->attr_id == CM_DREP_ATTR_ID;
+}
+
+static void rxe_migr_mad_gids(struct sk_buff *skb, union ib_gid *from,
+			      union ib_gid *to)
+{
+	if (skb->protocol == htons(ETH_P_IP)) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
+				       (struct in6_addr *)from);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr,
+				       (struct in6_addr *)to);
+	} else {
+		memcpy(from->raw, &ipv6_hdr(skb)->saddr, sizeof(from->raw));
+		memcpy(to->raw, &ipv6_hdr(skb)->daddr, sizeof(to->raw));
+	}
+}
+
+/*
+ * What the peer would answer, or said then: to a REQ its REP, to a DREQ its
+ * DREP, and after the RTU perhaps a DREQ.
+ */
+static bool rxe_migr_answer_mad(struct ib_mad_hdr *mad,
+				const struct rxe_migr_conn *conn)
+{
+	struct cm_rep_msg *rep = (struct cm_rep_msg *)mad;
+	struct cm_req_msg *req = (struct cm_req_msg *)mad;
+	u8 depth = IBA_GET(CM_REQ_INITIATOR_DEPTH, req);
+	u8 resources = IBA_GET(CM_REQ_RESPONDER_RESOURCES, req);
+	u32 psn = IBA_GET(CM_REQ_STARTING_PSN, req);
+	__be16 asked = mad->attr_id;
+
+	if (asked == CM_REQ_ATTR_ID)
+		mad->attr_id = CM_REP_ATTR_ID;
+	else if (asked == CM_DREQ_ATTR_ID)
+		mad->attr_id = CM_DREP_ATTR_ID;
+	else if (asked == CM_RTU_ATTR_ID && conn->left)
+		mad->attr_id = CM_DREQ_ATTR_ID;
+	else
+		return false;
+
+	memset(mad + 1, 0, sizeof(struct ib_mad) - sizeof(*mad));
+	IBA_SET(CM_REP_LOCAL_COMM_ID, rep, conn->remote_id);
+	IBA_SET(CM_REP_REMOTE_COMM_ID, rep, conn->local_id);
+	if (asked == CM_REQ_ATTR_ID) {
+		IBA_SET(CM_REP_LOCAL_QPN, rep, conn->dest_qpn);
+		IBA_SET(CM_REP_STARTING_PSN, rep, psn);
+		IBA_SET(CM_REP_RESPONDER_RESOURCES, rep, depth);
+		IBA_SET(CM_REP_INITIATOR_DEPTH, rep, resources);
+		IBA_SET(CM_REP_RNR_RETRY_COUNT, rep, 7);
+		/* the CM takes a known GUID and number for a stale connection */
+		IBA_SET(CM_REP_LOCAL_CA_GUID, rep, get_random_u64());
+	} else if (asked == CM_RTU_ATTR_ID) {
+		IBA_SET(CM_DREQ_REMOTE_QPN_EECN, (struct cm_dreq_msg *)mad,
+			conn->qpn);
+	}
+
+	return true;
+}
+
+/* It comes from where it was to go. */
+static void rxe_migr_turn_round(struct rxe_pkt_info *pkt, struct sk_buff *skb)
+{
+	if (skb->protocol == htons(ETH_P_IP))
+		swap(ip_hdr(skb)->saddr, ip_hdr(skb)->daddr);
+	else
+		swap(ipv6_hdr(skb)->saddr, ipv6_hdr(skb)->daddr);
+	pkt->mask |= RXE_LOOPBACK_MASK;
+}
+
+/* The same MAD, to another address. */
+static void rxe_migr_redirect_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
+				  struct rxe_av *av)
+{
+	struct rxe_pkt_info copy = {};
+	struct sk_buff *skb;
+
+	skb = rxe_init_packet(pkt->rxe, av, pkt->paylen, &copy);
+	if (!skb)
+		return;		/* the CM repeats it, or is asked again */
+
+	memcpy(copy.hdr, pkt->hdr, pkt->paylen - RXE_ICRC_SIZE);
+	copy.qp = gsi;
+	copy.opcode = pkt->opcode;
+	copy.paylen = pkt->paylen;
+	copy.psn = pkt->psn;
+	copy.mask |= pkt->mask & ~RXE_LOOPBACK_MASK;
+
+	if (rxe_prepare(av, &copy, skb))
+		kfree_skb(skb);
+	else
+		rxe_xmit_packet(gsi, &copy, skb);
+}
+
+/*
+ * Is it the REQ by which a restore connects? It has the cookie behind what
+ * rdma_cm itself says in the private data: anybody may name any QP there.
+ */
+static bool rxe_migr_is_expected(const struct rxe_migr_conn *conn,
+				 struct cm_req_msg *req)
+{
+	const u8 *data = IBA_GET_MEM_PTR(CM_REQ_PRIVATE_DATA, req);
+
+	return !conn->live && !memcmp(data + RXE_MIGR_CMA_HDR_LEN,
+				      conn->cookie, sizeof(conn->cookie));
+}
+
+/* The connection of a MAD that this host's CM sends to an address. */
+static struct rxe_migr_conn *
+rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
+		     const union ib_gid *to)
+{
+	struct cm_dreq_msg *dreq = (struct cm_dreq_msg *)mad;
+	struct cm_req_msg *req = (struct cm_req_msg *)mad;
+	u32 id = IBA_GET(CM_MRA_LOCAL_COMM_ID, (struct cm_mra_msg *)mad);
+	struct rxe_migr_conn *conn;
+
+	if (mad->attr_id == CM_REQ_ATTR_ID) {
+		conn = rxe_migr_qp_conn(rxe, IBA_GET(CM_REQ_LOCAL_QPN, req));
+		if (!conn || !rxe_migr_is_expected(conn, req))
+			return NULL;
+		conn->local_id = id;
+		conn->known = true;
+		return conn;
+	}
+	if (!rxe_migr_has_ids(mad))
+		return NULL;
+
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->known && conn->local_id == id)
+			return conn;
+
+	/* the CM does not say whose it is, but whom it calls */
+	if (mad->attr_id == CM_DREQ_ATTR_ID)
+		rxe_migr_for_each_conn(conn, rxe)
+			if (conn->moved && !conn->known &&
+			    conn->dest_qpn == IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
+						      dreq) &&
+			    !memcmp(&conn->was, to, sizeof(*to))) {
+				conn->local_id = id;
+				conn->wire_id = id;
+				conn->remote_id =
+					IBA_GET(CM_DREQ_REMOTE_COMM_ID, dreq);
+				conn->known = true;
+				return conn;
+			}
+
+	return NULL;
+}
+
+/* A packet is about to leave by the GSI QP. Was that all that is to do with it? */
+bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
+		       struct sk_buff *skb)
+{
+	struct rxe_dev *rxe = pkt->rxe;
+	struct rxe_migr_conn *conn;
+	struct ib_mad_hdr *mad;
+	union ib_gid from, to;
+	unsigned long flags;
+	struct rxe_av av;
+	bool done = false, redirect = false;
+
+	if (likely(list_empty_careful(&rxe->migr.conns)))
+		return false;
+	mad = rxe_migr_cm_mad(pkt);
+	if (!mad)
+		return false;
+	rxe_migr_mad_gids(skb, &from, &to);
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_find_sender(rxe, mad, &to);
+	if (!conn)
+		goto unlock;
+	if (conn->held) {
+		done = true;
+	} else if (!conn->live) {
+		done = !rxe_migr_answer_mad(mad, conn);
+		if (!done)
+			rxe_migr_turn_round(pkt, skb);
+	} else {
+		IBA_SET(CM_MRA_LOCAL_COMM_ID, (struct cm_mra_msg *)mad,
+			conn->wire_id);
+		if (rxe_migr_ends(mad))
+			rxe_migr_conn_expire(rxe, conn);
+		av = conn->av;
+		redirect = conn->moved &&
+			   memcmp(av.grh.dgid.raw, to.raw, sizeof(to.raw));
+	}
+unlock:
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	if (redirect)
+		rxe_migr_redirect_mad(gsi, pkt, &av);
+
+	return done || redirect;
+}
+
+/* The connection of a MAD that comes from an address. */
+static struct rxe_migr_conn *
+rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
+		       const union ib_gid *from)
+{
+	struct cm_dreq_msg *dreq = (struct cm_dreq_msg *)mad;
+	struct cm_mra_msg *mra = (struct cm_mra_msg *)mad;
+	u32 id = IBA_GET(CM_MRA_REMOTE_COMM_ID, mra);
+	u32 remote_id = IBA_GET(CM_MRA_LOCAL_COMM_ID, mra);
+	struct rxe_migr_conn *conn;
+
+	if (!rxe_migr_has_ids(mad))
+		return NULL;
+
+	/* (answers from here have the id that the CM gave, which is another) */
+	rxe_migr_for_each_conn(conn, rxe)
+		if (!conn->deaf && conn->remote_id == remote_id &&
+		    conn->wire_id == id && (conn->known || !conn->live))
+			return conn;
+
+	/* the answer, which does not say whom it is for, goes there, too */
+	if (mad->attr_id == CM_DREQ_ATTR_ID) {
+		conn = rxe_migr_qp_conn(rxe, IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
+						     dreq));
+		if (conn && conn->moved && !conn->known &&
+		    !memcmp(conn->av.grh.dgid.raw, from->raw,
+			    sizeof(from->raw))) {
+			conn->local_id = id;
+			conn->wire_id = id;
+			conn->remote_id = remote_id;
+			conn->known = true;
+			return conn;
+		}
+	}
+
+	return NULL;
+}
+
+/* Nobody else sees what is changed in a packet. */
+static bool rxe_migr_own_packet(struct rxe_pkt_info *pkt, struct sk_buff *skb)
+{
+	ptrdiff_t at = pkt->hdr - skb->data;
+
+	if (skb_unclone(skb, GFP_ATOMIC))
+		return false;
+	pkt->hdr = skb->data + at;
+
+	return true;
+}
+
+/* A packet that is in order came for the GSI QP. Is it to be dropped? */
+bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
+{
+	struct rxe_dev *rxe = pkt->rxe;
+	struct rxe_migr_conn *conn;
+	struct ib_mad_hdr *mad;
+	union ib_gid from, to;
+	unsigned long flags;
+	bool drop = false;
+
+	if (likely(list_empty_careful(&rxe->migr.conns)))
+		return false;
+	if (!rxe_migr_cm_mad(pkt))
+		return false;
+	if (!rxe_migr_own_packet(pkt, skb))
+		return true;
+	mad = payload_addr(pkt);
+	rxe_migr_mad_gids(skb, &from, &to);
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_find_receiver(rxe, mad, &from);
+	if (conn) {
+		drop = conn->held ||
+		       (!conn->live && conn->local_id != conn->wire_id);
+		if (!drop) {
+			IBA_SET(CM_MRA_REMOTE_COMM_ID, (struct cm_mra_msg *)mad,
+				conn->local_id);
+			if (rxe_migr_ends(mad))
+				rxe_migr_conn_expire(rxe, conn);
+		}
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+
+	return drop;
+}
