@@ -196,6 +196,46 @@ static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
 	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
 }
 
+static bool has_device(const RdmaCmFileEntry *entry, const char *device)
+{
+	size_t i;
+
+	for (i = 0; i < entry->n_devices; i++)
+		if (!strcmp(entry->devices[i]->device, device))
+			return true;
+	return false;
+}
+
+/* The process may have come from elsewhere itself: the driver knows. */
+static int save_devices(const struct cm_file *file, RdmaCmFileEntry *entry)
+{
+	struct rxe_migr_cm_device known;
+	RdmaCmDeviceEntry *device;
+	struct ibv_context *ctx;
+	const char *name;
+	uint32_t n;
+	int ret;
+
+	for (n = 0; (ctx = dumped_context(n, &name)); n++) {
+		if (has_device(entry, name))
+			continue;
+		ret = ibv_cm_device(ctx, file->fd, &known, NULL);
+		if (ret)
+			return fail("%s: the driver does not tell by what GUID it is known: %s",
+				    name, strerror(ret));
+		device = append_message(&entry->devices, &entry->n_devices,
+					&rdma_cm_device_entry__descriptor);
+		if (!device || save_bytes(&device->guid, known.guid,
+					  sizeof(known.guid)))
+			return -1;
+		device->device = strdup(name);
+		if (!device->device)
+			return fail("no memory");
+		device->index = known.index;
+	}
+	return 0;
+}
+
 int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 {
 	const struct cm_file *file = find_cm_file(fd);
@@ -214,7 +254,7 @@ int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 	entry->id = id;
 	entry->flags = flags;
 	entry->pid = inner_pid(file->pid);
-	if (save_ids(file, entry, inventory))
+	if (save_devices(file, entry) || save_ids(file, entry, inventory))
 		return -1;
 	return write_inventory(inventory);
 }
@@ -343,6 +383,36 @@ static int make_ids(struct ibv_context **ctx)
 	return ret;
 }
 
+/* librdmacm will ask for the devices that it knew. */
+static int name_devices(size_t i, struct ibv_context **ctx)
+{
+	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];
+	struct rxe_migr_cm_device known = {};
+	uint32_t n, d;
+	int fd, ret = 0;
+
+	fd = store_get(numbers[i]);
+	if (fd < 0)
+		return -1;
+	for (d = 0; !ret && d < file->n_devices; d++) {
+		for (n = 0; n < saved.num_contexts; n++)
+			if (!strcmp(saved.contexts[n].source->name,
+				    file->devices[d]->device))
+				break;
+		if (n == saved.num_contexts)
+			continue;
+		known.index = file->devices[d]->index;
+		memcpy(known.guid, file->devices[d]->guid.data,
+		       sizeof(known.guid));
+		ret = ibv_cm_device(ctx[n], fd, NULL, &known);
+		if (ret)
+			fail("%s: the GUID by which its process knows it cannot be kept: %s",
+			     saved.contexts[n].here->name, strerror(ret));
+	}
+	close(fd);
+	return ret ? -1 : 0;
+}
+
 /* In CRIU, when the tasks have got their credentials. */
 int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 {
@@ -359,7 +429,7 @@ int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 	ret = make_ids(ctx);
 	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
 		pid = find(arg, inventory->cm_files[i]->pid);
-		ret = pid < 0 ? -1 : adopt(i, pid);
+		ret = pid < 0 || name_devices(i, ctx) ? -1 : adopt(i, pid);
 	}
 	end_cm();
 	return ret;

@@ -523,9 +523,14 @@ int check_cm_ids(void)
 	const RdmaInventoryEntry *inventory = saved.inventory;
 	size_t i, j;
 
-	for (i = 0; i < inventory->n_cm_files; i++)
+	for (i = 0; i < inventory->n_cm_files; i++) {
 		for (j = 0; j < inventory->cm_files[i]->n_ids; j++)
 			if (check_id(inventory->cm_files[i]->ids[j]))
 				return -1;
+		for (j = 0; j < inventory->cm_files[i]->n_devices; j++)
+			if (inventory->cm_files[i]->devices[j]->guid.len != 8)
+				return fail("%s: the GUID of a device is not whole",
+					    INVENTORY);
+	}
 	return 0;
 }

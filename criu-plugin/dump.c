@@ -778,6 +778,14 @@ int find_qp_context(const char *device, uint32_t qp_num)
 	return -1;
 }
 
+struct ibv_context *dumped_context(uint32_t n, const char **device)
+{
+	if (n >= dump.num_contexts)
+		return NULL;
+	*device = dump.devices[dump.contexts[n].device].name;
+	return dump.contexts[n].ctx;
+}
+
 static int dump_event_file(int fd, int id)
 {
 	struct rxe_migr_event_fd file;

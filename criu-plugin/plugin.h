@@ -197,6 +197,9 @@ void *append_message(void *array, size_t *count,
 /* dump.c: the context that has a queue pair, by its device and number, or -1. */
 int find_qp_context(const char *device, uint32_t qp_num);
 
+/* The nth context of the tree, and its device's name, or NULL. */
+struct ibv_context *dumped_context(uint32_t n, const char **device);
+
 /* guard.c: contexts come back to life if CRIU does not, or lets them live. */
 int guard_start(void);
 int guard_watch(pid_t pid);

@@ -32,6 +32,9 @@ void rxe_migr_drop_rings(struct rxe_ucontext *uc);
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
 int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
 bool rxe_migr_is_cm(const struct file *file);
+int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
+		       const struct rxe_migr_cm_device *in,
+		       struct rxe_migr_cm_device *out);
 
 /* rxe_migr_cm.c */
 int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,

@@ -715,6 +715,36 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REFILL)(struct uverbs_attr_bundle *
 	return err;
 }
 
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_DEVICE)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_device in, out = {};
+	struct file *file;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved || in.flags & ~RXE_MIGR_CM_DEVICE_SET)
+		return -EINVAL;
+
+	file = fget(in.fd);
+	if (!file)
+		return -EBADF;
+	out.fd = in.fd;
+	err = rxe_migr_is_cm(file) ?
+		rxe_migr_cm_device(file, to_rdev(uc->ibuc.device), &in, &out) :
+		-EINVAL;
+	fput(file);
+	if (err || !uverbs_attr_is_valid(attrs, RXE_ATTR_MIGR_RESP))
+		return err;
+
+	return uverbs_copy_to(attrs, RXE_ATTR_MIGR_RESP, &out, sizeof(out));
+}
+
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
@@ -759,6 +789,11 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_CONNECT,
 	RXE_MIGR_IN(struct rxe_migr_cm_connect));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_REFILL,
 	RXE_MIGR_IN(struct rxe_migr_cm_refill));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_DEVICE,
+	RXE_MIGR_IN(struct rxe_migr_cm_device),
+	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP,
+			    UVERBS_ATTR_TYPE(struct rxe_migr_cm_device),
+			    UA_OPTIONAL));
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_QUERY),
@@ -779,7 +814,8 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_CM,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_LIST),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_ADOPT),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_CONNECT),
-	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_REFILL));
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_REFILL),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_DEVICE));
 
 const struct uapi_definition rxe_migr_uverbs_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),

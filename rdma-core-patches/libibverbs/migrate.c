@@ -206,6 +206,21 @@ int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
 	return migr_cm(ctx, RXE_METHOD_MIGR_CM_REFILL, &in, sizeof(in), NULL, 0);
 }
 
+int ibv_cm_device(struct ibv_context *ctx, int fd,
+		  struct rxe_migr_cm_device *known,
+		  const struct rxe_migr_cm_device *set)
+{
+	struct rxe_migr_cm_device in = { .fd = fd };
+
+	if (set) {
+		in.flags = RXE_MIGR_CM_DEVICE_SET;
+		in.index = set->index;
+		memcpy(in.guid, set->guid, sizeof(in.guid));
+	}
+	return migr_cm(ctx, RXE_METHOD_MIGR_CM_DEVICE, &in, sizeof(in), known,
+		       known ? sizeof(*known) : 0);
+}
+
 int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid)
 {
 	struct rxe_migr_cm_adopt in = { .fd = fd, .pid = pid };

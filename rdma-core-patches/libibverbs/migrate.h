@@ -181,6 +181,14 @@ int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
 		     uint32_t events_reported);
 
 /*
+ * By what the process that has such a file knows ctx's device: index and guid
+ * are filled in (known) before they are set, or not (set NULL).
+ */
+int ibv_cm_device(struct ibv_context *ctx, int fd,
+		  struct rxe_migr_cm_device *known,
+		  const struct rxe_migr_cm_device *set);
+
+/*
  * Make such a file that of a restored process, which the kernel would else not
  * let use it: it has been opened under other credentials. EINVAL as above;
  * ESRCH: no such process.

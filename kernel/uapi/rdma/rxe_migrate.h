@@ -62,6 +62,7 @@ enum rxe_migr_cm_methods {
 	RXE_METHOD_MIGR_CM_ADOPT,
 	RXE_METHOD_MIGR_CM_CONNECT,
 	RXE_METHOD_MIGR_CM_REFILL,
+	RXE_METHOD_MIGR_CM_DEVICE,
 };
 
 /* Every method uses at most these; ids are per method. */
@@ -327,6 +328,25 @@ struct rxe_migr_cm_refill {
 	__u32 id;
 	__u32 events_reported;
 	__u32 reserved;		/* 0 */
+};
+
+/*
+ * CM_DEVICE: IN is struct rxe_migr_cm_device: by what GUID and index the process
+ * of a file knows the device of the context that the ioctl is made on. RESP,
+ * optional, is the same: as it is known before SET. A process that has moved
+ * knows them as they were where it began, and librdmacm knows devices by these.
+ * ENOSPC: too many devices.
+ */
+enum rxe_migr_cm_device_flags {
+	RXE_MIGR_CM_DEVICE_SET	= 1 << 0,
+};
+
+struct rxe_migr_cm_device {
+	__s32 fd;		/* a descriptor in the caller's table */
+	__u32 flags;		/* enum rxe_migr_cm_device_flags */
+	__u32 index;
+	__u32 reserved;		/* 0 */
+	__u8  guid[8];
 };
 
 /* ------------------------------------------------------------- records -- */

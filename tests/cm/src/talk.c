@@ -216,7 +216,7 @@ static void expect(struct rdma_cm_id *id, enum rdma_cm_event_type type)
 
 	MUST(!rdma_get_cm_event(channel, &event));
 	if (event->id != id || event->event != type)
-		DIE("%s in place of %s", rdma_event_str(event->event), rdma_event_str(type));
+		DIE("%s, status %d, in place of %s", rdma_event_str(event->event), event->status, rdma_event_str(type));
 	MUST(!rdma_ack_cm_event(event));
 }
 
