@@ -3,7 +3,7 @@
 
 # (the peer of a driver, packet by packet)
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h tests/verbs/src/dumps.c tests/verbs/src/dumps.h
-wire_tests := $(addprefix build/tests/,replays answers)
+wire_tests := $(addprefix build/tests/,replays answers datagrams)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
 driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped) $(wire_tests)
 
