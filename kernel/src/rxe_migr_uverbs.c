@@ -137,6 +137,8 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	if (sink->length > sink->size)
 		return -ENOSPC;
 
+	/* what is not needed is not allocated; an SRQ may grow meanwhile */
+	sink->size = min(sink->size, 2 * count.length + SZ_64K);
 	sink->buf = kvmalloc(sink->size, GFP_KERNEL_ACCOUNT);
 	if (!sink->buf)
 		return -ENOMEM;
@@ -189,13 +191,6 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	sink.size = in.addr ? min_t(u64, in.length, INT_MAX) : 0;
 
 	down_write(&ufile->hw_destroy_rwsem);
-	/* what is not needed is not allocated */
-	if (sink.size) {
-		struct rxe_migr_sink count = {};
-
-		rxe_migr_dump_ufile(ufile, uc, &count);
-		sink.size = min(sink.size, 2 * count.length + SZ_64K);
-	}
 	err = rxe_migr_dump_locked(ufile, uc, in.flags & RXE_MIGR_DUMP_STOP,
 				   &sink, &did_stop);
 	resp.length = sink.length;

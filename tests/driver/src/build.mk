@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Programs that the tests run in the guests.
 
+# (the peer of a driver, packet by packet)
+wire_src := tests/driver/src/wire.c tests/driver/src/wire.h tests/verbs/src/dumps.c tests/verbs/src/dumps.h
+wire_tests := $(addprefix build/tests/,replays answers datagrams)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped) $(wire_tests)
 
 ALL += build/tests/traffic $(driver_tests)
 
@@ -13,6 +16,8 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 
 # (it leads its queue pairs as the tests of dumps do)
 build/tests/query_stopped: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
+
+$(wire_tests): $(wire_src)
 
 build/tests/ioctl_fuzz build/tests/wqe_fuzz: tests/driver/src/random.h
 

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/*
+ * answers [CASE]: what the requester does when answers are lost, late, refused, or those of other requests.
+ * Each case has a queue pair of its own.
+ */
+#include <stddef.h>
+
+#include "../../verbs/src/dumps.h"
+#include "wire.h"
+
+enum {
+	SIZE = 4 * MTU,
+	FAR_KEY = 0x1234,
+	MANY = 5,	/* times that something does not happen */
+};
+
+static const uint64_t far_va = 0x7f0000001000;
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_qp *qp;
+static struct ibv_mr *mr;
+static uint8_t memory[SIZE] __attribute__((aligned(4096)));
+
+/* As many as are named, posted at once. */
+static void post(const int *what, int count)
+{
+	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(qp);
+
+	ibv_wr_start(q);
+	for (int i = 0; i < count; i++) {
+		uint64_t va = far_va + i * MTU;
+
+		q->wr_id = what[i];
+		q->wr_flags = 0;
+		switch (what[i]) {
+		case SEND_ONLY:
+			ibv_wr_send(q);
+			ibv_wr_set_sge(q, mr->lkey, (uintptr_t)memory, 64);
+			break;
+		case READ:
+			ibv_wr_rdma_read(q, FAR_KEY, va);
+			ibv_wr_set_sge(q, mr->lkey, (uintptr_t)memory, 64);
+			break;
+		case FETCH_ADD:
+			ibv_wr_atomic_fetch_add(q, FAR_KEY, va, 1);
+			ibv_wr_set_sge(q, mr->lkey, (uintptr_t)memory, 8);
+			break;
+		case ATOMIC_WRITE:
+			ibv_wr_atomic_write(q, FAR_KEY, va, memory);
+			break;
+		case FLUSH:
+			ibv_wr_flush(q, FAR_KEY, va, MTU, FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+			break;
+		}
+	}
+	IS(0, ibv_wr_complete(q));
+}
+
+#define POST(...) do { \
+	const int what_[] = { __VA_ARGS__ }; \
+	post(what_, sizeof(what_) / sizeof(int)); \
+} while (0)
+
+static void answer(int opcode, uint32_t psn, int syndrome)
+{
+	struct packet p = { .opcode = opcode, .qpn = qp->qp_num, .psn = psn, .syndrome = syndrome };
+
+	if (opcode == READ_ANSWER) {
+		p.len = 64;
+		memset(p.data, 0x5a, p.len);
+	}
+	p.swap = 0x123456789abcdef0;
+	wire_send(&p);
+}
+
+static void completes(int what, int status)
+{
+	struct ibv_wc wc = wire_completion(cq);
+
+	if ((int)wc.wr_id != what || (int)wc.status != status)
+		DIE("%#x completes with %s, not %#x with %s", (int)wc.wr_id, ibv_wc_status_str(wc.status), what,
+		    ibv_wc_status_str(status));
+}
+
+/* What is sent again is the same. */
+static void same_again(void)
+{
+	static const int kinds[] = { ATOMIC_WRITE, FLUSH, FETCH_ADD, READ };
+	struct packet first, p;
+
+	for (int i = 0; i < 4; i++) {
+		post(&kinds[i], 1);
+		first = wire_expect(kinds[i], i);
+		CHECK(first.va == far_va && first.rkey == FAR_KEY);
+		answer(ACK, i, NAK_PSN);
+		p = wire_expect(kinds[i], i);
+		CHECK(!memcmp(&first, &p, sizeof(p)));
+		if (kinds[i] == FETCH_ADD) {
+			answer(ATOMIC_ACK, i, ACKED);
+		} else {
+			struct packet a = { .opcode = READ_ANSWER, .qpn = qp->qp_num, .psn = i, .syndrome = ACKED };
+
+			a.len = kinds[i] == READ ? 64 : 0;
+			wire_send(&a);
+		}
+		completes(kinds[i], IBV_WC_SUCCESS);
+	}
+}
+
+/* What a later acknowledge completes counts no longer as under way. */
+static void credit_back(void)
+{
+	POST(ATOMIC_WRITE, SEND_ONLY);
+	wire_expect(ATOMIC_WRITE, 0);
+	wire_expect(SEND_ONLY, 1);
+	answer(ACK, 1, ACKED);
+	completes(ATOMIC_WRITE, IBV_WC_SUCCESS);
+	completes(SEND_ONLY, IBV_WC_SUCCESS);
+	POST(READ);
+	wire_expect(READ, 2);
+}
+
+/* No more FLUSHes under way than the peer has room for, whatever comes meanwhile. */
+static void flush_credit(void)
+{
+	struct packet done = { .opcode = READ_ANSWER, .qpn = qp->qp_num, .psn = 0, .syndrome = ACKED };
+
+	POST(FLUSH, FLUSH, READ);
+	for (int i = 0; i < MANY; i++) {
+		wire_expect(FLUSH, 0);
+		answer(ACK, 0, NAK_RNR);
+	}
+	wire_expect(FLUSH, 0);
+	wire_send(&done);
+	completes(FLUSH, IBV_WC_SUCCESS);
+	wire_expect(FLUSH, 1);
+	done.psn = 1;
+	wire_send(&done);
+	completes(FLUSH, IBV_WC_SUCCESS);
+	wire_expect(READ, 2);
+}
+
+/* The answer to something else ends the queue pair, and nothing is said to be done. */
+static void no_answer(int to, int wrong)
+{
+	POST(to);
+	wire_expect(to, 0);
+	answer(wrong, 0, ACKED);
+	completes(to, to == SEND_ONLY && wrong == READ_ANSWER ? IBV_WC_FATAL_ERR : IBV_WC_BAD_RESP_ERR);
+}
+
+static void atomic_for_send(void) { no_answer(SEND_ONLY, ATOMIC_ACK); }
+static void atomic_for_read(void) { no_answer(READ, ATOMIC_ACK); }
+static void atomic_for_flush(void) { no_answer(FLUSH, ATOMIC_ACK); }
+static void read_for_send(void) { no_answer(SEND_ONLY, READ_ANSWER); }
+
+/* An acknowledge is not yet what a READ or an ATOMIC waits for. */
+static void acknowledged(void)
+{
+	POST(READ, FETCH_ADD, SEND_ONLY);
+	wire_expect(READ, 0);
+	wire_expect(FETCH_ADD, 1);
+	wire_expect(SEND_ONLY, 2);
+	answer(ACK, 0, ACKED);
+	answer(READ_ANSWER, 0, ACKED);
+	completes(READ, IBV_WC_SUCCESS);
+	CHECK(memory[0] == 0x5a && memory[63] == 0x5a);
+	answer(ACK, 1, ACKED);
+	answer(ATOMIC_ACK, 1, ACKED);
+	completes(FETCH_ADD, IBV_WC_SUCCESS);
+	CHECK(*(uint64_t *)memory == 0x123456789abcdef0);
+	answer(ACK, 2, ACKED);
+	completes(SEND_ONLY, IBV_WC_SUCCESS);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+	int rd_atomic;
+} cases[] = {
+	{ "same_again", same_again, 4 }, { "credit_back", credit_back, 1 }, { "flush_credit", flush_credit, 1 },
+	{ "acknowledged", acknowledged, 4 }, { "atomic_for_send", atomic_for_send, 4 },
+	{ "atomic_for_read", atomic_for_read, 4 }, { "atomic_for_flush", atomic_for_flush, 4 },
+	{ "read_for_send", read_for_send, 4 },
+};
+
+int main(int argc, char **argv)
+{
+	ctx = wire_open();
+	CHECK((pd = ibv_alloc_pd(ctx)));
+	CHECK((cq = ibv_create_cq(ctx, 64, NULL, NULL, 0)));
+	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (argc > 1 && strcmp(argv[1], cases[i].name))
+			continue;
+		puts(cases[i].name);
+		fflush(stdout);
+		memset(memory, 0, SIZE);
+		qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, cases[i].rd_atomic);
+		cases[i].run();
+		IS(0, ibv_destroy_qp(qp));
+	}
+	return 0;
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+/*
+ * datagrams [CASE]: what comes to UC and UD queue pairs after a message that was cut, by a loss or by a stop;
+ * what comes by multicast to one that is stopped; and address handles and SRQs under a dump.
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "../../verbs/src/dumps.h"
+#include "wire.h"
+
+enum { SIZE = 64 * MTU, QKEY = 7, DUMPS = 500, HOPS = 7 };
+
+static struct ibv_context *ctx, *attached;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_srq *srq;
+static struct ibv_qp *qp;
+static struct ibv_mr *mr;
+static uint8_t *memory;
+
+static void post_receives(int count)
+{
+	struct ibv_sge sge = { .length = 4 * MTU, .lkey = mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	for (int i = 0; i < count; i++) {
+		wr.wr_id = i;
+		sge.addr = (uintptr_t)memory + i * 4 * MTU;
+		IS(0, srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(qp, &wr, &bad));
+	}
+}
+
+static struct dump stop(void)
+{
+	return take(attached, ibv_dump_context);
+}
+
+static void go_on(struct dump d)
+{
+	IS(0, ibv_abort_context(attached));
+	free(d.buf);
+}
+
+/* -------------------------------------------------------------------- UC -- */
+
+static void uc_send(int opcode, uint32_t psn, uint32_t imm, uint32_t len)
+{
+	struct packet p = { .opcode = UC | opcode, .qpn = qp->qp_num, .psn = psn, .imm = imm, .len = len, .rkey = mr->rkey,
+			    .va = (uintptr_t)memory + SIZE / 2 };
+
+	p.length = opcode == WRITE_FIRST ? 2 * MTU : len;
+	memset(p.data, 0x77, len);
+	wire_send(&p);
+}
+
+/* The first part of a message, all of whose rest is lost or comes while this side is stopped. */
+static void cut(bool write, bool by_stop, struct ibv_srq *with)
+{
+	volatile uint8_t *lands = memory + (write ? SIZE / 2 : 0) + MTU - 1;
+	struct ibv_wc wc;
+
+	srq = with;
+	qp = wire_qp(pd, IBV_QPT_UC, cq, srq, 0);
+	memset(memory, 0, SIZE);
+	post_receives(8);
+	uc_send(write ? WRITE_FIRST : SEND_FIRST, 0, 0, MTU);
+	for (int i = 0; *lands != 0x77; i++) {
+		CHECK(i < 20000);
+		usleep(1000);
+	}
+	if (by_stop) {
+		struct dump d = stop();
+
+		uc_send(write ? WRITE_LAST : SEND_LAST, 1, 0, MTU);
+		go_on(d);
+	}
+	/* The one that comes next may be lost with it, those behind it may not. */
+	for (int i = 0; i < 3; i++)
+		uc_send(write ? WRITE_ONLY_IMM : SEND_ONLY_IMM, 2 + i, i, 64);
+	do
+		wc = wire_completion(cq);
+	while (wc.status != IBV_WC_SUCCESS || (wc.imm_data == htonl(0)));
+	CHECK(wc.imm_data == htonl(1) && wc.byte_len == 64);
+	wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == htonl(2) && wc.byte_len == 64);
+	IS(0, ibv_destroy_qp(qp));
+}
+
+static struct ibv_srq *create_srq(uint32_t max_wr)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = max_wr, .max_sge = 1 } };
+	struct ibv_srq *s = ibv_create_srq(pd, &init);
+
+	CHECK(s);
+	return s;
+}
+
+static void uc_cut(void)
+{
+	for (int i = 0; i < 8; i++) {
+		struct ibv_srq *with = i & 4 ? create_srq(31) : NULL;
+
+		printf("\t%s cut by a %s, %s\n", i & 1 ? "WRITE" : "SEND", i & 2 ? "stop" : "loss", with ? "SRQ" : "RQ");
+		cut(i & 1, i & 2, with);
+		if (with)
+			IS(0, ibv_destroy_srq(with));
+	}
+}
+
+/* What follows a packet of a wrong length has no receive any more, however well it fits. */
+static void uc_length(void)
+{
+	struct ibv_wc wc;
+
+	srq = create_srq(31);
+	qp = wire_qp(pd, IBV_QPT_UC, cq, srq, 0);
+	post_receives(8);
+	uc_send(SEND_FIRST, 0, 0, MTU);
+	uc_send(SEND_MIDDLE, 1, 0, 100);
+	wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_REM_INV_REQ_ERR);
+	uc_send(SEND_MIDDLE, 1, 0, MTU);
+	uc_send(SEND_LAST, 2, 0, 100);
+	uc_send(SEND_ONLY_IMM, 3, 3, 100);
+	uc_send(SEND_ONLY_IMM, 4, 4, 100);
+	wc = wire_completion(cq);
+	if (wc.imm_data == htonl(3))
+		wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == htonl(4));
+	IS(0, ibv_destroy_qp(qp));
+	IS(0, ibv_destroy_srq(srq));
+}
+
+/* ------------------------------------------------------------- multicast -- */
+
+/* What comes while a queue pair is stopped is lost, and is not kept for it without end. */
+static void multicast(void)
+{
+	struct packet p = { .opcode = UD | SEND_ONLY_IMM, .qpn = 0xffffff, .qkey = QKEY, .src_qpn = FAR_QPN, .len = 64,
+			    .to = inet_addr("239.1.2.3") };
+	struct ip_mreq join = { { p.to }, { inet_addr(NEAR) } };
+	union ibv_gid group = gid;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	struct ibv_wc wc;
+	struct dump d;
+
+	/* (without that the kernel takes nothing from the wire) */
+	CHECK(fd >= 0 && !setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof(join)));
+	memcpy(group.raw + 12, &p.to, 4);
+	srq = NULL;
+	qp = wire_qp(pd, IBV_QPT_UD, cq, NULL, 0);
+	IS(0, ibv_attach_mcast(qp, &group, 0));
+	post_receives(8);
+	p.imm = 1;
+	wire_send(&p);
+	wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == htonl(1));
+	d = stop();
+	p.imm = 2;
+	for (int i = 0; i < 5; i++)
+		wire_send(&p);
+	go_on(d);
+	p.imm = 3;
+	wire_send(&p);
+	wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == htonl(3));
+	IS(0, ibv_detach_mcast(qp, &group, 0));
+	IS(0, ibv_destroy_qp(qp));
+	close(fd);
+}
+
+/* ------------------------------------------------------- address handles -- */
+
+static union ibv_gid far_gid(void)
+{
+	union ibv_gid g = gid;
+
+	CHECK(inet_pton(AF_INET, FAR, g.raw + 12) == 1);
+	return g;
+}
+
+/* Sends one datagram, and tells its parent whose context it is. */
+static void own_ah(int ready)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *own = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .dgid = far_gid(), .sgid_index = gid_index } };
+	struct ibv_sge sge = { .length = 64 };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_wc wc;
+
+	CHECK(own && (pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
+	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
+	CHECK((wr.wr.ud.ah = ibv_create_ah(pd, &to)));
+	qp = wire_qp(pd, IBV_QPT_UD, cq, NULL, 0);
+	sge.addr = (uintptr_t)memory;
+	sge.lkey = mr->lkey;
+	wr.wr.ud.remote_qpn = FAR_QPN;
+	wr.wr.ud.remote_qkey = QKEY;
+	IS(0, ibv_post_send(qp, &wr, &bad));
+	wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS);
+	CHECK(write(ready, &own->cmd_fd, sizeof(int)) == sizeof(int));
+	for (;;)
+		pause();
+}
+
+/* How far its packets go is what it was, however far they would go from where it is made again. */
+static void ah_hops(void)
+{
+	struct dump before, after;
+	struct ibv_context *its;
+	struct packet p;
+
+	CHECK(!system("ip route replace 10.88.0.0/24 dev wire0 src " NEAR " hoplimit 7"));
+	its = start_owner(own_ah);
+	p = wire_next();
+	CHECK(p.opcode == (UD | SEND_ONLY) && p.ttl == HOPS);
+	CHECK(!system("ip route replace 10.88.0.0/24 dev wire0 src " NEAR));
+	before = take(its, ibv_dump_context);
+	end_owner(its);
+	its = restore(&before, NULL);
+	after = take(its, ibv_inspect_context);
+	CHECK(((const struct rxe_migr_rec_ah *)first_of(&before, RXE_MIGR_REC_AH))->hop_limit == HOPS);
+	CHECK(((const struct rxe_migr_rec_ah *)first_of(&after, RXE_MIGR_REC_AH))->hop_limit == HOPS);
+	IS(0, ibv_restore_object(its, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	ibv_detach_context(its);
+}
+
+/* ------------------------------------------------------------------ SRQs -- */
+
+static bool enough;
+
+static void *resize(void *arg)
+{
+	struct ibv_srq_attr attr = {};
+
+	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i++) {
+		attr.max_wr = i % 2 ? 30 : 2000;
+		IS(0, ibv_modify_srq(arg, &attr, IBV_SRQ_MAX_WR));
+	}
+	return NULL;
+}
+
+/* (whose length may be another one each time that it is asked for) */
+static struct dump take_changing(dump_fn *fn)
+{
+	struct dump d = {};
+	int ret;
+
+	while ((ret = fn(attached, &d.count, d.buf, d.size)) == ENOSPC) {
+		d.size = d.count > (int)d.size ? d.count : (int)d.size;
+		CHECK((d.buf = realloc(d.buf, d.size)));
+	}
+	IS(0, ret);
+	return d;
+}
+
+/* An SRQ that is resized meanwhile is in a dump as it was before, or as it is after. */
+static void srq_resized(void)
+{
+	struct ibv_srq *s = create_srq(30);
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, resize, s));
+	for (int i = 0; i < DUMPS; i++) {
+		const struct rxe_migr_rec *rec = NULL;
+		const struct rxe_migr_rec_srq *of;
+		struct dump d = take_changing(i % 2 ? ibv_dump_context : ibv_inspect_context);
+		unsigned int rings = 0;
+
+		of = (const void *)first_of(&d, RXE_MIGR_REC_SRQ);
+		while ((rec = next(&d, rec))) {
+			const struct rxe_migr_rec_ring *ring = (const void *)rec;
+
+			if (type_of(rec) != RXE_MIGR_REC_RING || le32toh(ring->which) != RXE_MIGR_RING_SRQ)
+				continue;
+			rings++;
+			CHECK(ring->index_mask == of->max_wr && le32toh(ring->count) == le32toh(of->max_wr) + 1);
+		}
+		CHECK(rings == 1);
+		if (i % 2)
+			go_on(d);
+		else
+			free(d.buf);
+	}
+	__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	IS(0, ibv_destroy_srq(s));
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	{ "uc_cut", uc_cut }, { "multicast", multicast }, { "ah_hops", ah_hops }, { "srq_resized", srq_resized },
+	{ "uc_length", uc_length },
+};
+
+int main(int argc, char **argv)
+{
+	int fd;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+	ctx = wire_open();
+	fd = fcntl(ctx->cmd_fd, F_DUPFD_CLOEXEC, 0);
+	CHECK(fd >= 0 && (attached = ibv_attach_context(fd)));
+	CHECK((pd = ibv_alloc_pd(ctx)));
+	CHECK((cq = ibv_create_cq(ctx, 64, NULL, NULL, 0)));
+	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (argc > 1 && strcmp(argv[1], cases[i].name))
+			continue;
+		puts(cases[i].name);
+		cases[i].run();
+	}
+	return 0;
+}

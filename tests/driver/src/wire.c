@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT
+/* Packets of RoCEv2 over IPv4, made by hand: see wire.h. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <poll.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "../../verbs/src/dumps.h"
+#include "wire.h"
+
+enum {
+	ETH = 14, IP = 20, UDP = 8, BTH = 12, ICRC = 4,
+	ROCE_PORT = 4791, PROBE_PORT = 4790,
+	MIGRATION = 0xc0,	/* opcodes from here on are the manufacturer's */
+	PATIENCE = 20,		/* seconds: whoever waits so long waits in vain */
+};
+
+static int tap = -1;
+
+/* -------------------------------------------------------------- headers -- */
+
+struct cursor {
+	uint8_t *at;
+};
+
+static void put(struct cursor *c, uint64_t value, int bytes)
+{
+	while (bytes--)
+		*c->at++ = value >> 8 * bytes;
+}
+
+static uint64_t get(struct cursor *c, int bytes)
+{
+	uint64_t value = 0;
+
+	while (bytes--)
+		value = value << 8 | *c->at++;
+	return value;
+}
+
+/* Reads or writes one field; the order of these calls is the order on the wire. */
+typedef void field_fn(struct cursor *c, void *field, size_t size, int bytes);
+
+static void put_field(struct cursor *c, void *field, size_t size, int bytes)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, field, size);	/* (little-endian, as all that this runs on) */
+	put(c, value, bytes);
+}
+
+static void get_field(struct cursor *c, void *field, size_t size, int bytes)
+{
+	uint64_t value = get(c, bytes);
+
+	memcpy(field, &value, size);
+}
+
+#define FIELD(name, bytes) fn(c, &p->name, sizeof(p->name), bytes)
+
+static void extended_headers(struct cursor *c, struct packet *p, field_fn *fn)
+{
+	int op = p->opcode & 0x1f;
+	uint32_t msn = 0, zero = 0;
+
+	if ((p->opcode & 0xe0) == UD) {
+		FIELD(qkey, 4);
+		fn(c, &zero, sizeof(zero), 1);
+		FIELD(src_qpn, 3);
+	}
+	if (op == FLUSH)
+		FIELD(flush, 4);
+	if (op == WRITE_FIRST || op == WRITE_ONLY || op == WRITE_ONLY_IMM || op == READ || op == FLUSH ||
+	    op == ATOMIC_WRITE) {
+		FIELD(va, 8);
+		FIELD(rkey, 4);
+		FIELD(length, 4);
+	}
+	if (op == CMP_SWAP || op == FETCH_ADD) {
+		FIELD(va, 8);
+		FIELD(rkey, 4);
+		FIELD(swap, 8);
+		FIELD(compare, 8);
+	}
+	if (op >= READ_ANSWER_FIRST && op <= ATOMIC_ACK && op != READ_ANSWER_MIDDLE) {
+		FIELD(syndrome, 1);
+		fn(c, &msn, sizeof(msn), 3);
+	}
+	if (op == ATOMIC_ACK)
+		FIELD(swap, 8);
+	if (op == SEND_LAST_IMM || op == SEND_ONLY_IMM || op == WRITE_LAST_IMM || op == WRITE_ONLY_IMM)
+		FIELD(imm, 4);
+}
+
+/* ------------------------------------------------------------- checksums -- */
+
+static uint16_t ip_checksum(const uint8_t *header)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < IP; i += 2)
+		sum += header[i] << 8 | header[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+static uint32_t crc32(uint32_t crc, const uint8_t *at, size_t len)
+{
+	while (len--) {
+		crc ^= *at++;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return crc;
+}
+
+/* Of what lies between Ethernet and itself; what routers change counts as ones, as does the missing LRH. */
+static uint32_t icrc(const uint8_t *ip, size_t len)
+{
+	enum { TOS = 1, TTL = 8, CHECKSUM = 10, UDP_CHECKSUM = IP + 6, RESERVED = IP + UDP + 4 };
+	static const uint8_t ones[8] = { 255, 255, 255, 255, 255, 255, 255, 255 };
+	uint8_t head[IP + UDP + BTH];
+	uint32_t crc;
+
+	memcpy(head, ip, sizeof(head));
+	head[TOS] = head[TTL] = head[RESERVED] = 255;
+	memset(head + CHECKSUM, 255, 2);
+	memset(head + UDP_CHECKSUM, 255, 2);
+	crc = crc32(crc32(crc32(~0u, ones, sizeof(ones)), head, sizeof(head)), ip + sizeof(head), len - sizeof(head));
+	/* rxe has no place for the payload of a FLUSH, which has none, and takes all of it for that once more */
+	if (ip[IP + UDP] == FLUSH)
+		crc = crc32(crc, ip + IP + UDP, len - IP - UDP);
+	return ~crc;
+}
+
+/* --------------------------------------------------------------- packets -- */
+
+void wire_send(const struct packet *packet)
+{
+	static const uint8_t far_mac[] = { 0x02, 0, 0, 0, 0x88, 2 };
+	struct packet p = *packet;
+	uint8_t frame[ETH + IP + UDP + BTH + 64 + sizeof(p.data)] = {};
+	uint8_t *ip = frame + ETH, *udp = ip + IP, *bth = udp + UDP;
+	uint32_t to = p.to ?: inet_addr(NEAR), check, pad = -p.len & 3;
+	struct cursor c = { bth };
+	struct ifreq ifr;
+	size_t len;
+
+	put(&c, p.opcode, 1);
+	put(&c, 0x40 | pad << 4, 1);	/* (rxe looks at nothing but pad) */
+	put(&c, 0xffff, 2);
+	put(&c, p.qpn, 4);
+	put(&c, (uint64_t)p.ack << 31 | p.psn, 4);
+	extended_headers(&c, &p, put_field);
+	memcpy(c.at, p.data, p.len);
+	c.at += p.len + pad;
+	len = c.at + ICRC - ip;
+
+	CHECK(!ioctl(tap, TUNGETIFF, &ifr));
+	c.at = frame;
+	if (IN_MULTICAST(ntohl(to))) {
+		put(&c, 0x01005e, 3);
+		put(&c, ntohl(to) & 0x7fffff, 3);
+	} else {
+		static uint8_t near_mac[6];
+
+		CHECK(!ioctl(tap, SIOCGIFHWADDR, &ifr));
+		memcpy(near_mac, ifr.ifr_hwaddr.sa_data, sizeof(near_mac));
+		memcpy(c.at, near_mac, sizeof(near_mac));
+		c.at += sizeof(near_mac);
+	}
+	memcpy(c.at, far_mac, sizeof(far_mac));
+	c.at += sizeof(far_mac);
+	put(&c, 0x0800, 2);
+
+	put(&c, 0x4500, 2);
+	put(&c, len, 2);
+	put(&c, 0x00004000, 4);
+	put(&c, 64 << 8 | IPPROTO_UDP, 2);
+	put(&c, 0, 2);
+	put(&c, ntohl(inet_addr(FAR)), 4);
+	put(&c, ntohl(to), 4);
+	c.at = ip + 10;
+	put(&c, ip_checksum(ip), 2);
+
+	c.at = udp;
+	put(&c, 0xc000, 2);
+	put(&c, ROCE_PORT, 2);
+	put(&c, len - IP, 2);
+
+	check = icrc(ip, len - ICRC);
+	memcpy(ip + len - ICRC, &check, ICRC);
+	CHECK(write(tap, frame, ETH + len) == (ssize_t)(ETH + len));
+}
+
+/* A UDP packet that the kernel sends within this time; its IP header is at *ip. */
+static bool next_udp(uint8_t *frame, size_t size, int ms)
+{
+	struct timespec now, end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += ms / 1000;
+	end.tv_nsec += ms % 1000 * 1000000;
+	for (;;) {
+		struct pollfd p = { tap, POLLIN, 0 };
+		ssize_t n;
+
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ms = (end.tv_sec - now.tv_sec) * 1000 + (end.tv_nsec - now.tv_nsec) / 1000000;
+		if (ms <= 0 || poll(&p, 1, ms) <= 0)
+			return false;
+		n = read(tap, frame, size);
+		CHECK(n > 0);
+		if (n >= ETH + IP + UDP && frame[12] == 8 && frame[13] == 0 && frame[ETH + 9] == IPPROTO_UDP)
+			return true;
+	}
+}
+
+static int port_of(const uint8_t *frame)
+{
+	return frame[ETH + IP + 2] << 8 | frame[ETH + IP + 3];
+}
+
+struct packet wire_next(void)
+{
+	uint8_t frame[10000];
+	struct packet p = {};
+	struct cursor c;
+	size_t len, pad;
+	uint32_t check;
+
+	do {
+		if (!next_udp(frame, sizeof(frame), PATIENCE * 1000))
+			DIE("no packet in %u s", PATIENCE);
+	} while (port_of(frame) != ROCE_PORT || frame[ETH + IP + UDP] >= MIGRATION);
+
+	len = frame[ETH + 2] << 8 | frame[ETH + 3];
+	p.ttl = frame[ETH + 8];
+	memcpy(&p.to, frame + ETH + 16, 4);
+	memcpy(&check, frame + ETH + len - ICRC, ICRC);
+	CHECK(check == icrc(frame + ETH, len - ICRC));
+
+	c.at = frame + ETH + IP + UDP;
+	p.opcode = get(&c, 1);
+	pad = get(&c, 1) >> 4 & 3;
+	get(&c, 2);
+	p.qpn = get(&c, 4) & 0xffffff;
+	p.psn = get(&c, 4);
+	p.ack = p.psn >> 31;
+	p.psn &= 0xffffff;
+	extended_headers(&c, &p, get_field);
+	p.len = frame + ETH + len - ICRC - pad - c.at;
+	CHECK(p.len <= sizeof(p.data));
+	memcpy(p.data, c.at, p.len);
+	return p;
+}
+
+struct packet wire_expect(int opcode, uint32_t psn)
+{
+	struct packet p = wire_next();
+
+	if (p.opcode != opcode || p.psn != psn)
+		DIE("opcode %#x, PSN %u, syndrome %#x, where opcode %#x, PSN %u ought to come", p.opcode, p.psn, p.syndrome,
+		    opcode, psn);
+	CHECK(p.qpn == FAR_QPN || p.opcode >= UD);
+	return p;
+}
+
+/* ---------------------------------------------------------------- shared -- */
+
+/* Until what is sent comes here: the carrier is there at once, and what the kernel makes of it a while later. */
+static void await_carrier(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(PROBE_PORT), .sin_addr.s_addr = inet_addr(FAR) };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	uint8_t frame[10000];
+
+	for (int i = 0; i < PATIENCE * 10; i++) {
+		CHECK(sendto(fd, "", 1, 0, (struct sockaddr *)&to, sizeof(to)) == 1);
+		if (!next_udp(frame, sizeof(frame), 100) || port_of(frame) != PROBE_PORT)
+			continue;
+		close(fd);
+		return;
+	}
+	DIE("nothing comes through the wire");
+}
+
+struct ibv_context *wire_open(void)
+{
+	struct ifreq ifr = { .ifr_name = "wire0", .ifr_flags = IFF_TAP | IFF_NO_PI };
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+
+	CHECK(ctx);
+	tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+	CHECK(tap >= 0 && !ioctl(tap, TUNSETIFF, &ifr));
+	find_gid(ctx, NEAR);
+	await_carrier();
+	return ctx;
+}
+
+struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
+		       int rd_atomic)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = type, .send_cq = cq, .recv_cq = cq, .srq = srq, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+	};
+	struct ibv_qp_attr a = {
+		.port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = FAR_QPN, .qkey = 7,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				   IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND,
+		.max_rd_atomic = rd_atomic, .max_dest_rd_atomic = rd_atomic, .min_rnr_timer = 1,
+		.timeout = 0 /* never */, .retry_cnt = 7, .rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 } },
+	};
+	struct ibv_qp *qp;
+
+	a.ah_attr.grh.dgid = gid;
+	CHECK(inet_pton(AF_INET, FAR, a.ah_attr.grh.dgid.raw + 12) == 1);
+	if (type == IBV_QPT_RC) {
+		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE |
+				      IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_BIND_MW |
+				      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	}
+	qp = ibv_create_qp_ex(pd->context, &init);
+	CHECK(qp);
+	lead(qp, a, IBV_QPS_RTS);
+	return qp;
+}
+
+struct ibv_wc wire_completion(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	for (int i = 0; i < PATIENCE * 1000; i++) {
+		int n = ibv_poll_cq(cq, 1, &wc);
+
+		CHECK(n >= 0);
+		if (n)
+			return wc;
+		usleep(1000);
+	}
+	DIE("no completion in %u s", PATIENCE);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The other end of a wire whose near end is rxe0: whatever the driver sends comes here, packet by packet, and
+ * whatever is sent from here is a packet of its peer, even one that no driver would send. Nothing gets lost
+ * and nothing is sent again unless a test says so. Everything here ends the process with a line about what
+ * was not so.
+ *
+ * tests/driver/wire.sh makes the near end.
+ */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#define NEAR "10.88.0.1"
+#define FAR "10.88.0.2"
+
+enum { FAR_QPN = 0x4711, MTU = 1024 };	/* the QP numbers here mean nothing; this is one of them */
+
+enum opcode {
+	SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM, WRITE_FIRST, WRITE_MIDDLE,
+	WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM, READ, READ_ANSWER_FIRST, READ_ANSWER_MIDDLE,
+	READ_ANSWER_LAST, READ_ANSWER, ACK, ATOMIC_ACK, CMP_SWAP, FETCH_ADD, FLUSH = 0x1c, ATOMIC_WRITE,
+	UC = 0x20, UD = 0x60,
+};
+
+enum syndrome { ACKED = 0x1f, NAK_RNR = 0x21, NAK_PSN = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62 };
+
+enum { FLUSH_GLOBAL = 1, FLUSH_REGION = 1 << 4 };	/* bits of flush */
+
+struct packet {
+	uint8_t opcode;
+	uint32_t qpn, psn;
+	bool ack;			/* asked for */
+	uint64_t va;			/* READ, WRITE, FLUSH, ATOMIC_WRITE, atomics */
+	uint32_t rkey, length;
+	uint64_t swap, compare;		/* atomics; swap: what FETCH_ADD adds, and what ATOMIC_ACK answers */
+	uint32_t flush;
+	uint8_t syndrome;		/* answers */
+	uint32_t imm, qkey, src_qpn;
+	uint32_t len;			/* of data */
+	uint8_t data[2 * MTU];
+	uint8_t ttl;			/* of what comes */
+	uint32_t to;			/* address, in network order; 0: NEAR */
+};
+
+/* The device, which is rxe0, with the wire laid on. */
+struct ibv_context *wire_open(void);
+
+void wire_send(const struct packet *p);
+
+/* The next packet that the driver sends, but not those of the migration protocol. */
+struct packet wire_next(void);
+
+/* That; it must be of this opcode and PSN. */
+struct packet wire_expect(int opcode, uint32_t psn);
+
+/* --------------------------------------------------- what such tests share -- */
+
+/* A QP of this type, connected to FAR_QPN at FAR in RTS, both sides' first PSN 0. What is 0 in cap is 16. */
+struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
+		       int rd_atomic);
+
+/* The next completion, of whatever status. */
+struct ibv_wc wire_completion(struct ibv_cq *cq);
+
+#endif
