@@ -2,7 +2,10 @@
 #
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
 #   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some, SEED=N for the same
-#                   combinations again in tests/matrix
+#                   combinations again in tests/matrix and tests/criu/010
+#   make check-suite
+#                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010, which takes
+#                   some); SEED=N
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make demo       a running perftest moves between two guests
@@ -31,11 +34,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug check-suite demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-debug demo bench-overhead bench-blackout clean
+host_goals := check check-debug check-suite demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
@@ -43,6 +46,9 @@ check: tree-all
 check-debug: tree-all
 	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
 		$(sort $(wildcard tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-4] tests/matrix/[0-9]* tests/cm/[0-9]*)))))
+
+check-suite: tree-all
+	$(Q)MOVED_SUITE=all tests/check criu/010
 
 demo: tree-all
 	$(Q)tests/demo
