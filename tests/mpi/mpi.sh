@@ -38,11 +38,17 @@ job() {
 
 # rank_moves FROM TO: and both hosts' devices tell that it works there
 rank_moves() {
-	local before
+	rank_goes "$1" "$2"
+	rank_works "$2"
+}
+rank_goes() {
 	migrate "$1" "$(on "$1" pgrep -x prted)" "10.78.0.${2#h}" --address $job_address --limit 180
 	moved
 	nothing_left "$1"
-	before=$(packets "$2")
-	wait_for 120 receives "$2"
+}
+rank_works() {
+	local before
+	before=$(packets "$1")
+	wait_for 120 receives "$1"
 }
 receives() { [ "$(packets "$1")" -gt $((before + 100)) ]; } # (a condition for wait_for)
