@@ -576,7 +576,7 @@ static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr
 	if (owner > 0 && !is_dumped(owner))
 		return fail("%s: %s: its memory is that of process %d, which is not moved",
 			    device, name, owner);
-	return fail("%s: %s: its memory is no longer mapped, and cannot be registered again",
+	return fail("%s: %s: its memory is no longer mapped, and cannot be registered again: deregister it, or try again",
 		    device, name);
 }
 

@@ -44,6 +44,9 @@ int criu_restore(struct criu *criu, const struct criu_options *options);
 enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid);
 int criu_answer(struct criu *criu, bool ok);
 
+/* How long it may take to tidy up. */
+#define CRIU_END_MS	15000
+
 /* Wait until it is gone; -1 when it still runs then. */
 int criu_wait(struct criu *criu, int timeout_ms);
 void criu_close(struct criu *criu);

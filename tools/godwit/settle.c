@@ -20,7 +20,6 @@
 #include "move.h"
 #include "netlink.h"
 
-#define CRIU_END_MS	15000
 #define ANSWER_MS	20000
 /* How long we try to reach a destination again whose connection broke. */
 #define COMMIT_TRY_S	60

@@ -16,6 +16,7 @@
 #include "move.h"
 
 #define CHECK_MS	60000
+#define DUMP_TRIES	5
 
 /* -------------------------------------------------------------- waiting -- */
 
@@ -373,6 +374,7 @@ static int start_dump(struct move *m)
 	return criu_dump(&m->criu, &options);
 }
 
+/* Returns 1 if CRIU says that it failed: then all runs as before. */
 static int until_dumped(struct move *m)
 {
 	char script[64];
@@ -388,7 +390,7 @@ static int until_dumped(struct move *m)
 			return fault("criu ended before it was to");
 		case CRIU_FAILED:
 			images_explain(m->images, "dump.log");
-			return -1;
+			return 1;
 		case CRIU_DIED:
 			return -1;
 		}
@@ -482,10 +484,52 @@ static int restore(struct move *m)
 				     "contexts", (int)m->plan.contexts.n), "ready");
 }
 
+/* Does the plugin say that it is worth while? */
+static bool passing(const char *reason)
+{
+	static const char again[] = "try again";
+	size_t len = strlen(reason);
+
+	return len >= strlen(again) && !strcmp(reason + len - strlen(again), again);
+}
+
+static int begin_anew(struct move *m)
+{
+	if (criu_wait(&m->criu, CRIU_END_MS))
+		return -1;
+	criu_close(&m->criu);
+	m->shared->criu = -1;
+	m->shared->stopping = m->shared->stopped = false;
+	if (images_remove(m->images))
+		return -1;
+	free(m->images);
+	m->images = NULL;
+	fault_clear();
+	return peer_ping(&m->peer);
+}
+
+/*
+ * The process runs until it is frozen: what was there to be moved when we looked may just be about to
+ * change then.
+ */
+static int freeze_and_dump(struct move *m)
+{
+	for (int tries = 1;; tries++) {
+		int ret = start_dump(m) ? -1 : until_dumped(m);
+
+		if (ret <= 0 || tries == DUMP_TRIES || !passing(fault_text()))
+			return ret;
+		report_detail("again: %s", fault_text());
+		if (begin_anew(m))
+			return -1;
+		poll(NULL, 0, 100);
+	}
+}
+
 int move_until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
-	if (start_dump(m) || until_dumped(m))
+	if (freeze_and_dump(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid))

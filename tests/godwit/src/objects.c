@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * objects [--address ADDRESS] [--unmapped] [--stray-events] [--stray-ring] [--mad FILE] [--daemon]
- *         [--rings-only] PROGRESS
+ * objects [--address ADDRESS] [--unmapped] [--unmapped-late] [--stray-events] [--stray-ring] [--mad FILE]
+ *         [--daemon] [--rings-only] PROGRESS
  *
  * Makes objects of every kind, with holes in their handles, and an address handle on a second device if there
  * is one, and says what each is: a word, and what verbs
@@ -10,6 +10,7 @@
  *
  *   --address ADDRESS  its IPv4 address; any
  *   --unmapped      the memory of a region is unmapped
+ *   --unmapped-late it is unmapped when a move has made its folder for images, and deregistered when that is gone
  *   --stray-events  an event file is open whose context is closed
  *   --stray-ring    a ring is mapped of a context that is closed
  *   --mad FILE      this is opened, too
@@ -17,6 +18,7 @@
  *   --rings-only    that one has closed all files, and the rings are still mapped there
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -49,6 +51,8 @@ static union ibv_gid gid, gid2, group = { .raw = { 0xff, 0x0e, [15] = 9 } };
 static int gid_index;
 static char *memory;
 static volatile sig_atomic_t stop;
+
+static bool late;
 
 static void on_term(int sig)
 {
@@ -241,7 +245,7 @@ static void destroy(void)
 	for (i = 0; i < MWS; i++)
 		MUST(!mw[i] || !ibv_dealloc_mw(mw[i]));
 	for (i = 0; i < MRS; i++)
-		MUST(!ibv_dereg_mr(mr[i]));
+		MUST(!mr[i] || !ibv_dereg_mr(mr[i]));
 	MUST(!ibv_destroy_srq(srq) && !ibv_destroy_cq(cq[0]) && !ibv_destroy_cq(cq[1]));
 	MUST(!ibv_destroy_comp_channel(channel));
 	for (i = 0; i < PDS; i++)
@@ -331,6 +335,37 @@ static void send_one(uint64_t n)
 			DIE("message %llu: byte %d is wrong", (unsigned long long)n, i);
 }
 
+/* (the folder is not there before the first move) */
+static bool has_images(void)
+{
+	struct dirent *de;
+	bool has = false;
+	DIR *dir;
+
+	dir = opendir("/var/lib/godwit");
+	while (dir && (de = readdir(dir)))
+		has |= de->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return has;
+}
+
+static void unmap_late(void)
+{
+	static bool unmapped;
+
+	if (has_images() == unmapped)
+		return;
+	if (!unmapped) {
+		MUST(!munmap(memory + 2 * SIZE, SIZE));
+		unmapped = true;
+		return;
+	}
+	MUST(!ibv_dereg_mr(mr[2]));
+	mr[2] = NULL;
+	late = false;
+}
+
 static void run(const char *progress)
 {
 	int fd = open(progress, O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -338,6 +373,8 @@ static void run(const char *progress)
 
 	MUST(fd >= 0);
 	for (uint64_t n = 0; !stop; n++) {
+		if (late)
+			unmap_late();
 		send_one(n);
 		snprintf(line, sizeof(line), "%llu\n", (unsigned long long)n);
 		MUST(pwrite(fd, line, strlen(line), 0) > 0);
@@ -348,7 +385,7 @@ static void run(const char *progress)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "unmapped", no_argument, NULL, 'u' }, { "stray-events", no_argument, NULL, 'e' },
+		{ "unmapped", no_argument, NULL, 'u' }, { "unmapped-late", no_argument, NULL, 'l' }, { "stray-events", no_argument, NULL, 'e' },
 		{ "stray-ring", no_argument, NULL, 'r' }, { "mad", required_argument, NULL, 'm' },
 		{ "daemon", no_argument, NULL, 'd' }, { "rings-only", no_argument, NULL, 'o' }, {},
 	};
@@ -366,6 +403,7 @@ int main(int argc, char **argv)
 	tell();
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
 		switch (opt) {
+		case 'l': late = true; break;
 		case 'u': MUST(!munmap(memory + 2 * SIZE, SIZE)); break;
 		case 'e': leave_events(); break;
 		case 'r': leave_ring(); break;
