@@ -24,9 +24,13 @@
 
 #define EVENT_TIMEOUT 10000	/* ms */
 
+/* All numbers below one are given out meanwhile: no image makes us give out any. */
+#define MAX_ID (1 << 20)
+
 /* rdma_cma.h, which cannot be included beside the kernel's header */
 enum cm_event {
 	EVENT_ADDR_RESOLVED	= 0,
+	EVENT_ADDR_ERROR	= 1,
 	EVENT_ROUTE_RESOLVED	= 2,
 	EVENT_CONNECT_RESPONSE	= 5,
 	EVENT_DISCONNECTED	= 10,
@@ -123,12 +127,20 @@ static int set_options(int fd, const RdmaCmIdEntry *id)
 			  id->id, strerror(err)) : 0;
 }
 
-/* The next event of the file, which must be this one. */
-static int await(int fd, const RdmaCmIdEntry *id, enum cm_event expected)
+static void address_text(const union address *a, char text[INET6_ADDRSTRLEN])
+{
+	strcpy(text, "?");
+	if (a->sa.sa_family == AF_INET)
+		inet_ntop(AF_INET, &a->in.sin_addr, text, INET6_ADDRSTRLEN);
+	else if (a->sa.sa_family == AF_INET6)
+		inet_ntop(AF_INET6, &a->in6.sin6_addr, text, INET6_ADDRSTRLEN);
+}
+
+static int next_event(int fd, const RdmaCmIdEntry *id,
+		      struct rdma_ucm_event_resp *resp)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
-	struct rdma_ucm_event_resp resp;
-	COMMAND(rdma_ucm_get_event) cmd = { .c.response = (uintptr_t)&resp };
+	COMMAND(rdma_ucm_get_event) cmd = { .c.response = (uintptr_t)resp };
 	int ret, err;
 
 	do {
@@ -137,10 +149,18 @@ static int await(int fd, const RdmaCmIdEntry *id, enum cm_event expected)
 	if (ret <= 0)
 		return fail("id %u of librdmacm: no word from the kernel: %s",
 			    id->id, ret ? strerror(errno) : "timed out");
-	err = RUN(fd, cmd, GET_EVENT, sizeof(resp));
-	if (err)
-		return fail("id %u of librdmacm: events cannot be read: %s",
-			    id->id, strerror(err));
+	err = RUN(fd, cmd, GET_EVENT, sizeof(*resp));
+	return err ? fail("id %u of librdmacm: events cannot be read: %s", id->id,
+			  strerror(err)) : 0;
+}
+
+/* The next event of the file, which must be this one. */
+static int await(int fd, const RdmaCmIdEntry *id, enum cm_event expected)
+{
+	struct rdma_ucm_event_resp resp;
+
+	if (next_event(fd, id, &resp))
+		return -1;
 	if (resp.id == id->id && resp.event == expected)
 		return 0;
 	return fail("id %u of librdmacm: event %u (status %d) where %u was to come",
@@ -235,7 +255,7 @@ static int translate(const RdmaCmIdEntry *id, union address *a)
 static int bind_id(int fd, const RdmaCmIdEntry *id)
 {
 	COMMAND(rdma_ucm_bind) cmd = { .c.id = id->id };
-	char text[INET6_ADDRSTRLEN] = "?";
+	char text[INET6_ADDRSTRLEN];
 	union address a;
 	int err;
 
@@ -246,9 +266,7 @@ static int bind_id(int fd, const RdmaCmIdEntry *id)
 	err = RUN(fd, cmd, BIND, 0);
 	if (!err)
 		return 0;
-	inet_ntop(a.sa.sa_family, a.sa.sa_family == AF_INET ?
-		  (void *)&a.in.sin_addr : (void *)&a.in6.sin6_addr, text,
-		  sizeof(text));
+	address_text(&a, text);
 	return fail("id %u of librdmacm: it cannot be bound to %s, port %u, here: %s",
 		    id->id, text, ntohs(a.in.sin_port), strerror(err));
 }
@@ -259,11 +277,8 @@ static int listen_id(int fd, const RdmaCmIdEntry *id)
 		.id = id->id,
 		.backlog = id->backlog,
 	} };
-	int err;
+	int err = RUN(fd, cmd, LISTEN, 0);
 
-	if (bind_id(fd, id))
-		return -1;
-	err = RUN(fd, cmd, LISTEN, 0);
 	return err ? fail("id %u of librdmacm: it cannot listen here: %s", id->id,
 			  strerror(err)) : 0;
 }
@@ -277,15 +292,22 @@ static int resolve_addr(int fd, const RdmaCmIdEntry *id,
 		.src_size = address_size(src),
 		.dst_size = address_size(dst),
 	} };
+	struct rdma_ucm_event_resp resp;
+	char text[INET6_ADDRSTRLEN];
 	int err;
 
 	memcpy(&cmd.c.src_addr, &src->kernel, sizeof(cmd.c.src_addr));
 	memcpy(&cmd.c.dst_addr, &dst->kernel, sizeof(cmd.c.dst_addr));
 	err = RUN(fd, cmd, RESOLVE_ADDR, 0);
-	if (err)
-		return fail("id %u of librdmacm: its peer's address cannot be resolved: %s",
-			    id->id, strerror(err));
-	return await(fd, id, EVENT_ADDR_RESOLVED);
+	if (!err && next_event(fd, id, &resp))
+		return -1;
+	if (!err && resp.id == id->id && resp.event == EVENT_ADDR_ERROR)
+		err = -(int)resp.status;
+	if (!err && resp.id == id->id && resp.event == EVENT_ADDR_RESOLVED)
+		return 0;
+	address_text(dst, text);
+	return fail("id %u of librdmacm: its peer's address %s cannot be resolved: %s",
+		    id->id, text, err ? strerror(err) : "another event came");
 }
 
 static int resolve_route(int fd, const RdmaCmIdEntry *id)
@@ -344,6 +366,7 @@ static int resolve_peer(int fd, const RdmaCmIdEntry *id)
 	memcpy(gid.raw, qp->dgid, sizeof(gid.raw));
 	load_address(&then, &id->dst_addr);
 	gid_to_address(c->here, &gid, then.in.sin_port, &dst);
+	/* (it need not answer, but without a hardware address the kernel sends no REQ) */
 	return resolve_addr(fd, id, &src, &dst) || resolve_route(fd, id) ? -1 : 0;
 }
 
@@ -402,15 +425,15 @@ static int connect_id(int fd, const RdmaCmIdEntry *id, struct ibv_context *ctx)
 		await(fd, id, EVENT_DISCONNECTED) : 0;
 }
 
+static bool is_bound(const RdmaCmIdEntry *id)
+{
+	return id->state == RXE_MIGR_CM_BOUND ||
+	       id->state == RXE_MIGR_CM_LISTENING;
+}
+
 static int fill_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 {
-	if (set_options(fd, id))
-		return -1;
 	switch (id->state) {
-	case RXE_MIGR_CM_BOUND:
-		return bind_id(fd, id);
-	case RXE_MIGR_CM_LISTENING:
-		return listen_id(fd, id);
 	case RXE_MIGR_CM_ADDR_RESOLVED:
 	case RXE_MIGR_CM_ROUTE_RESOLVED:
 		return resolve_id(fd, id);
@@ -473,6 +496,12 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 		destroy_id(fillers[i].fd, numbers[i]);
 	free(fillers);
 	free(numbers);
+	/* Ports that are known first, before others are given any. */
+	for (i = 0; !ret && i < count; i++) {
+		ret = set_options(ids[i].fd, ids[i].saved);
+		if (!ret && is_bound(ids[i].saved))
+			ret = bind_id(ids[i].fd, ids[i].saved);
+	}
 	for (i = 0; !ret && i < count; i++)
 		ret = fill_id(ids[i].fd, ids[i].saved, ctx);
 	for (i = 0; !ret && i < count; i++) {
@@ -482,6 +511,10 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 			ret = fail("id %u of librdmacm: its events cannot be counted: %s",
 				   ids[i].saved->id, strerror(err));
 	}
+	/* From here on events are the program's. */
+	for (i = 0; !ret && i < count; i++)
+		if (ids[i].saved->state == RXE_MIGR_CM_LISTENING)
+			ret = listen_id(ids[i].fd, ids[i].saved);
 	return ret;
 }
 
@@ -493,6 +526,9 @@ static int check_id(const RdmaCmIdEntry *id)
 
 	load_address(&src, &id->src_addr);
 	load_address(&dst, &id->dst_addr);
+	if (id->id >= MAX_ID)
+		return fail("%s: id %u of librdmacm: no such number",
+			    INVENTORY, id->id);
 	switch (id->state) {
 	case RXE_MIGR_CM_IDLE:
 	case RXE_MIGR_CM_ENDED:

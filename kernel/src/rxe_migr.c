@@ -200,6 +200,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 		spin_unlock_irqrestore(&qp->state_lock, flags);
+		rxe_migr_orphan_conn(qp);
 	}
 	mutex_unlock(&qp->migr.mutex);
 }

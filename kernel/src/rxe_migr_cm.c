@@ -20,18 +20,19 @@ static void rxe_migr_cm_addr(u8 to[48], const struct sockaddr_storage *from)
 	memcpy(to, from, rdma_addr_size((struct sockaddr *)from));
 }
 
-static u32 rxe_migr_cm_unread(const struct ucma_file *ufile,
-			      const struct ucma_context *ctx)
+/* Has it any? */
+static bool rxe_migr_cm_unread(const struct ucma_file *ufile,
+			       const struct ucma_context *ctx)
 {
 	const struct ucma_event *event;
-	u32 count = 0;
 
 	lockdep_assert_held(&ufile->mut);
 
 	list_for_each_entry(event, &ufile->event_list, list)
-		count += event->ctx == ctx || event->conn_req_ctx == ctx;
+		if (event->ctx == ctx || event->conn_req_ctx == ctx)
+			return true;
 
-	return count;
+	return false;
 }
 
 static void rxe_migr_cm_options(struct rxe_migr_cm_id *out,
@@ -168,6 +169,7 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 	list_for_each_entry(ctx, &ufile->ctx_list, list) {
 		if (count++ >= max)
 			continue;
+		cond_resched();
 		memset(ids, 0, sizeof(*ids));
 		ids->id = ctx->id;
 		ids->uid = ctx->uid;

@@ -176,9 +176,12 @@ static ssize_t rxe_migr_write_uverbs(struct file *file, const char __user *buf,
 static void rxe_migr_cm_tell(const struct rxe_migr_cm_file *f, void __user *resp,
 			     size_t size, size_t guid_at, size_t index_at)
 {
-	unsigned int i, n = smp_load_acquire(&f->num_aliases);
 	const struct rxe_migr_cm_alias *alias;
+	unsigned int i, n;
 	__be64 guid;
+
+	/* pairs with rxe_migr_cm_device(), which fills them in before */
+	n = smp_load_acquire(&f->num_aliases);
 
 	if (size < guid_at + sizeof(guid) ||
 	    copy_from_user(&guid, resp + guid_at, sizeof(guid)))
@@ -404,6 +407,7 @@ int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 		alias->guid = guid;
 		memcpy(&alias->known_guid, in->guid, sizeof(in->guid));
 		alias->known_index = in->index;
+		/* pairs with rxe_migr_cm_tell() */
 		smp_store_release(&f->num_aliases, f->num_aliases + 1);
 	}
 unlock:

@@ -23,6 +23,9 @@
 /* Longer than the CM repeats a DREQ: 15 times after 8.6 s each. */
 #define RXE_MIGR_CONN_LEASE	(180 * HZ)
 
+/* In rxe_pkt_info.mask, where the masks of opcodes end. */
+#define RXE_MIGR_DONE_MASK	BIT(31)
+
 /* What rdma_cm puts before a program's private data: version, port, addresses */
 #define RXE_MIGR_CMA_HDR_LEN	36
 
@@ -38,6 +41,7 @@ struct rxe_migr_conn {
 	struct rxe_av		av;		/* and where it is: if moved */
 	unsigned long		expires;	/* if mortal */
 	bool			known;		/* the three ids are */
+	bool			guessed;	/* from a DREQ: the next may know better */
 	bool			left;		/* the peer has disconnected */
 	bool			held;		/* its QP is stopped, or was to its end */
 	bool			live;		/* its QP has gone on */
@@ -68,8 +72,8 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
 
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	list_for_each_entry_safe(conn, next, &rxe->migr.conns, list) {
-		if (all ||
-		    (conn->mortal && time_after_eq(jiffies, conn->expires))) {
+		if (all || (conn->mortal && conn->gone &&
+			    time_after_eq(jiffies, conn->expires))) {
 			list_del(&conn->list);
 			kfree(conn);
 		} else {
@@ -107,6 +111,15 @@ static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
 	return conn;
 }
 
+static void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id,
+			   u32 remote_id)
+{
+	conn->local_id = local_id;
+	conn->wire_id = local_id;
+	conn->remote_id = remote_id;
+	conn->known = true;
+}
+
 /* ------------------------------------------------- what befalls their QPs -- */
 
 /* The QP is stopped: so is its connection. */
@@ -115,6 +128,7 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
+	int err = 0;
 
 	if (!fresh)
 		return -ENOMEM;
@@ -126,18 +140,22 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 		fresh = NULL;
 		list_add(&conn->list, &rxe->migr.conns);
 	}
-	if (!conn->known) {
-		conn->local_id = local_id;
-		conn->wire_id = local_id;
-		conn->remote_id = remote_id;
-		conn->known = true;
+	if (!conn->known || conn->guessed) {
+		rxe_migr_learn(conn, local_id, remote_id);
+		conn->guessed = false;
 		conn->live = true;
 	}
-	conn->held = true;
+	/* a program may name any QP when it connects, another's, or one twice */
+	if (conn->local_id != local_id)
+		err = -EEXIST;
+	else if (READ_ONCE(qp->migr.dead))
+		err = -ENOTCONN;
+	else
+		conn->held = true;
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 	kfree(fresh);
 
-	return 0;
+	return err;
 }
 
 /* The CM is about to connect this QP, which was connected elsewhere. */
@@ -222,7 +240,10 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 	kfree(fresh);
 }
 
-/* The QP is gone. Its connection may end later, as the program likes. */
+/*
+ * The QP is gone, or begins anew. Its connection may end later, as the program
+ * likes; one that is translated is needed until then.
+ */
 void rxe_migr_orphan_conn(struct rxe_qp *qp)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
@@ -233,9 +254,11 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (conn) {
 		conn->gone = true;
-		if (conn->held || !conn->live ||
-		    conn->local_id == conn->wire_id)
+		if (conn->mortal || conn->held || !conn->live ||
+		    !conn->known || conn->local_id == conn->wire_id) {
+			conn->mortal = false;
 			rxe_migr_conn_expire(rxe, conn);
+		}
 	}
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }
@@ -379,7 +402,7 @@ static void rxe_migr_redirect_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	copy.opcode = pkt->opcode;
 	copy.paylen = pkt->paylen;
 	copy.psn = pkt->psn;
-	copy.mask |= pkt->mask & ~RXE_LOOPBACK_MASK;
+	copy.mask |= (pkt->mask & ~RXE_LOOPBACK_MASK) | RXE_MIGR_DONE_MASK;
 
 	if (rxe_prepare(av, &copy, skb))
 		kfree_skb(skb);
@@ -428,15 +451,14 @@ rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	/* the CM does not say whose it is, but whom it calls */
 	if (mad->attr_id == CM_DREQ_ATTR_ID)
 		rxe_migr_for_each_conn(conn, rxe)
-			if (conn->moved && !conn->known &&
+			if (conn->moved && (!conn->known || conn->guessed) &&
 			    conn->dest_qpn == IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
 						      dreq) &&
 			    !memcmp(&conn->was, to, sizeof(*to))) {
-				conn->local_id = id;
-				conn->wire_id = id;
-				conn->remote_id =
-					IBA_GET(CM_DREQ_REMOTE_COMM_ID, dreq);
-				conn->known = true;
+				rxe_migr_learn(conn, id,
+					       IBA_GET(CM_DREQ_REMOTE_COMM_ID,
+						       dreq));
+				conn->guessed = true;
 				return conn;
 			}
 
@@ -455,7 +477,9 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	struct rxe_av av;
 	bool done = false, redirect = false;
 
-	if (likely(list_empty_careful(&rxe->migr.conns)))
+	/* any UD QP can send to a GSI QP; and what was redirected is done */
+	if (likely(list_empty_careful(&rxe->migr.conns)) ||
+	    qp_type(gsi) != IB_QPT_GSI || pkt->mask & RXE_MIGR_DONE_MASK)
 		return false;
 	mad = rxe_migr_cm_mad(pkt);
 	if (!mad)
@@ -513,13 +537,11 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	if (mad->attr_id == CM_DREQ_ATTR_ID) {
 		conn = rxe_migr_qp_conn(rxe, IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
 						     dreq));
-		if (conn && conn->moved && !conn->known &&
+		if (conn && conn->moved && (!conn->known || conn->guessed) &&
 		    !memcmp(conn->av.grh.dgid.raw, from->raw,
 			    sizeof(from->raw))) {
-			conn->local_id = id;
-			conn->wire_id = id;
-			conn->remote_id = remote_id;
-			conn->known = true;
+			rxe_migr_learn(conn, id, remote_id);
+			conn->guessed = true;
 			return conn;
 		}
 	}

@@ -599,8 +599,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 	if (file)
 		fput(file);
 	if (!err)
-		err = rxe_migr_answer_list(attrs, in.addr, ids, sizeof(*ids),
-					   count, max);
+		err = count > RXE_MIGR_CM_MAX ? -E2BIG :
+			rxe_migr_answer_list(attrs, in.addr, ids, sizeof(*ids),
+					     count, max);
 	kvfree(ids);
 
 	return err;

@@ -15,7 +15,7 @@ flows() {
 	wait_for 120 in_flow "$2"
 }
 
-# moves_on PEER: $mover moves, with its address, in the middle of what it does, and what it does goes on. How long
+# moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. How long
 # godwit looks at it before nobody knows, and a run may be over by then. So it is held. If PEER is not "-", the process
 # of this name at h3 is, until the move is done; else h3 hears nothing of RDMA until godwit has looked. (It is not kept
 # from sending: of a packet that it may not send rxe, upstream's too, makes an error of the queue pair.)
@@ -37,7 +37,7 @@ moves_on() {
 		} &
 		release=$!
 	fi
-	migrate h1 "$mover" h2 --address "$extra"
+	migrate h1 "$mover" h2 "${@:2}"
 	moved
 	if [ "$1" != - ]; then on h3 pkill -CONT -x "$1"; else wait "$release"; fi
 	nothing_left h1

@@ -227,6 +227,8 @@ static int check_driver(const char *device, void *arg)
 	return host_check_device(device) == 0;
 }
 
+#define MAX_CM_ID (1 << 20) /* as the plugin has it */
+
 /* The number that the kernel gives the next id of a file, or -1. */
 static int64_t next_cm_id(int fd)
 {
@@ -251,7 +253,7 @@ static void check_cm_ids(json_t *list, json_t *ids)
 	size_t i;
 
 	json_array_foreach(ids, i, id)
-		if (json_integer_value(id) > highest)
+		if (json_integer_value(id) > highest && json_integer_value(id) < MAX_CM_ID)
 			highest = json_integer_value(id);
 	while (fd >= 0 && last < highest && number >= 0) {
 		number = next_cm_id(fd);

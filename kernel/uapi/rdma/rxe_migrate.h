@@ -232,7 +232,8 @@ struct rxe_migr_key {
  * CM_LIST: the ids of a file. IN is struct rxe_migr_cm_list: the file, a
  * descriptor in the caller's table, and where an array of struct
  * rxe_migr_cm_id goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
- * EINVAL: it is no file of rdma_cm.
+ * EINVAL: it is no file of rdma_cm. E2BIG: more ids than 65536. EEXIST: two ids
+ * name the same QP.
  */
 enum rxe_migr_cm_list_flags {
 	/*
@@ -282,7 +283,7 @@ struct rxe_migr_cm_id {
 	__u32 qp_type;
 	__u32 qp_num;		/* of a connection, or 0 */
 	__u32 events_reported;
-	__u32 events_unread;
+	__u32 events_unread;	/* 0 or 1: are there any? */
 	__u32 backlog;		/* of who listens */
 	__u32 comm_id;		/* communication ids, as the peer knows them: */
 	__u32 remote_comm_id;	/* of CONNECTED and LEFT */
