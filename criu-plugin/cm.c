@@ -196,6 +196,34 @@ static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
 	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
 }
 
+static int save_events(const struct cm_file *file, RdmaCmFileEntry *entry)
+{
+	struct rdma_ucm_event_resp *events = NULL;
+	ProtobufCBinaryData *slot;
+	int i, ret, count = 0, room;
+
+	do {
+		room = count;
+		free(events);
+		events = calloc(room + 1, sizeof(*events));
+		if (!events)
+			return fail("no memory");
+		ret = ibv_query_cm_events(cm.ctx, file->fd, &count, events,
+					  room);
+	} while (ret == ENOSPC);
+	if (ret)
+		fail("process %d, " RDMA_CM ": the driver does not tell its events: %s",
+		     file->pid, strerror(ret));
+	for (i = 0; !ret && i < count; i++) {
+		slot = append(&entry->events, sizeof(*slot), entry->n_events);
+		ret = slot ? save_bytes(slot, &events[i], sizeof(events[i])) :
+			     -1;
+		entry->n_events += !ret;
+	}
+	free(events);
+	return ret ? -1 : 0;
+}
+
 static bool has_device(const RdmaCmFileEntry *entry, const char *device)
 {
 	size_t i;
@@ -254,7 +282,8 @@ int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 	entry->id = id;
 	entry->flags = flags;
 	entry->pid = inner_pid(file->pid);
-	if (save_devices(file, entry) || save_ids(file, entry, inventory))
+	if (save_devices(file, entry) || save_ids(file, entry, inventory) ||
+	    save_events(file, entry))
 		return -1;
 	return write_inventory(inventory);
 }
@@ -383,6 +412,28 @@ static int make_ids(struct ibv_context **ctx)
 	return ret;
 }
 
+/* What their process has not read yet. */
+static int report_events(size_t i)
+{
+	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];
+	struct rdma_ucm_event_resp event;
+	int fd, ret = 0;
+	size_t j;
+
+	fd = store_get(numbers[i]);
+	if (fd < 0)
+		return -1;
+	for (j = 0; !ret && j < file->n_events; j++) {
+		memcpy(&event, file->events[j].data, sizeof(event));
+		ret = ibv_report_cm_event(cm.ctx, fd, &event);
+		if (ret)
+			fail("id %u of librdmacm: an event cannot be reported: %s",
+			     event.id, strerror(ret));
+	}
+	close(fd);
+	return ret ? -1 : 0;
+}
+
 /* librdmacm will ask for the devices that it knew. */
 static int name_devices(size_t i, struct ibv_context **ctx)
 {
@@ -429,7 +480,8 @@ int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 	ret = make_ids(ctx);
 	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
 		pid = find(arg, inventory->cm_files[i]->pid);
-		ret = pid < 0 || name_devices(i, ctx) ? -1 : adopt(i, pid);
+		ret = pid < 0 || name_devices(i, ctx) || report_events(i) ?
+			-1 : adopt(i, pid);
 	}
 	end_cm();
 	return ret;

@@ -567,6 +567,11 @@ int check_cm_ids(void)
 			if (inventory->cm_files[i]->devices[j]->guid.len != 8)
 				return fail("%s: the GUID of a device is not whole",
 					    INVENTORY);
+		for (j = 0; j < inventory->cm_files[i]->n_events; j++)
+			if (inventory->cm_files[i]->events[j].len !=
+			    sizeof(struct rdma_ucm_event_resp))
+				return fail("%s: an event of librdmacm is not whole",
+					    INVENTORY);
 	}
 	return 0;
 }

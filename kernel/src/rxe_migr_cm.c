@@ -2,7 +2,8 @@
 /*
  * The ids that a file of librdmacm has, /dev/infiniband/rdma_cm. ucma tells
  * them to nobody but their process, and their process knows them by pointers
- * of its own. They are only read here, but for a count of events.
+ * of its own. They are only read here, but for the events that wait for
+ * their process.
  */
 
 #include <linux/file.h>
@@ -18,21 +19,6 @@
 static void rxe_migr_cm_addr(u8 to[48], const struct sockaddr_storage *from)
 {
 	memcpy(to, from, rdma_addr_size((struct sockaddr *)from));
-}
-
-/* Has it any? */
-static bool rxe_migr_cm_unread(const struct ucma_file *ufile,
-			       const struct ucma_context *ctx)
-{
-	const struct ucma_event *event;
-
-	lockdep_assert_held(&ufile->mut);
-
-	list_for_each_entry(event, &ufile->event_list, list)
-		if (event->ctx == ctx || event->conn_req_ctx == ctx)
-			return true;
-
-	return false;
 }
 
 static void rxe_migr_cm_options(struct rxe_migr_cm_id *out,
@@ -153,6 +139,29 @@ static void rxe_migr_cm_put(struct ucma_context *ctx)
 		complete(&ctx->comp);
 }
 
+/* Those that a context has; its count of events is not in use here yet. */
+static void rxe_migr_cm_count(const struct ucma_file *ufile,
+			      struct rxe_migr_cm_id *ids,
+			      struct ucma_context **ctxs, unsigned int count)
+{
+	const struct ucma_event *event;
+	unsigned int i;
+
+	lockdep_assert_held(&ufile->mut);
+
+	list_for_each_entry(event, &ufile->event_list, list) {
+		cond_resched();
+		for (i = 0; i < count; i++) {
+			if (ctxs[i] != event->ctx)
+				continue;
+			ids[i].events_unread++;
+			if (event->conn_req_ctx)
+				ids[i].flags |= RXE_MIGR_CM_REQUESTED;
+			break;
+		}
+	}
+}
+
 /*
  * The contexts of a file, with references as ucma takes them; one that is being
  * destroyed has none: then ctxs has NULL.
@@ -162,6 +171,8 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 				     struct ucma_context **ctxs,
 				     unsigned int max)
 {
+	struct rxe_migr_cm_id *first_id = ids;
+	struct ucma_context **first = ctxs;
 	struct ucma_context *ctx;
 	unsigned int count = 0;
 
@@ -169,12 +180,10 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 	list_for_each_entry(ctx, &ufile->ctx_list, list) {
 		if (count++ >= max)
 			continue;
-		cond_resched();
 		memset(ids, 0, sizeof(*ids));
 		ids->id = ctx->id;
 		ids->uid = ctx->uid;
 		ids->events_reported = ctx->events_reported;
-		ids->events_unread = rxe_migr_cm_unread(ufile, ctx);
 		ids->backlog = atomic_read(&ctx->backlog);
 		if (!list_empty(&ctx->mc_list))
 			ids->flags |= RXE_MIGR_CM_MULTICAST;
@@ -187,6 +196,7 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 		ids++;
 		ctxs++;
 	}
+	rxe_migr_cm_count(ufile, first_id, first, min(count, max));
 	mutex_unlock(&ufile->mut);
 
 	return count;
@@ -231,26 +241,90 @@ int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
 	return err;
 }
 
+static struct ucma_context *rxe_migr_cm_find(struct ucma_file *ufile, u32 id)
+{
+	struct ucma_context *ctx;
+
+	lockdep_assert_held(&ufile->mut);
+
+	list_for_each_entry(ctx, &ufile->ctx_list, list)
+		if (ctx->id == id)
+			return ctx;
+
+	return NULL;
+}
+
 /* Destroying an id waits for as many events to be acknowledged. */
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	const struct ucma_event *event;
 	struct ucma_context *ctx;
-	int err = -ENOENT;
+	int err = 0;
 
 	if (IS_ERR(ufile))
 		return PTR_ERR(ufile);
 
 	mutex_lock(&ufile->mut);
-	list_for_each_entry(ctx, &ufile->ctx_list, list) {
-		if (ctx->id != in->id)
-			continue;
-		err = rxe_migr_cm_unread(ufile, ctx) ? -EBUSY : 0;
-		if (!err)
-			ctx->events_reported = in->events_reported;
-		break;
-	}
+	ctx = rxe_migr_cm_find(ufile, in->id);
+	if (!ctx)
+		err = -ENOENT;
+	list_for_each_entry(event, &ufile->event_list, list)
+		if (event->ctx == ctx)
+			err = -EBUSY;
+	if (!err)
+		ctx->events_reported = in->events_reported;
 	mutex_unlock(&ufile->mut);
 
 	return err;
+}
+
+/* At most max of them; *count: how many there are. */
+int rxe_migr_cm_events(struct file *file, struct rdma_ucm_event_resp *resp,
+		       unsigned int max, unsigned int *count)
+{
+	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	const struct ucma_event *event;
+
+	*count = 0;
+	if (IS_ERR(ufile))
+		return PTR_ERR(ufile);
+
+	mutex_lock(&ufile->mut);
+	list_for_each_entry(event, &ufile->event_list, list)
+		if (!event->conn_req_ctx && !event->mc && (*count)++ < max)
+			*resp++ = event->resp;
+	mutex_unlock(&ufile->mut);
+
+	return 0;
+}
+
+/* As ucma itself does it when the CM calls. */
+int rxe_migr_cm_report(struct file *file, const struct rdma_ucm_event_resp *resp)
+{
+	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	struct ucma_event *event;
+	struct ucma_context *ctx;
+
+	if (IS_ERR(ufile))
+		return PTR_ERR(ufile);
+
+	event = kzalloc(sizeof(*event), GFP_KERNEL);
+	if (!event)
+		return -ENOMEM;
+
+	mutex_lock(&ufile->mut);
+	ctx = rxe_migr_cm_find(ufile, resp->id);
+	if (ctx) {
+		event->ctx = ctx;
+		event->resp = *resp;
+		event->resp.uid = ctx->uid;
+		list_add_tail(&event->list, &ufile->event_list);
+		wake_up_interruptible(&ufile->poll_wait);
+	}
+	mutex_unlock(&ufile->mut);
+	if (!ctx)
+		kfree(event);
+
+	return ctx ? 0 : -ENOENT;
 }

@@ -711,6 +711,70 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REFILL)(struct uverbs_attr_bundle *
 	return err;
 }
 
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_EVENTS)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rdma_ucm_event_resp *events = NULL;
+	unsigned int count, max;
+	struct rxe_migr_cm_list in;
+	struct file *file;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.flags)
+		return -EINVAL;
+
+	max = in.addr ? min_t(u64, in.length / sizeof(*events),
+			      RXE_MIGR_CM_MAX) : 0;
+	if (max) {
+		events = kvcalloc(max, sizeof(*events), GFP_KERNEL_ACCOUNT);
+		if (!events)
+			return -ENOMEM;
+	}
+
+	file = fget(in.fd);
+	err = file ? rxe_migr_cm_events(file, events, max, &count) : -EBADF;
+	if (file)
+		fput(file);
+	if (!err)
+		err = count > RXE_MIGR_CM_MAX ? -E2BIG :
+			rxe_migr_answer_list(attrs, in.addr, events,
+					     sizeof(*events), count, max);
+	kvfree(events);
+
+	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REPORT)(struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	struct rxe_migr_cm_report in;
+	struct file *file;
+	int err;
+
+	if (IS_ERR(uc))
+		return PTR_ERR(uc);
+
+	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
+	if (err)
+		return err;
+	if (in.reserved)
+		return -EINVAL;
+
+	file = fget(in.fd);
+	if (!file)
+		return -EBADF;
+	err = rxe_migr_cm_report(file, &in.event);
+	fput(file);
+
+	return err;
+}
+
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_DEVICE)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
@@ -785,6 +849,11 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_CONNECT,
 	RXE_MIGR_IN(struct rxe_migr_cm_connect));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_REFILL,
 	RXE_MIGR_IN(struct rxe_migr_cm_refill));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_EVENTS,
+	RXE_MIGR_IN(struct rxe_migr_cm_list),
+	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_REPORT,
+	RXE_MIGR_IN(struct rxe_migr_cm_report));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_DEVICE,
 	RXE_MIGR_IN(struct rxe_migr_cm_device),
 	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP,
@@ -811,7 +880,9 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_CM,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_ADOPT),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_CONNECT),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_REFILL),
-	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_DEVICE));
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_DEVICE),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_EVENTS),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_REPORT));
 
 const struct uapi_definition rxe_migr_uverbs_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(RXE_OBJECT_MIGR),

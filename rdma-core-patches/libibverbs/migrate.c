@@ -184,8 +184,8 @@ const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 	}
 	if (id->state > RXE_MIGR_CM_STRAY)
 		return "its driver knows a state that is not known here";
-	if (id->events_unread)
-		return "it has events that the process has not read yet: try again";
+	if (id->flags & RXE_MIGR_CM_REQUESTED)
+		return "a connection is asked for that the process has not read of yet: try again";
 	return NULL;
 }
 
@@ -204,6 +204,32 @@ int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
 	};
 
 	return migr_cm(ctx, RXE_METHOD_MIGR_CM_REFILL, &in, sizeof(in), NULL, 0);
+}
+
+int ibv_query_cm_events(struct ibv_context *ctx, int fd, int *count,
+			struct rdma_ucm_event_resp *events, int max)
+{
+	struct rxe_migr_cm_list in = {
+		.fd = fd,
+		.addr = (uintptr_t)events,
+		.length = events && max > 0 ? max * sizeof(*events) : 0,
+	};
+	struct rxe_migr_dump resp = {};
+	int ret;
+
+	ret = migr_cm(ctx, RXE_METHOD_MIGR_CM_EVENTS, &in, sizeof(in), &resp,
+		      sizeof(resp));
+	if (!ret || ret == ENOSPC)
+		*count = resp.count;
+	return ret;
+}
+
+int ibv_report_cm_event(struct ibv_context *ctx, int fd,
+			const struct rdma_ucm_event_resp *event)
+{
+	struct rxe_migr_cm_report in = { .fd = fd, .event = *event };
+
+	return migr_cm(ctx, RXE_METHOD_MIGR_CM_REPORT, &in, sizeof(in), NULL, 0);
 }
 
 int ibv_cm_device(struct ibv_context *ctx, int fd,

@@ -65,7 +65,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
 			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
 			       id->id, src);
-	if (id->state == RXE_MIGR_CM_BUSY || id->events_unread)
+	if (id->state == RXE_MIGR_CM_BUSY || id->flags & RXE_MIGR_CM_REQUESTED)
 		plan->passing = true;
 }
 

@@ -23,6 +23,7 @@
 
 #include <linux/types.h>
 #include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_cm.h>
 
 #ifndef UVERBS_ID_NS_SHIFT
 #define UVERBS_ID_NS_SHIFT 12
@@ -63,6 +64,8 @@ enum rxe_migr_cm_methods {
 	RXE_METHOD_MIGR_CM_CONNECT,
 	RXE_METHOD_MIGR_CM_REFILL,
 	RXE_METHOD_MIGR_CM_DEVICE,
+	RXE_METHOD_MIGR_CM_EVENTS,
+	RXE_METHOD_MIGR_CM_REPORT,
 };
 
 /* Every method uses at most these; ids are per method. */
@@ -257,6 +260,7 @@ enum rxe_migr_cm_flags {
 	RXE_MIGR_CM_CLOSED	= 1 << 3,	/* its device was removed */
 	RXE_MIGR_CM_TOS		= 1 << 4,	/* tos was set */
 	RXE_MIGR_CM_ACK_TIMEOUT	= 1 << 5,	/* ack_timeout was set */
+	RXE_MIGR_CM_REQUESTED	= 1 << 6,	/* a connection request is unread */
 };
 
 enum rxe_migr_cm_state {
@@ -283,7 +287,7 @@ struct rxe_migr_cm_id {
 	__u32 qp_type;
 	__u32 qp_num;		/* of a connection, or 0 */
 	__u32 events_reported;
-	__u32 events_unread;	/* 0 or 1: are there any? */
+	__u32 events_unread;
 	__u32 backlog;		/* of who listens */
 	__u32 comm_id;		/* communication ids, as the peer knows them: */
 	__u32 remote_comm_id;	/* of CONNECTED and LEFT */
@@ -329,6 +333,22 @@ struct rxe_migr_cm_refill {
 	__u32 id;
 	__u32 events_reported;
 	__u32 reserved;		/* 0 */
+};
+
+/*
+ * CM_EVENTS: what waits to be read from a file, the oldest first. As CM_LIST,
+ * with an array of struct rdma_ucm_event_resp; flags is 0. Without events of
+ * multicast groups and the requests that are not accepted yet.
+ */
+
+/*
+ * CM_REPORT: IN is struct rxe_migr_cm_report: one more event, for an id that
+ * the file has (else ENOENT), and whose uid it gets.
+ */
+struct rxe_migr_cm_report {
+	__s32 fd;		/* a descriptor in the caller's table */
+	__u32 reserved;		/* 0 */
+	struct rdma_ucm_event_resp event;
 };
 
 /*
