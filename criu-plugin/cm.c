@@ -198,7 +198,7 @@ static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
 
 static int save_events(const struct cm_file *file, RdmaCmFileEntry *entry)
 {
-	struct rdma_ucm_event_resp *events = NULL;
+	struct rxe_migr_cm_event *events = NULL;
 	ProtobufCBinaryData *slot;
 	int i, ret, count = 0, room;
 
@@ -416,7 +416,7 @@ static int make_ids(struct ibv_context **ctx)
 static int report_events(size_t i)
 {
 	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];
-	struct rdma_ucm_event_resp event;
+	struct rxe_migr_cm_event event;
 	int fd, ret = 0;
 	size_t j;
 

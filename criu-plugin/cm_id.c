@@ -569,7 +569,7 @@ int check_cm_ids(void)
 					    INVENTORY);
 		for (j = 0; j < inventory->cm_files[i]->n_events; j++)
 			if (inventory->cm_files[i]->events[j].len !=
-			    sizeof(struct rdma_ucm_event_resp))
+			    sizeof(struct rxe_migr_cm_event))
 				return fail("%s: an event of librdmacm is not whole",
 					    INVENTORY);
 	}

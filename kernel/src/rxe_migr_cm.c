@@ -280,7 +280,7 @@ int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 }
 
 /* At most max of them; *count: how many there are. */
-int rxe_migr_cm_events(struct file *file, struct rdma_ucm_event_resp *resp,
+int rxe_migr_cm_events(struct file *file, struct rxe_migr_cm_event *resp,
 		       unsigned int max, unsigned int *count)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
@@ -290,17 +290,19 @@ int rxe_migr_cm_events(struct file *file, struct rdma_ucm_event_resp *resp,
 	if (IS_ERR(ufile))
 		return PTR_ERR(ufile);
 
+	BUILD_BUG_ON(sizeof(event->resp) != sizeof(*resp));
+
 	mutex_lock(&ufile->mut);
 	list_for_each_entry(event, &ufile->event_list, list)
 		if (!event->conn_req_ctx && !event->mc && (*count)++ < max)
-			*resp++ = event->resp;
+			memcpy(resp++, &event->resp, sizeof(*resp));
 	mutex_unlock(&ufile->mut);
 
 	return 0;
 }
 
 /* As ucma itself does it when the CM calls. */
-int rxe_migr_cm_report(struct file *file, const struct rdma_ucm_event_resp *resp)
+int rxe_migr_cm_report(struct file *file, const struct rxe_migr_cm_event *resp)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
 	struct ucma_event *event;
@@ -317,7 +319,7 @@ int rxe_migr_cm_report(struct file *file, const struct rdma_ucm_event_resp *resp
 	ctx = rxe_migr_cm_find(ufile, resp->id);
 	if (ctx) {
 		event->ctx = ctx;
-		event->resp = *resp;
+		memcpy(&event->resp, resp, sizeof(*resp));
 		event->resp.uid = ctx->uid;
 		list_add_tail(&event->list, &ufile->event_list);
 		wake_up_interruptible(&ufile->poll_wait);

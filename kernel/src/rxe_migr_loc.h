@@ -41,10 +41,10 @@ int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
 		    unsigned int max, unsigned int *count, bool stop);
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
 
-int rxe_migr_cm_events(struct file *file, struct rdma_ucm_event_resp *resp,
+int rxe_migr_cm_events(struct file *file, struct rxe_migr_cm_event *resp,
 		       unsigned int max, unsigned int *count);
 int rxe_migr_cm_report(struct file *file,
-		       const struct rdma_ucm_event_resp *resp);
+		       const struct rxe_migr_cm_event *resp);
 
 /* rxe_migr_mad.c */
 int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);

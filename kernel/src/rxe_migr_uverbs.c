@@ -714,7 +714,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REFILL)(struct uverbs_attr_bundle *
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_EVENTS)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	struct rdma_ucm_event_resp *events = NULL;
+	struct rxe_migr_cm_event *events = NULL;
 	unsigned int count, max;
 	struct rxe_migr_cm_list in;
 	struct file *file;

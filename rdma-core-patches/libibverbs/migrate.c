@@ -207,7 +207,7 @@ int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
 }
 
 int ibv_query_cm_events(struct ibv_context *ctx, int fd, int *count,
-			struct rdma_ucm_event_resp *events, int max)
+			struct rxe_migr_cm_event *events, int max)
 {
 	struct rxe_migr_cm_list in = {
 		.fd = fd,
@@ -225,7 +225,7 @@ int ibv_query_cm_events(struct ibv_context *ctx, int fd, int *count,
 }
 
 int ibv_report_cm_event(struct ibv_context *ctx, int fd,
-			const struct rdma_ucm_event_resp *event)
+			const struct rxe_migr_cm_event *event)
 {
 	struct rxe_migr_cm_report in = { .fd = fd, .event = *event };
 

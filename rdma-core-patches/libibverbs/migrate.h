@@ -185,11 +185,11 @@ int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
  * ibv_query_cm_ids() lists ids.
  */
 int ibv_query_cm_events(struct ibv_context *ctx, int fd, int *count,
-			struct rdma_ucm_event_resp *events, int max);
+			struct rxe_migr_cm_event *events, int max);
 
 /* One more of them. ENOENT: the file has no such id. */
 int ibv_report_cm_event(struct ibv_context *ctx, int fd,
-			const struct rdma_ucm_event_resp *event);
+			const struct rxe_migr_cm_event *event);
 
 /*
  * By what the process that has such a file knows ctx's device: index and guid

@@ -23,7 +23,6 @@
 
 #include <linux/types.h>
 #include <rdma/ib_user_ioctl_verbs.h>
-#include <rdma/rdma_user_cm.h>
 
 #ifndef UVERBS_ID_NS_SHIFT
 #define UVERBS_ID_NS_SHIFT 12
@@ -337,9 +336,18 @@ struct rxe_migr_cm_refill {
 
 /*
  * CM_EVENTS: what waits to be read from a file, the oldest first. As CM_LIST,
- * with an array of struct rdma_ucm_event_resp; flags is 0. Without events of
+ * with an array of struct rxe_migr_cm_event; flags is 0. Without events of
  * multicast groups and the requests that are not accepted yet.
  */
+
+/* struct rdma_ucm_event_resp; but its header and rdma_cma.h exclude each other. */
+struct rxe_migr_cm_event {
+	__aligned_u64 uid;
+	__u32 id;
+	__u32 event;
+	__u32 status;
+	__u8  rest[316];
+};
 
 /*
  * CM_REPORT: IN is struct rxe_migr_cm_report: one more event, for an id that
@@ -348,7 +356,7 @@ struct rxe_migr_cm_refill {
 struct rxe_migr_cm_report {
 	__s32 fd;		/* a descriptor in the caller's table */
 	__u32 reserved;		/* 0 */
-	struct rdma_ucm_event_resp event;
+	struct rxe_migr_cm_event event;
 };
 
 /*
@@ -717,6 +725,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
 RXE_MIGR_SIZE(struct rxe_migr_cm_id, 216);
+RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 
 /* --------------------------------------------------------------- packets -- */
 

@@ -159,7 +159,9 @@ static void proper(int fd)
 					    .remote_comm_id = edge(), .state = below(8) ? 5 + below(2) : rnd() };
 	struct rxe_migr_cm_refill refill = { .fd = below(4) ? cm_file : (int)edge(), .id = below(4) ? below(4) : edge(),
 					     .events_reported = edge(), .reserved = below(8) ? 0 : rnd() };
-	unsigned m = below(15);
+	struct rxe_migr_cm_report report = { .fd = below(4) ? cm_file : (int)edge(), .reserved = below(8) ? 0 : rnd(),
+					     .event = { .uid = edge(), .id = below(4), .event = edge() } };
+	unsigned m = below(17);
 
 	if (m < 7)
 		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
@@ -181,6 +183,11 @@ static void proper(int fd)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_ADOPT, &adopt, sizeof(adopt), NULL, 0);
 	else if (m == 13)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_CONNECT, &conn, sizeof(conn), NULL, 0);
+	else if (m == 14)
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_EVENTS, &list, sizeof(list), out,
+			     sizeof(struct rxe_migr_dump));
+	else if (m == 15)
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REPORT, &report, sizeof(report), NULL, 0);
 	else
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REFILL, &refill, sizeof(refill), NULL, 0);
 	if (no_cap && err != EPERM)
