@@ -50,11 +50,16 @@ static bool server;
 static const char *progress, *go, *linger;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 
+/* (who reads it finds it whole) */
 static void say(const char *format, unsigned long n)
 {
-	FILE *file = fopen(progress, "w");
+	char path[256];
+	FILE *file;
 
+	MUST(snprintf(path, sizeof(path), "%s.new", progress) < (int)sizeof(path));
+	file = fopen(path, "w");
 	MUST(file && fprintf(file, format, n) >= 0 && !fclose(file));
+	MUST(!rename(path, progress));
 }
 
 /* ------------------------------------------------------------------ messages -- */
