@@ -58,6 +58,8 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 
 /* rxe_migr_wire.c */
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
+void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
+			  union ib_gid *to);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
 		       const struct rxe_migr_hdr *hdr);

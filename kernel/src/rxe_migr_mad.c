@@ -320,20 +320,6 @@ static bool rxe_migr_ends(const struct ib_mad_hdr *mad)
 	       mad->attr_id == CM_DREP_ATTR_ID;
 }
 
-static void rxe_migr_mad_gids(struct sk_buff *skb, union ib_gid *from,
-			      union ib_gid *to)
-{
-	if (skb->protocol == htons(ETH_P_IP)) {
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
-				       (struct in6_addr *)from);
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr,
-				       (struct in6_addr *)to);
-	} else {
-		memcpy(from->raw, &ipv6_hdr(skb)->saddr, sizeof(from->raw));
-		memcpy(to->raw, &ipv6_hdr(skb)->daddr, sizeof(to->raw));
-	}
-}
-
 /*
  * What the peer would answer, or said then: to a REQ its REP, to a DREQ its
  * DREP, and after the RTU perhaps a DREQ.
@@ -484,7 +470,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	mad = rxe_migr_cm_mad(pkt);
 	if (!mad)
 		return false;
-	rxe_migr_mad_gids(skb, &from, &to);
+	rxe_migr_packet_gids(skb, &from, &to);
 
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	conn = rxe_migr_find_sender(rxe, mad, &to);
@@ -578,7 +564,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	if (!rxe_migr_own_packet(pkt, skb))
 		return true;
 	mad = payload_addr(pkt);
-	rxe_migr_mad_gids(skb, &from, &to);
+	rxe_migr_packet_gids(skb, &from, &to);
 
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	conn = rxe_migr_find_receiver(rxe, mad, &from);

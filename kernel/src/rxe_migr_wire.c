@@ -116,8 +116,8 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 
 /* -------------------------------------------------------------- receiving -- */
 
-static void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
-				 union ib_gid *to)
+void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
+			  union ib_gid *to)
 {
 	if (skb->protocol == htons(ETH_P_IP)) {
 		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
