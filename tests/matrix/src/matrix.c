@@ -514,6 +514,15 @@ static void place_in_memory(const struct cell *c, size_t *at, size_t *len)
 	*len = c->memory == BYTE ? 1 : 5000;
 }
 
+/* What the peer wrote is there. Of UC nobody knows when: it is not acknowledged, and the peer's word may be faster. */
+static bool is_written(const struct cell *c, const uint8_t *p, size_t len, uint32_t number)
+{
+	while (!is_filled(p, len, c, false, number))
+		if (c->type != UC || !in_time())
+			return false;
+	return true;
+}
+
 static void check_memory(which_fn *which, uint32_t number)
 {
 	uint8_t *copy;
@@ -523,7 +532,7 @@ static void check_memory(which_fn *which, uint32_t number)
 		if (c->type == UD || !us.mover || !which(c))
 			continue;
 		place_in_memory(c, &at, &len);
-		if (!is_filled(c->me.memory + at, len, c, false, number))
+		if (!is_written(c, c->me.memory + at, len, number))
 			DIE("%s: its memory holds something else", cell_name(c));
 		if (c->memory != MEMFD)
 			continue;
@@ -560,7 +569,7 @@ static void use_memory(which_fn *which, uint32_t number)
 	meet();
 	EACH(c) {
 		if (us.mover && c->window != NO_MW && which(c) &&
-		    !is_filled(c->me.buf + 2 * SLOTS * SLOT, SLOT, c, false, number + 1))
+		    !is_written(c, c->me.buf + 2 * SLOTS * SLOT, SLOT, number + 1))
 			DIE("%s: its window leads elsewhere", cell_name(c));
 	}
 }
