@@ -15,25 +15,39 @@ flows() {
 	wait_for 120 in_flow "$2"
 }
 
+# paced: no more than 400 packets of RDMA leave h1, or h3, in a second, however fast they are, until paced_no_more
+paced() {
+	local h
+	for h in h1 h3; do
+		on $h tc qdisc add dev eth0 root handle 1: prio bands 4
+		on $h tc qdisc add dev eth0 parent 1:4 netem slot 10ms packets 4 limit 10000
+		on $h tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 4791 0xffff flowid 1:4
+	done
+}
+
+paced_no_more() {
+	local h
+	for h in h1 h3; do on $h tc qdisc del dev eth0 root; done
+}
+
 # moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. How long
 # godwit looks at it before nobody knows, and a run may be over by then. So it is held. If PEER is not "-", the process
-# of this name at h3 is, until the move is done; else h3 hears nothing of RDMA until godwit has looked. (It is not kept
-# from sending: of a packet that it may not send rxe, upstream's too, makes an error of the queue pair.)
+# of this name at h3 is, until the move is done; else both
+# are paced(), since before the run began, until the process is frozen.
 moves_on() {
-	local release
+	local release before flow_at=h2
 	flows h1 60
+	before=$(packets h2)
 	rm -f "$work/migrate"
 	if [ "$1" != - ]; then
 		on h3 pkill -STOP -x "$1"
 	else
-		on h3 nft 'add table inet held; add chain inet held in { type filter hook input priority 0; };
-			add rule inet held in udp dport 4791 drop'
 		{
-			until grep -q '^ *check ' "$work/migrate" 2>/dev/null; do
+			until grep -q '^ *freeze ' "$work/migrate" 2>/dev/null; do
 				kill -0 $$ || exit
 				sleep 0.1
 			done
-			on h3 nft delete table inet held
+			paced_no_more
 		} &
 		release=$!
 	fi
@@ -41,5 +55,5 @@ moves_on() {
 	moved
 	if [ "$1" != - ]; then on h3 pkill -CONT -x "$1"; else wait "$release"; fi
 	nothing_left h1
-	flows h2 20
+	wait_for 120 in_flow 20
 }
