@@ -8,7 +8,8 @@ static const char *const states[] = { STATES(AS_NAME) }, *const types[] = { TYPE
 	*const receives[] = { RECEIVES(AS_NAME) }, *const cqs[] = { CQS(AS_NAME) },
 	*const events[] = { EVENTS(AS_NAME) }, *const channels[] = { CHANNELS(AS_NAME) },
 	*const memory[] = { MEMORY(AS_NAME) }, *const windows[] = { WINDOWS(AS_NAME) },
-	*const apis[] = { APIS(AS_NAME) }, *const groups[] = { GROUPS(AS_NAME) };
+	*const apis[] = { APIS(AS_NAME) }, *const groups[] = { GROUPS(AS_NAME) },
+	*const asyncs[] = { ASYNCS(AS_NAME) };
 
 /* Kinds are dealt like cards: each comes once before one comes again. */
 struct deck {
@@ -47,6 +48,7 @@ static void make_cell(struct cell *c, int id)
 		of_cqs = { .kinds = NUM_CQS }, of_events = { .kinds = NUM_EVENTS }, of_channels = { .kinds = NUM_CHANNELS },
 		of_memory = { .kinds = NUM_MEMORY }, of_windows = { .kinds = NUM_WINDOWS }, of_apis = { .kinds = NUM_APIS },
 		of_groups = { .kinds = NUM_GROUPS };
+	static int told;
 
 	*c = (struct cell){ .id = id };
 	c->state = deal(&of_states);
@@ -81,6 +83,11 @@ static void make_cell(struct cell *c, int id)
 		c->cqs = CQ_PLAIN;
 		c->event = EV_NONE;
 	}
+	if (c->state == SQD || c->state == OVERFLOW || ((c->state == ERR || c->state == ERR_UNPOLLED) && c->receive != RQ))
+		c->async = AS_UNREAD;
+	/* What is not to be read can come only after what is. */
+	if (c->async && c->event != EV_FIRED && c->receive != SRQ_FIRED && told++ % 3)
+		c->async = AS_UNACKED;
 }
 
 /* Of all cells that the seed gives, those from first on. */
@@ -104,9 +111,9 @@ const char *cell_name(const struct cell *c)
 {
 	static char name[256];
 
-	snprintf(name, sizeof(name), "cell %d (%s %s %s %s %s %s %s %s %s %s)", c->id, types[c->type],
+	snprintf(name, sizeof(name), "cell %d (%s %s %s %s %s %s %s %s %s %s %s)", c->id, types[c->type],
 		 states[c->state], receives[c->receive], cqs[c->cqs], events[c->event], channels[c->channel],
-		 memory[c->memory], windows[c->window], apis[c->api], groups[c->group]);
+		 memory[c->memory], windows[c->window], apis[c->api], groups[c->group], asyncs[c->async]);
 	return name;
 }
 
@@ -142,4 +149,5 @@ void count_kinds(uint64_t seed, int total)
 	COUNT(window, windows);
 	COUNT(api, apis);
 	COUNT(group, groups);
+	COUNT(async, asyncs);
 }

@@ -16,13 +16,13 @@ enum {
 		     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND,
 };
 
-/* c: whose it is, or NULL: the shared one */
-static void watch(struct ibv_comp_channel *channel, struct cell *c)
+/* of: the cell whose completion channel it is, NULL for the shared one, the context for asynchronous events */
+static void watch(int fd, void *of)
 {
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = c };
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = of };
 
-	fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-	MUST(!epoll_ctl(us.epoll, EPOLL_CTL_ADD, channel->fd, &event));
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	MUST(!epoll_ctl(us.epoll, EPOLL_CTL_ADD, fd, &event));
 }
 
 void open_device(const char *address)
@@ -34,7 +34,6 @@ void open_device(const char *address)
 	us.ctx = ibv_open_device(list[0]);
 	MUST(us.ctx);
 	ibv_free_device_list(list);
-	fcntl(us.ctx->async_fd, F_SETFL, fcntl(us.ctx->async_fd, F_GETFL) | O_NONBLOCK);
 
 	us.gid.raw[10] = us.gid.raw[11] = 0xff;
 	MUST(inet_pton(AF_INET, address, us.gid.raw + 12) == 1);
@@ -46,7 +45,8 @@ void open_device(const char *address)
 	us.channel = ibv_create_comp_channel(us.ctx);
 	us.epoll = epoll_create1(0);
 	MUST(us.pd && us.channel && us.epoll >= 0);
-	watch(us.channel, NULL);
+	watch(us.ctx->async_fd, us.ctx);
+	watch(us.channel->fd, NULL);
 }
 
 /* ----------------------------------------------------------------- memory -- */
@@ -92,6 +92,30 @@ static void rereg(struct ibv_mr *mr, int access)
 	MUST(write(us.ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd));
 }
 
+/* Has the mapping that begins there got a huge page? */
+static bool is_huge(const uint8_t *p)
+{
+	char *line = NULL, begin[32];
+	FILE *f = fopen("/proc/self/smaps", "r");
+	bool here = false, huge = false;
+	unsigned int kib;
+	size_t size = 0;
+
+	MUST(f);
+	snprintf(begin, sizeof(begin), "%lx-", (unsigned long)p);
+	while (getline(&line, &size, f) > 0) {
+		if (!strncmp(line, begin, strlen(begin)))
+			here = true;
+		if (here && sscanf(line, "AnonHugePages: %u kB", &kib) == 1) {
+			huge = kib;
+			break;
+		}
+	}
+	free(line);
+	fclose(f);
+	return huge;
+}
+
 static void create_memory(struct cell *c)
 {
 	struct end *e = &c->me;
@@ -105,6 +129,8 @@ static void create_memory(struct cell *c)
 		e->memory = map(2 * HUGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		e->memory += HUGE - (uintptr_t)e->memory % HUGE;
 		MUST(!madvise(e->memory, HUGE, MADV_HUGEPAGE));
+		e->memory[0] = 0;
+		MUST(is_huge(e->memory));
 		break;
 	case HUGETLB:
 		e->memory_len = HUGE;
@@ -224,7 +250,7 @@ static void create_cqs(struct cell *c)
 	} else if (us.mover && c->event != EV_NONE) {
 		e->channel = ibv_create_comp_channel(us.ctx);
 		MUST(e->channel);
-		watch(e->channel, c);
+		watch(e->channel->fd, c);
 	}
 	e->scq = ibv_create_cq(us.ctx, 4 * SLOTS, c, NULL, 0);
 	if (us.mover && c->cqs == CQ_EX) {
@@ -297,16 +323,17 @@ void destroy_end(struct cell *c)
 	gone(c, ibv_dereg_mr(e->mr), "region");
 }
 
-void make_ah(struct cell *c)
+void make_ah(struct cell *c, const union ibv_gid *dgid)
 {
 	struct ibv_ah_attr attr = {
-		.is_global = 1, .port_num = 1, .grh = { .dgid = us.dgid, .sgid_index = us.gid_index, .hop_limit = 64 },
+		.is_global = 1, .port_num = 1, .grh = { .dgid = *dgid, .sgid_index = us.gid_index, .hop_limit = 64 },
 	};
 
 	if (c->me.ah)
 		gone(c, ibv_destroy_ah(c->me.ah), "address handle");
 	c->me.ah = ibv_create_ah(us.pd, &attr);
-	MUST(c->me.ah);
+	if (!c->me.ah)
+		DIE("%s: no address handle: %m", cell_name(c));
 }
 
 /* ----------------------------------------------------------------- states -- */

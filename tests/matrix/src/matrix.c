@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * matrix [--total N] [--first N] [--count N] --seed SEED --gid ADDRESS [--then ADDRESS] --kinds | --peer | HOST
+ * matrix [--total N] [--first N] [--count N] --seed SEED --gid ADDRESS [--then ADDRESS]
+ *	--kinds | --members | --peer | HOST
  *
  * The mover connects to the peer at HOST. Both make cells --first to --first + --count of the --total that
  * the seed gives, connect their queue pairs, work on all, and bring the mover's into the state that the cell
@@ -8,6 +9,8 @@
  * On the peer's SIGUSR1 it goes on to the states, prints "loaded", and can be moved. On the next SIGUSR1 the
  * peer asks it what it found, compares it with what must be, and both work on all again and destroy
  * everything. ADDRESS is this end's own GID; after the move the other end's, --then, may be another.
+ *
+ * Verbs attach a queue pair to a group; that the host's IP is a member, too, is up to others: --members, until killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -102,11 +105,6 @@ static bool never(const struct cell *c)
 static bool fires(const struct cell *c)
 {
 	return c->event >= EV_FIRED;
-}
-
-static bool fires_unacked(const struct cell *c)
-{
-	return c->event == EV_UNACKED;
 }
 
 static bool fires_unread(const struct cell *c)
@@ -347,28 +345,28 @@ static void load_peer(struct cell *c)
 }
 
 /* Six messages for a CQ with room for three */
-static void overflow(void)
+static void overflow(which_fn *which)
 {
 	struct ibv_wc wc;
 	int i;
 
 	EACH(c)
-		if (c->state == OVERFLOW && us.mover)
+		if (which(c) && c->state == OVERFLOW && us.mover)
 			post_receives(c, OVERFLOWING);
 	meet();
 	EACH(c)
-		for (i = 0; c->state == OVERFLOW && i < OVERFLOWING; i++) {
+		for (i = 0; which(c) && c->state == OVERFLOW && i < OVERFLOWING; i++) {
 			if (us.mover)
 				expect(c, SEND);
 			else
 				post(c, SEND);
 		}
 	EACH(c)
-		while (c->state == OVERFLOW && us.mover && qp_state(c) != IBV_QPS_ERR)
+		while (which(c) && c->state == OVERFLOW && us.mover && qp_state(c) != IBV_QPS_ERR)
 			MUST(in_time());
 	meet();
 	EACH(c) {
-		if (us.mover || c->state != OVERFLOW)
+		if (us.mover || !which(c) || c->state != OVERFLOW)
 			continue;
 		lead_to(c, IBV_QPS_ERR);
 		for (i = 0; i < OVERFLOWING; i++)
@@ -574,13 +572,9 @@ static void use_memory(which_fn *which, uint32_t number)
 	}
 }
 
-static void group(struct cell *c, union ibv_gid *gid)
+static union ibv_gid group(const struct cell *c)
 {
-	memset(gid, 0, sizeof(*gid));
-	gid->raw[10] = gid->raw[11] = 0xff;
-	gid->raw[12] = 239;
-	gid->raw[14] = c->id >> 8;
-	gid->raw[15] = c->id;
+	return (union ibv_gid){ .raw = { [10] = 0xff, 0xff, 239, 0, c->id >> 8, c->id } };
 }
 
 static void join(void)
@@ -590,7 +584,7 @@ static void join(void)
 	EACH(c) {
 		if (c->group != GROUP || !us.mover)
 			continue;
-		group(c, &gid);
+		gid = group(c);
 		MUST(!ibv_attach_mcast(c->me.qp, &gid, 0));
 	}
 }
@@ -602,9 +596,59 @@ static void leave(void)
 	EACH(c) {
 		if (c->group != GROUP || !us.mover)
 			continue;
-		group(c, &gid);
+		gid = group(c);
 		if (ibv_detach_mcast(c->me.qp, &gid, 0) || !ibv_detach_mcast(c->me.qp, &gid, 0))
 			DIE("%s: was not attached once", cell_name(c));
+	}
+}
+
+static bool groups(const struct cell *c)
+{
+	return c->group == GROUP;
+}
+
+static bool groups_receive(const struct cell *c)
+{
+	return groups(c) && receives(c);
+}
+
+static void be_members(void)
+{
+	struct ip_mreqn group_of = { 0 };
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+
+	memcpy(&group_of.imr_address, us.gid.raw + 12, 4);
+	EACH(c) {
+		if (!groups(c))
+			continue;
+		memcpy(&group_of.imr_multiaddr, group(c).raw + 12, 4);
+		if (setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group_of, sizeof(group_of)))
+			DIE("%s: %m", cell_name(c));
+	}
+	puts("joined");
+	pause();
+}
+
+/* The peer sends to the groups of these. */
+static void send_to_groups(which_fn *which)
+{
+	enum { MULTICAST_QPN = 0xffffff };
+	union ibv_gid gid;
+
+	EACH(c) {
+		if (us.mover || !groups(c))
+			continue;
+		gid = group(c);
+		make_ah(c, &gid);
+		c->unicast_qpn = c->there.qpn;
+		c->there.qpn = MULTICAST_QPN;
+	}
+	exchange(one_send, 1, never, which, true, true);
+	EACH(c) {
+		if (us.mover || !groups(c))
+			continue;
+		make_ah(c, &us.dgid);
+		c->there.qpn = c->unicast_qpn;
 	}
 }
 
@@ -640,7 +684,7 @@ static void connect_all(void)
 		hear(&c->there, sizeof(c->there));
 	EACH(c) {
 		if (c->type == UD)
-			make_ah(c);
+			make_ah(c, &us.dgid);
 		if (us.mover && c->state <= RTR)
 			lead_to(c, left_in[c->state]);
 		else
@@ -656,7 +700,62 @@ static void connect_all(void)
 	meet();
 }
 
-static void limit_srqs(void)
+/* Asynchronous events of these are read before the move, and acknowledged after it. */
+static bool keeps(const struct cell *c)
+{
+	return c->async == AS_UNACKED;
+}
+
+static bool keeps_fired(const struct cell *c)
+{
+	return keeps(c) && fires(c);
+}
+
+static bool others(const struct cell *c)
+{
+	return !keeps(c);
+}
+
+static bool others_unacked(const struct cell *c)
+{
+	return others(c) && c->event == EV_UNACKED;
+}
+
+static void load_these(which_fn *which)
+{
+	EACH(c) {
+		if (!which(c))
+			continue;
+		if (us.mover)
+			load_mover(c);
+		else
+			load_peer(c);
+	}
+	overflow(which);
+}
+
+static void arm_cqs(which_fn *which)
+{
+	EACH(c)
+		if (us.mover && which(c) && c->event != EV_NONE)
+			MUST(!ibv_req_notify_cq(c->me.rcq, 0));
+}
+
+static void read_events(void)
+{
+	if (!us.mover)
+		return;
+	read_cq_events();
+	read_async(false);
+	EACH(c)
+		while (keeps(c) && !c->me.async[0]) {
+			MUST(in_time());
+			read_async(false);
+		}
+}
+
+/* First what is read, but not acknowledged, then what is not even read. */
+static void raise_events(void)
 {
 	struct ibv_srq_attr attr = { 0 };
 
@@ -667,17 +766,13 @@ static void limit_srqs(void)
 		MUST(!ibv_modify_srq(c->me.srq, &attr, IBV_SRQ_LIMIT));
 	}
 	exchange(one_send, 1, never, limits_unacked, true, true);
-	if (us.mover)
-		read_async(false);
+	arm_cqs(keeps);
+	exchange(one_send, 1, never, keeps_fired, true, false);
+	load_these(keeps);
+	read_events();
 	exchange(one_send, 1, never, limits_unread, true, true);
-}
-
-static void fire_events(void)
-{
-	EACH(c)
-		if (us.mover && c->event != EV_NONE)
-			MUST(!ibv_req_notify_cq(c->me.rcq, 0));
-	exchange(one_send, 1, never, fires_unacked, true, false);
+	arm_cqs(others);
+	exchange(one_send, 1, never, others_unacked, true, false);
 	if (us.mover)
 		read_cq_events();
 	exchange(one_send, 1, never, fires_unread, true, false);
@@ -687,10 +782,10 @@ static void before(void)
 {
 	connect_all();
 	exchange(all_ops, NUM(all_ops), sends, receives, true, true);
+	send_to_groups(groups_receive);
 	use_memory(receives, 0xffff0000);
 	check_memory(receives, 0xffff0000);
-	limit_srqs();
-	fire_events();
+	raise_events();
 	EACH(c)
 		if (us.mover && lost(c))
 			printf("drop %u %u\n", c->here.qpn, lost(c));
@@ -703,13 +798,7 @@ static void load(void)
 		if (!us.mover && c->state == RETRY)
 			post_receives(c, 1);
 	wait_for_signal();
-	EACH(c) {
-		if (us.mover)
-			load_mover(c);
-		else
-			load_peer(c);
-	}
-	overflow();
+	load_these(others);
 	meet();
 	puts("loaded");
 }
@@ -723,8 +812,9 @@ static void after(void)
 	if (!us.mover)
 		EACH(c)
 			if (c->type == UD)
-				make_ah(c);
+				make_ah(c, &us.dgid);
 	exchange(all_ops, NUM(all_ops), always, always, true, true);
+	send_to_groups(groups);
 	use_memory(always, 0xffff0002);
 	check_memory(always, 0xffff0002);
 	exchange(two_sends, 2, never, armed_limit, false, true);
@@ -749,15 +839,15 @@ static void after(void)
 
 int main(int argc, char **argv)
 {
-	enum { TOTAL = 256, FIRST, COUNT, SEED, GID, THEN, KINDS, PEER };
+	enum { TOTAL = 256, FIRST, COUNT, SEED, GID, THEN, KINDS, MEMBERS, PEER };
 	static const struct option options[] = {
 		{ "total", 1, NULL, TOTAL }, { "first", 1, NULL, FIRST }, { "count", 1, NULL, COUNT },
 		{ "seed", 1, NULL, SEED }, { "gid", 1, NULL, GID }, { "then", 1, NULL, THEN },
-		{ "kinds", 0, NULL, KINDS }, { "peer", 0, NULL, PEER }, { 0 }
+		{ "kinds", 0, NULL, KINDS }, { "members", 0, NULL, MEMBERS }, { "peer", 0, NULL, PEER }, { 0 }
 	};
 	const char *gid = NULL, *then = NULL;
 	int total = 200, first = 0, count = 200, opt;
-	bool kinds = false, peer = false;
+	bool kinds = false, members = false, peer = false;
 	pthread_t thread;
 	sigset_t set;
 
@@ -770,6 +860,7 @@ int main(int argc, char **argv)
 		case GID: gid = optarg; break;
 		case THEN: then = optarg; break;
 		case KINDS: kinds = true; break;
+		case MEMBERS: members = true; break;
 		case PEER: peer = true; break;
 		default: DIE("see the head of the source");
 		}
@@ -778,7 +869,7 @@ int main(int argc, char **argv)
 		count_kinds(us.seed, total);
 		return 0;
 	}
-	if (!gid || (!peer && optind != argc - 1))
+	if (!gid || (!peer && !members && optind != argc - 1))
 		DIE("see the head of the source");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	sigemptyset(&set);
@@ -788,6 +879,8 @@ int main(int argc, char **argv)
 	us.mover = !peer;
 	make_cells(us.seed, total, first, count);
 	open_device(gid);
+	if (members)
+		be_members();
 	us.peer = connected(peer ? NULL : argv[optind]);
 	before();
 	load();

@@ -36,6 +36,7 @@
 #define WINDOWS(X) X(NO_MW, "no-mw") X(MW1, "mw1") X(MW2, "mw2")
 #define APIS(X) X(POST_SEND, "post-send") X(WR, "wr")
 #define GROUPS(X) X(NO_GROUP, "no-group") X(GROUP, "multicast")
+#define ASYNCS(X) X(AS_NONE, "no-async") X(AS_UNREAD, "async-unread") X(AS_UNACKED, "async-unacked")
 
 #define AS_ENUM(kind, name) kind,
 enum state { STATES(AS_ENUM) NUM_STATES };
@@ -48,6 +49,7 @@ enum memory { MEMORY(AS_ENUM) NUM_MEMORY };
 enum window { WINDOWS(AS_ENUM) NUM_WINDOWS };
 enum api { APIS(AS_ENUM) NUM_APIS };
 enum group { GROUPS(AS_ENUM) NUM_GROUPS };
+enum async { ASYNCS(AS_ENUM) NUM_ASYNCS };
 
 enum op { SEND, SEND_IMM, WRITE, WRITE_IMM, READ, FADD, CSWP, ATOMIC_WRITE, FLUSH, NUM_OPS };
 
@@ -105,10 +107,12 @@ struct cell {
 	enum window window;
 	enum api api;
 	enum group group;
+	enum async async;	/* event of its queue pair, or of its full CQ */
 	enum op op;	/* of what is under way */
 
 	struct end me;
 	struct address here, there;
+	uint32_t unicast_qpn;	/* while the group is sent to */
 };
 
 /* What a process has once. */
@@ -137,7 +141,7 @@ void open_device(const char *address);
 void create_end(struct cell *c);
 void destroy_end(struct cell *c);
 void lead_to(struct cell *c, enum ibv_qp_state state);
-void make_ah(struct cell *c);
+void make_ah(struct cell *c, const union ibv_gid *dgid);
 void fill(uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number);
 bool is_filled(const uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number);
 size_t message_len(const struct cell *c, enum op op, uint32_t number);

@@ -343,21 +343,39 @@ static void read_channel(struct ibv_comp_channel *channel)
 /* Those that epoll tells of; they are not acknowledged. */
 void read_cq_events(void)
 {
-	struct epoll_event event;
-	struct cell *c;
+	struct epoll_event events[256];
+	int i, n = epoll_wait(us.epoll, events, NUM(events), 0);
 
-	while (epoll_wait(us.epoll, &event, 1, 0) > 0) {
-		c = event.data.ptr;
-		read_channel(c ? c->me.channel : us.channel);
+	MUST(n >= 0 && n < (int)NUM(events));
+	for (i = 0; i < n; i++) {
+		struct cell *c = events[i].data.ptr;
+
+		if (events[i].data.ptr != us.ctx)
+			read_channel(c ? c->me.channel : us.channel);
 	}
 }
 
+static bool async_told(void)
+{
+	struct epoll_event events[256];
+	int i, n = epoll_wait(us.epoll, events, NUM(events), 0);
+
+	MUST(n >= 0 && n < (int)NUM(events));
+	for (i = 0; i < n; i++)
+		if (events[i].data.ptr == us.ctx)
+			return true;
+	return false;
+}
+
+/* If epoll tells of some */
 void read_async(bool acknowledge)
 {
 	struct ibv_async_event event;
 	struct cell *c;
 	size_t len;
 
+	if (!async_told())
+		return;
 	while (!ibv_get_async_event(us.ctx, &event)) {
 		switch (event.event_type) {
 		case IBV_EVENT_CQ_ERR: c = event.element.cq->cq_context; break;
