@@ -15,13 +15,11 @@ flows() {
 	wait_for 120 in_flow "$2"
 }
 
-# paced: no more than 400 packets of RDMA leave h1, or h3, in a second, however fast they are, until paced_no_more
+# paced: no more than 400 packets leave h1, or h3, in a second, however fast they are, until paced_no_more
 paced() {
 	local h
 	for h in h1 h3; do
-		on $h tc qdisc add dev eth0 root handle 1: prio bands 4
-		on $h tc qdisc add dev eth0 parent 1:4 netem slot 10ms packets 4 limit 10000
-		on $h tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 4791 0xffff flowid 1:4
+		on $h tc qdisc add dev eth0 root netem slot 10ms packets 4 limit 10000
 	done
 }
 
