@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_addr.h>
 #include <linux/inet_diag.h>
 #include <linux/netfilter.h>
@@ -9,8 +10,12 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
+#include <linux/sockios.h>
+#include <linux/unix_diag.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "netlink.h"
@@ -76,6 +81,11 @@ static int receive(int fd, void (*each)(const struct nlmsghdr *, void *), void *
 	}
 }
 
+static int ask(int fd, const struct request *r, void (*each)(const struct nlmsghdr *, void *), void *arg)
+{
+	return send(fd, r, r->head.nlmsg_len, 0) < 0 ? -errno : receive(fd, each, arg);
+}
+
 static int talk(int protocol, const struct request *r, void (*each)(const struct nlmsghdr *, void *),
 		void *arg)
 {
@@ -83,7 +93,7 @@ static int talk(int protocol, const struct request *r, void (*each)(const struct
 
 	if (fd < 0)
 		return fd;
-	ret = send(fd, r, r->head.nlmsg_len, 0) < 0 ? -errno : receive(fd, each, arg);
+	ret = ask(fd, r, each, arg);
 	close(fd);
 	return ret;
 }
@@ -246,6 +256,56 @@ int nl_tcp_destroy(int family, const struct in6_addr *local)
 	}
 	free(v.id);
 	return ret;
+}
+
+/* --------------------------------------------------------- Unix sockets -- */
+
+static void find_peer(const struct nlmsghdr *h, void *arg)
+{
+	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
+	const char *end = (const char *)h + h->nlmsg_len;
+
+	for (; (const char *)(attr + 1) <= end && attr->nla_len >= NLA_HDRLEN;
+	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len)))
+		if (attr->nla_type == UNIX_DIAG_PEER && attr->nla_len >= NLA_HDRLEN + sizeof(uint32_t))
+			memcpy(arg, attr + 1, sizeof(uint32_t));
+}
+
+/* The kernel tells of those of one network namespace only, the asking socket's. */
+static int nl_open_beside(int sock, int protocol)
+{
+	int ours = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), its = ioctl(sock, SIOCGSKNS), fd;
+
+	if (ours < 0 || its < 0 || setns(its, CLONE_NEWNET)) {
+		fd = -errno;
+	} else {
+		fd = nl_open(protocol);
+		if (setns(ours, CLONE_NEWNET))
+			abort();
+	}
+	if (ours >= 0)
+		close(ours);
+	if (its >= 0)
+		close(its);
+	return fd;
+}
+
+uint32_t nl_unix_peer(int sock, uint32_t inode)
+{
+	struct request r = request(SOCK_DIAG_BY_FAMILY, NLM_F_ACK);
+	struct unix_diag_req diag = {
+		.sdiag_family = AF_UNIX, .udiag_states = ~0U, .udiag_ino = inode, .udiag_show = UDIAG_SHOW_PEER,
+		.udiag_cookie = { ~0U, ~0U },
+	};
+	int fd = nl_open_beside(sock, NETLINK_SOCK_DIAG);
+	uint32_t peer = 0;
+
+	if (fd < 0)
+		return 0;
+	put(&r, &diag, sizeof(diag));
+	ask(fd, &r, find_peer, &peer);
+	close(fd);
+	return peer;
 }
 
 /* ------------------------------------------------------------- nftables -- */

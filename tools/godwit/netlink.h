@@ -27,6 +27,9 @@ bool nl_address_has_secondaries(const struct nl_address *address);
 /* Destroy every TCP socket that is bound to this local address, without a word to its peer's side. */
 int nl_tcp_destroy(int family, const struct in6_addr *local);
 
+/* The inode of the Unix socket that this one, of this inode, is connected to; 0: of none that is known. */
+uint32_t nl_unix_peer(int sock, uint32_t inode);
+
 /* nftables: delete the tables of this name, of inet and of arp; that there is none is no error. */
 int nl_tables_delete(const char *name);
 /* All whose names are the beginning of this one, at least min bytes of it: CRIU cuts its tables' names. */

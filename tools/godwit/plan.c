@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <arpa/inet.h>
-#include <linux/major.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "plan.h"
 
@@ -44,18 +41,6 @@ void plan_note(struct plan *plan, const char *format, ...)
 	va_end(ap);
 }
 
-/* A number, once. */
-static void add_number(json_t *list, int number)
-{
-	json_t *value;
-	size_t i;
-
-	json_array_foreach(list, i, value)
-		if (json_integer_value(value) == number)
-			return;
-	json_array_append_new(list, json_integer(number));
-}
-
 /* ------------------------------------------------------------ processes -- */
 
 static int tracer_of(pid_t pid)
@@ -68,6 +53,16 @@ static int tracer_of(pid_t pid)
 	free(text);
 	free(path);
 	return tracer;
+}
+
+static int look_at_map(const struct proc_map *map, void *arg)
+{
+	if (map->path && !strncmp(map->path, "/SYSV", 5)) {
+		plan_problem(arg, "process %d: it has memory shared by shmget() in this host's IPC namespace, where it "
+			     "stays: start it in one of its own", map->pid);
+		return 1;
+	}
+	return 0;
 }
 
 static void look_at_tasks(struct plan *plan)
@@ -85,138 +80,12 @@ static void look_at_tasks(struct plan *plan)
 		if (tracer)
 			plan_problem(plan, "process %d: process %d traces it: end that", pid, tracer);
 	}
+	for (size_t i = 0; !proc_own_ipcns(root) && i < plan->tree.n; i++)
+		proc_each_map(plan->tree.task[i].pid, look_at_map, plan);
 	plan->shell_job = !tree_has(&plan->tree, proc_sid(root));
 	plan->own_netns = proc_own_netns(root);
 	plan->file_locks = proc_has_locks(&plan->tree);
 	plan->memory = tree_memory(&plan->tree);
-}
-
-/* ---------------------------------------------------------- descriptors -- */
-
-static bool harmless(dev_t dev)
-{
-	/* null, zero, full, random, urandom */
-	return major(dev) == 1 && (minor(dev) == 3 || minor(dev) == 5 || minor(dev) == 7 ||
-				   minor(dev) == 8 || minor(dev) == 9);
-}
-
-/* /dev/tty, /dev/tty1, /dev/ttyS0, /dev/console, /dev/pts/0 */
-static bool terminal(dev_t dev)
-{
-	return major(dev) == 4 || major(dev) == 5 || (major(dev) >= 136 && major(dev) <= 143);
-}
-
-static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_fd *fd)
-{
-	return plan_object(plan, what, NULL, json_pack("{s:i, s:i, s:s}", "pid", fd->pid, "fd", fd->fd,
-						       "path", fd->link));
-}
-
-/* The number of the pseudo-terminal that this is an end of, or -1: none. */
-static int pty_number(const struct proc_fd *fd, bool *master)
-{
-	int number = -1, copy;
-
-	if (!S_ISCHR(fd->st.st_mode))
-		return -1;
-	*master = fd->st.st_rdev == makedev(TTYAUX_MAJOR, 2);
-	if (!*master)
-		return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
-	copy = proc_get_fd(fd->pid, fd->fd);
-	if (copy < 0 || ioctl(copy, TIOCGPTN, &number))
-		number = -1;
-	close_fd(&copy);
-	return number;
-}
-
-struct pty_search {
-	const struct tree *tree;
-	int number;
-	bool master;		/* in the tree */
-	bool elsewhere;		/* an end is held by a process that stays */
-};
-
-static int pty_end(const struct proc_fd *fd, void *arg)
-{
-	struct pty_search *s = arg;
-	bool master;
-
-	if (pty_number(fd, &master) != s->number)
-		return 0;
-	if (!tree_has(s->tree, fd->pid))
-		s->elsewhere = true;
-	else if (master)
-		s->master = true;
-	return s->elsewhere;
-}
-
-/* A pseudo-terminal goes along if nobody else has it, under the number that it has. */
-static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
-{
-	bool master;
-	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd, &master) };
-
-	if (s.number >= 0)
-		proc_each_fd_of_all(pty_end, &s);
-	if (s.master && !s.elsewhere)
-		add_number(plan->ptys, s.number);
-	else
-		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
-			     "start the program without one", fd->pid, fd->fd, fd->link);
-}
-
-static void look_at_device(struct plan *plan, const struct proc_fd *fd)
-{
-	char device[64];
-	enum rdma_node node = rdma_node(fd->st.st_rdev, device);
-
-	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
-		return;
-	if (node == NODE_RDMA_CM)
-		plan_cm(plan, fd);
-	else if (node == NODE_RDMA_OTHER)
-		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
-			   "close it before", fd->pid, fd->fd, fd->link);
-	else if (terminal(fd->st.st_rdev))
-		look_at_terminal(plan, fd);
-	else
-		plan_problem(plan, "process %d, descriptor %d: the device %s can't be moved",
-			     fd->pid, fd->fd, fd->link);
-}
-
-struct pipe_search {
-	const struct tree *tree;
-	ino_t inode;
-	pid_t holder;
-};
-
-static int other_end(const struct proc_fd *fd, void *arg)
-{
-	struct pipe_search *s = arg;
-
-	if (!S_ISFIFO(fd->st.st_mode) || fd->st.st_ino != s->inode || tree_has(s->tree, fd->pid))
-		return 0;
-	s->holder = fd->pid;
-	return 1;
-}
-
-static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
-{
-	struct pipe_search s = { .tree = &plan->tree, .inode = fd->st.st_ino };
-
-	if (strncmp(fd->link, "pipe:", 5) || !proc_each_fd_of_all(other_end, &s))
-		return;
-	plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
-		     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
-}
-
-static int look_at_fd(const struct proc_fd *fd, void *arg)
-{
-	if (S_ISCHR(fd->st.st_mode) || S_ISBLK(fd->st.st_mode))
-		look_at_device(arg, fd);
-	else if (S_ISFIFO(fd->st.st_mode))
-		look_at_pipe(arg, fd);
-	return 0;
 }
 
 /* ------------------------------------------------------------------ TCP -- */
@@ -280,7 +149,7 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 		goto fail;
 	look_at_tasks(plan);
 	if (proc_files(&plan->tree, &plan->files) ||
-	    proc_each_fd(&plan->tree, look_at_fd, plan) ||
+	    plan_fds(plan) ||
 	    plan_rdma(plan, addresses))
 		goto fail;
 	/* (a network namespace of its own goes along, addresses and all) */

@@ -38,6 +38,8 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
+/* plan_fd.c: what descriptors, other than those of contexts, stand in the way with. */
+int plan_fds(struct plan *plan);
 /* plan_cm.c: a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
 /* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */

@@ -345,6 +345,11 @@ bool proc_own_netns(pid_t pid)
 	return differs(pid, "ns/net");
 }
 
+bool proc_own_ipcns(pid_t pid)
+{
+	return differs(pid, "ns/ipc");
+}
+
 bool proc_own_userns(pid_t pid)
 {
 	return differs(pid, "ns/user");
@@ -478,7 +483,7 @@ int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void 
 			   &map.offset, &map.inode, &at) < 5)
 			continue;
 		map.shared = flags[3] == 's';
-		map.path = map.inode && at ? line + at : NULL;
+		map.path = at && line[at] ? line + at : NULL;
 		ret = each(&map, arg);
 	}
 	free(text);

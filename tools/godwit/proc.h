@@ -47,6 +47,7 @@ char *proc_name(pid_t pid);	/* its comm, or "?" */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
 bool proc_own_netns(pid_t pid);	/* other than ours */
+bool proc_own_ipcns(pid_t pid);
 bool proc_has_locks(const struct tree *tree);
 
 /* An open descriptor. link: what /proc/PID/fd/FD says. */
@@ -69,7 +70,7 @@ int proc_get_fd(pid_t pid, int fd);
 /* Are these one open file? */
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
 
-/* A mapping. path: what /proc/PID/maps says, NULL if it has no inode. */
+/* A mapping. path: what /proc/PID/maps says, NULL if that is nothing. */
 struct proc_map {
 	pid_t pid;
 	uint64_t start, end, offset;

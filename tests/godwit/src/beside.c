@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/*
+ * beside KIND: a child holds what CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG, memory of
+ * shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing). Says "child PID"
+ * when it does; both run until the child is killed.
+ */
+#include <linux/perf_event.h>
+#include <linux/io_uring.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MUST(cond) ((cond) ? (void)0 : (perror(#cond), exit(1)))
+
+static void take(const char *kind)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_CPU_CLOCK };
+	struct io_uring_params params = { 0 };
+	int id;
+
+	if (!strcmp(kind, "io_uring")) {
+		MUST(syscall(SYS_io_uring_setup, 4, &params) >= 0);
+	} else if (!strcmp(kind, "perf")) {
+		MUST(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0);
+	} else if (!strcmp(kind, "AF_ALG")) {
+		MUST(socket(AF_ALG, SOCK_SEQPACKET, 0) >= 0);
+	} else if (!strcmp(kind, "sysv")) {
+		id = shmget(IPC_PRIVATE, 4096, 0600);
+		MUST(id >= 0 && shmat(id, NULL, 0) != (void *)-1 && !shmctl(id, IPC_RMID, NULL));
+	} else {
+		MUST(!strcmp(kind, "unix") || !strcmp(kind, "nothing"));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int pair[2];
+	pid_t child;
+
+	MUST(argc == 2 && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	child = fork();
+	MUST(child >= 0);
+	if (!child) {
+		close(pair[0]);
+		if (strcmp(argv[1], "unix"))
+			close(pair[1]);
+		take(argv[1]);
+		printf("child %d\n", getpid());
+		fflush(stdout);
+		for (;;)
+			pause();
+	}
+	close(pair[1]);
+	MUST(waitpid(child, NULL, 0) == child);
+	return 0;
+}

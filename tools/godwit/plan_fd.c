@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/* What the descriptors of the tree stand in the way with. */
+#include <linux/major.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "netlink.h"
+#include "plan.h"
+
+/* -------------------------------------------------------------- devices -- */
+
+static bool harmless(dev_t dev)
+{
+	/* null, zero, full, random, urandom */
+	return major(dev) == 1 && (minor(dev) == 3 || minor(dev) == 5 || minor(dev) == 7 ||
+				   minor(dev) == 8 || minor(dev) == 9);
+}
+
+/* /dev/tty, /dev/tty1, /dev/ttyS0, /dev/console, /dev/pts/0 */
+static bool terminal(dev_t dev)
+{
+	return major(dev) == 4 || major(dev) == 5 || (major(dev) >= 136 && major(dev) <= 143);
+}
+
+static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_fd *fd)
+{
+	return plan_object(plan, what, NULL, json_pack("{s:i, s:i, s:s}", "pid", fd->pid, "fd", fd->fd,
+						       "path", fd->link));
+}
+
+/* The number of the pseudo-terminal that this is an end of, or -1: none. */
+static int pty_number(const struct proc_fd *fd, bool *master)
+{
+	int number = -1, copy;
+
+	if (!S_ISCHR(fd->st.st_mode))
+		return -1;
+	*master = fd->st.st_rdev == makedev(TTYAUX_MAJOR, 2);
+	if (!*master)
+		return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
+	copy = proc_get_fd(fd->pid, fd->fd);
+	if (copy < 0 || ioctl(copy, TIOCGPTN, &number))
+		number = -1;
+	close_fd(&copy);
+	return number;
+}
+
+/* A number, once. */
+static void add_number(json_t *list, int number)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(list, i, value)
+		if (json_integer_value(value) == number)
+			return;
+	json_array_append_new(list, json_integer(number));
+}
+
+struct pty_search {
+	const struct tree *tree;
+	int number;
+	bool master;		/* in the tree */
+	bool elsewhere;		/* an end is held by a process that stays */
+};
+
+static int pty_end(const struct proc_fd *fd, void *arg)
+{
+	struct pty_search *s = arg;
+	bool master;
+
+	if (pty_number(fd, &master) != s->number)
+		return 0;
+	if (!tree_has(s->tree, fd->pid))
+		s->elsewhere = true;
+	else if (master)
+		s->master = true;
+	return s->elsewhere;
+}
+
+/* A pseudo-terminal goes along if nobody else has it, under the number that it has. */
+static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
+{
+	bool master;
+	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd, &master) };
+
+	if (s.number >= 0)
+		proc_each_fd_of_all(pty_end, &s);
+	if (s.master && !s.elsewhere)
+		add_number(plan->ptys, s.number);
+	else
+		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
+			     "start the program without one", fd->pid, fd->fd, fd->link);
+}
+
+static void look_at_device(struct plan *plan, const struct proc_fd *fd)
+{
+	char device[64];
+	enum rdma_node node = rdma_node(fd->st.st_rdev, device);
+
+	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
+		return;
+	if (node == NODE_RDMA_CM)
+		plan_cm(plan, fd);
+	else if (node == NODE_RDMA_OTHER)
+		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
+			   "close it before", fd->pid, fd->fd, fd->link);
+	else if (terminal(fd->st.st_rdev))
+		look_at_terminal(plan, fd);
+	else
+		plan_problem(plan, "process %d, descriptor %d: the device %s can't be moved",
+			     fd->pid, fd->fd, fd->link);
+}
+
+/* ------------------------------------------------------ pipes, sockets, others -- */
+
+struct search {
+	const struct tree *tree;
+	mode_t type;
+	ino_t inode;
+	pid_t holder;		/* who has it */
+};
+
+static int is_outside(const struct proc_fd *fd, void *arg)
+{
+	struct search *s = arg;
+
+	if ((fd->st.st_mode & S_IFMT) != s->type || fd->st.st_ino != s->inode || tree_has(s->tree, fd->pid))
+		return 0;
+	s->holder = fd->pid;
+	return 1;
+}
+
+static int is_inside(const struct proc_fd *fd, void *arg)
+{
+	struct search *s = arg;
+
+	return (fd->st.st_mode & S_IFMT) == s->type && fd->st.st_ino == s->inode;
+}
+
+static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
+{
+	struct search s = { .tree = &plan->tree, .type = S_IFIFO, .inode = fd->st.st_ino };
+
+	if (strncmp(fd->link, "pipe:", 5) || !proc_each_fd_of_all(is_outside, &s))
+		return;
+	plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
+		     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
+}
+
+/* A Unix socket goes along with the one that it is connected to. (Of one that nobody has accepted yet CRIU knows.) */
+static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
+{
+	struct search s = { .tree = &plan->tree, .type = S_IFSOCK, .inode = nl_unix_peer(copy, fd->st.st_ino) };
+
+	if (!s.inode || proc_each_fd(&plan->tree, is_inside, &s) || !proc_each_fd_of_all(is_outside, &s))
+		return;
+	plan_problem(plan, "process %d, descriptor %d: the Unix socket is connected to process %d's, which stays "
+		     "here: close it before", fd->pid, fd->fd, s.holder);
+}
+
+static void look_at_socket(struct plan *plan, const struct proc_fd *fd)
+{
+	int copy = proc_get_fd(fd->pid, fd->fd), domain = AF_INET, type = SOCK_STREAM;
+	socklen_t len = sizeof(int);
+
+	if (copy < 0 || getsockopt(copy, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	    getsockopt(copy, SOL_SOCKET, SO_TYPE, &type, &len)) {
+		close_fd(&copy);
+		return;
+	}
+	if (domain == AF_UNIX)
+		look_at_unix(plan, fd, copy);
+	else if ((domain == AF_INET || domain == AF_INET6) ?
+		 type != SOCK_STREAM && type != SOCK_DGRAM && type != SOCK_RAW :
+		 domain != AF_NETLINK && domain != AF_PACKET)
+		plan_problem(plan, "process %d, descriptor %d: CRIU can't dump sockets of family %d, type %d: "
+			     "close it before", fd->pid, fd->fd, domain, type);
+	close_fd(&copy);
+}
+
+/* Files without a name of their own; of a kind that CRIU dumps, or our plugin does. */
+static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
+{
+	static const char *const kinds[] = {
+		"[eventfd]", "[eventpoll]", "inotify", "[fanotify]", "[signalfd]", "[timerfd]", "[pidfd]",
+		"[infinibandevent]",
+	};
+	const char *kind = fd->link + strlen("anon_inode:");
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kind, kinds[i]))
+			return;
+	plan_problem(plan, "process %d, descriptor %d: CRIU can't dump %s: close it before",
+		     fd->pid, fd->fd, fd->link);
+}
+
+static int look_at_fd(const struct proc_fd *fd, void *arg)
+{
+	if (!strncmp(fd->link, "anon_inode:", strlen("anon_inode:")))
+		look_at_anon(arg, fd);
+	else if (S_ISCHR(fd->st.st_mode) || S_ISBLK(fd->st.st_mode))
+		look_at_device(arg, fd);
+	else if (S_ISFIFO(fd->st.st_mode))
+		look_at_pipe(arg, fd);
+	else if (S_ISSOCK(fd->st.st_mode))
+		look_at_socket(arg, fd);
+	return 0;
+}
+
+int plan_fds(struct plan *plan)
+{
+	return proc_each_fd(&plan->tree, look_at_fd, plan);
+}
