@@ -211,11 +211,12 @@ static struct ucma_file *rxe_migr_cm_ufile(struct file *file)
 							     ERR_PTR(-EINVAL);
 }
 
-/* At most max of them; *count: how many there are. */
-int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
-		    unsigned int max, unsigned int *count, bool stop)
+/* At most max of them, struct rxe_migr_cm_id; *count: how many there are. */
+int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
+		    unsigned int *count, u32 flags)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	struct rxe_migr_cm_id *ids = entries;
 	struct ucma_context **ctxs;
 	unsigned int i;
 	int err = 0;
@@ -233,7 +234,8 @@ int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
 			continue;
 		err = err ?: rxe_migr_cm_bound(&ids[i],
 				container_of(ctxs[i]->cm_id,
-					     struct rdma_id_private, id), stop);
+					     struct rdma_id_private, id),
+				flags & RXE_MIGR_CM_LIST_STOP);
 		rxe_migr_cm_put(ctxs[i]);
 	}
 	kvfree(ctxs);
@@ -279,11 +281,12 @@ int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 	return err;
 }
 
-/* At most max of them; *count: how many there are. */
-int rxe_migr_cm_events(struct file *file, struct rxe_migr_cm_event *resp,
-		       unsigned int max, unsigned int *count)
+/* As above, struct rxe_migr_cm_event. */
+int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
+		       unsigned int *count, u32 flags)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
+	struct rxe_migr_cm_event *resp = entries;
 	const struct ucma_event *event;
 
 	*count = 0;

@@ -37,12 +37,12 @@ int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 		       struct rxe_migr_cm_device *out);
 
 /* rxe_migr_cm.c */
-int rxe_migr_cm_ids(struct file *file, struct rxe_migr_cm_id *ids,
-		    unsigned int max, unsigned int *count, bool stop);
+int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
+		    unsigned int *count, u32 flags);
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
 
-int rxe_migr_cm_events(struct file *file, struct rxe_migr_cm_event *resp,
-		       unsigned int max, unsigned int *count);
+int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
+		       unsigned int *count, u32 flags);
 int rxe_migr_cm_report(struct file *file,
 		       const struct rxe_migr_cm_event *resp);
 

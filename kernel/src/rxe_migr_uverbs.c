@@ -568,13 +568,18 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_TAKEN)(struct uverbs_attr_bundle *attr
 
 #define RXE_MIGR_CM_MAX 65536
 
-static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *attrs)
+/* What a file of librdmacm has, of one kind. */
+static int rxe_migr_cm_answer(struct uverbs_attr_bundle *attrs, size_t size,
+			      u32 known_flags,
+			      int (*list)(struct file *file, void *entries,
+					  unsigned int max, unsigned int *count,
+					  u32 flags))
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	struct rxe_migr_cm_id *ids = NULL;
 	struct rxe_migr_cm_list in;
-	struct file *file;
 	unsigned int count, max;
+	void *entries = NULL;
+	struct file *file;
 	int err;
 
 	if (IS_ERR(uc))
@@ -583,28 +588,39 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *at
 	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
 	if (err)
 		return err;
-	if (in.flags & ~RXE_MIGR_CM_LIST_STOP)
+	if (in.flags & ~known_flags)
 		return -EINVAL;
 
-	max = in.addr ? min_t(u64, in.length / sizeof(*ids), RXE_MIGR_CM_MAX) :
-			0;
+	max = in.addr ? min_t(u64, in.length / size, RXE_MIGR_CM_MAX) : 0;
 	if (max) {
-		ids = kvcalloc(max, sizeof(*ids), GFP_KERNEL_ACCOUNT);
-		if (!ids)
+		entries = kvcalloc(max, size, GFP_KERNEL_ACCOUNT);
+		if (!entries)
 			return -ENOMEM;
 	}
 
 	file = fget(in.fd);
-	err = file ? rxe_migr_cm_ids(file, ids, max, &count, in.flags) : -EBADF;
+	err = file ? list(file, entries, max, &count, in.flags) : -EBADF;
 	if (file)
 		fput(file);
 	if (!err)
 		err = count > RXE_MIGR_CM_MAX ? -E2BIG :
-			rxe_migr_answer_list(attrs, in.addr, ids, sizeof(*ids),
+			rxe_migr_answer_list(attrs, in.addr, entries, size,
 					     count, max);
-	kvfree(ids);
+	kvfree(entries);
 
 	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_LIST)(struct uverbs_attr_bundle *attrs)
+{
+	return rxe_migr_cm_answer(attrs, sizeof(struct rxe_migr_cm_id),
+				  RXE_MIGR_CM_LIST_STOP, rxe_migr_cm_ids);
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_EVENTS)(struct uverbs_attr_bundle *attrs)
+{
+	return rxe_migr_cm_answer(attrs, sizeof(struct rxe_migr_cm_event),
+				  0, rxe_migr_cm_events);
 }
 
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_ADOPT)(struct uverbs_attr_bundle *attrs)
@@ -707,45 +723,6 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_REFILL)(struct uverbs_attr_bundle *
 		return -EBADF;
 	err = rxe_migr_cm_refill(file, &in);
 	fput(file);
-
-	return err;
-}
-
-static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_EVENTS)(struct uverbs_attr_bundle *attrs)
-{
-	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	struct rxe_migr_cm_event *events = NULL;
-	unsigned int count, max;
-	struct rxe_migr_cm_list in;
-	struct file *file;
-	int err;
-
-	if (IS_ERR(uc))
-		return PTR_ERR(uc);
-
-	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
-	if (err)
-		return err;
-	if (in.flags)
-		return -EINVAL;
-
-	max = in.addr ? min_t(u64, in.length / sizeof(*events),
-			      RXE_MIGR_CM_MAX) : 0;
-	if (max) {
-		events = kvcalloc(max, sizeof(*events), GFP_KERNEL_ACCOUNT);
-		if (!events)
-			return -ENOMEM;
-	}
-
-	file = fget(in.fd);
-	err = file ? rxe_migr_cm_events(file, events, max, &count) : -EBADF;
-	if (file)
-		fput(file);
-	if (!err)
-		err = count > RXE_MIGR_CM_MAX ? -E2BIG :
-			rxe_migr_answer_list(attrs, in.addr, events,
-					     sizeof(*events), count, max);
-	kvfree(events);
 
 	return err;
 }
