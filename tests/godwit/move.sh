@@ -89,10 +89,12 @@ ended() {
 
 # migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
 migrate() {
-	local host=$1 p=$2 to=$3
+	local host=$1 p=$2 to=$3 time=240
 	shift 3
 	status=0
-	on "$host" timeout 240 godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
+	# (kernels that watch themselves are several times as slow)
+	[ -z "${LAB_OPTIONS:-}" ] || { time=1200 && set -- --limit 225 "$@"; }
+	on "$host" timeout $time godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
 	# (what it says and how it ends come by two ways, in any order)
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1)
