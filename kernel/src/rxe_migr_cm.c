@@ -314,7 +314,12 @@ int rxe_migr_cm_report(struct file *file, const struct rxe_migr_cm_event *resp)
 	if (IS_ERR(ufile))
 		return PTR_ERR(ufile);
 
-	event = kzalloc(sizeof(*event), GFP_KERNEL);
+	/* (to ucma a request has brought a new id with it) */
+	if (resp->event > RDMA_CM_EVENT_TIMEWAIT_EXIT ||
+	    resp->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		return -EINVAL;
+
+	event = kzalloc(sizeof(*event), GFP_KERNEL_ACCOUNT);
 	if (!event)
 		return -ENOMEM;
 

@@ -160,7 +160,8 @@ static void proper(int fd)
 	struct rxe_migr_cm_refill refill = { .fd = below(4) ? cm_file : (int)edge(), .id = below(4) ? below(4) : edge(),
 					     .events_reported = edge(), .reserved = below(8) ? 0 : rnd() };
 	struct rxe_migr_cm_report report = { .fd = below(4) ? cm_file : (int)edge(), .reserved = below(8) ? 0 : rnd(),
-					     .event = { .uid = edge(), .id = below(4), .event = edge() } };
+					     .event = { .uid = edge(), .id = below(4),
+						       .event = below(4) ? below(18) : edge() } };
 	unsigned m = below(17);
 
 	if (m < 7)
