@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop [--contexts N] [--devices] [--unused] [--holes] [--fork] [--pass] [--thread] [--events] PROGRESS
+ * loop [--contexts N] [--devices] [--unused] [--holes] [--fork] [--pass] [--thread] [--events] [--gib] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their
  * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
@@ -15,6 +15,8 @@
  *                 to the parent, which asks them for their objects now and then
  *   --thread      all is sent and received by a second thread
  *   --events      waits for completions in ibv_get_cq_event()
+ *   --gib         the second QP's buffer is the end of a region of 1 GiB, each of whose pages has its number in it;
+ *                 some are read by the first QP after each message, and more at the end
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,14 +41,16 @@
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
 
-enum { SIZE = 65536, DEPTH = 4, KINDS = 10 };
+enum { SIZE = 65536, DEPTH = 4, KINDS = 10, GIB = 1 << 30, PAGE = 4096 };
 
 struct side {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
-	char *buf;
+	char *region;
+	size_t size;
+	char *buf;	/* its last SIZE bytes */
 };
 
 struct pair {
@@ -55,7 +59,7 @@ struct pair {
 	struct side side[2];
 };
 
-static bool events, devices;
+static bool events, devices, gib;
 static char *pool;	/* of --pass: memory for buffers, mapped before the fork */
 static volatile sig_atomic_t stop;
 static bool receives;	/* the child of --fork */
@@ -95,23 +99,40 @@ static struct ibv_context *open_device(int n)
 	return ctx;
 }
 
+static uint64_t *tag(const struct side *s, size_t page)
+{
+	return (uint64_t *)(s->region + page * PAGE);
+}
+
+static size_t tagged(const struct side *s)
+{
+	return (s->size - SIZE) / PAGE;
+}
+
 /* What a QP is created with is destroyed in reverse. */
-static void create(struct ibv_context *ctx, struct ibv_pd *pd, struct side *s)
+static void create(struct ibv_context *ctx, struct ibv_pd *pd, struct side *s, size_t size)
 {
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = gib ? IBV_ACCESS_REMOTE_READ : 0 };
+	size_t page;
 
+	s->size = size;
 	if (pool) {
-		s->buf = pool;
+		s->region = pool;
 		pool += SIZE;
 	} else {
-		s->buf = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		s->region = mmap(NULL, size, PROT_READ | PROT_WRITE, (size == SIZE ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS,
+				 -1, 0);
 	}
-	MUST(s->buf != MAP_FAILED);
-	s->mr = ibv_reg_mr(pd, s->buf, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	MUST(s->region != MAP_FAILED);
+	s->buf = s->region + size - SIZE;
+	for (page = 0; page < tagged(s); page++)
+		*tag(s, page) = page;
+	s->mr = ibv_reg_mr(pd, s->region, size, IBV_ACCESS_LOCAL_WRITE | (gib ? IBV_ACCESS_REMOTE_READ : 0));
 	MUST(s->mr);
 	if (events) {
 		s->channel = ibv_create_comp_channel(ctx);
@@ -131,7 +152,7 @@ static void destroy(struct side *s)
 	MUST(!ibv_destroy_cq(s->cq));
 	MUST(!s->channel || !ibv_destroy_comp_channel(s->channel));
 	MUST(!ibv_dereg_mr(s->mr));
-	munmap(s->buf, SIZE);
+	munmap(s->region, s->size);
 }
 
 static void join(struct side *s, const struct side *peer)
@@ -139,6 +160,7 @@ static void join(struct side *s, const struct side *peer)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->qp->qp_num,
 		.min_rnr_timer = 12, .timeout = 10, .retry_cnt = 7, .rnr_retry = 7,
+		.max_rd_atomic = gib, .max_dest_rd_atomic = gib,
 		.ah_attr = { .is_global = 1, .port_num = 1,
 			.grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 64 } },
 	};
@@ -166,15 +188,15 @@ static void open_pair(struct pair *p, int n, bool holes)
 	MUST(p->pd);
 	for (i = 0; holes && i < KINDS; i++) {
 		memset(&spare[i], 0, sizeof(spare[i]));
-		create(p->ctx, p->pd, &spare[i]);
+		create(p->ctx, p->pd, &spare[i], SIZE);
 	}
 	/* The second QP gets a lower handle than what it uses. */
-	create(p->ctx, p->pd, &p->side[0]);
+	create(p->ctx, p->pd, &p->side[0], SIZE);
 	for (i = 0; holes && i < KINDS; i += 2) {
 		destroy(&spare[i]);
 		MUST(!ibv_dealloc_pd(pds[i]));
 	}
-	create(p->ctx, p->pd, &p->side[1]);
+	create(p->ctx, p->pd, &p->side[1], gib ? GIB : SIZE);
 	join(&p->side[0], &p->side[1]);
 	join(&p->side[1], &p->side[0]);
 }
@@ -251,6 +273,31 @@ static void check(struct side *to, uint64_t n)
 			DIE("message %llu: byte %u is wrong", (unsigned long long)n, i);
 }
 
+static void read_tag(struct pair *p, size_t page)
+{
+	struct side *from = &p->side[1], *to = &p->side[0];
+	struct ibv_sge sge = { (uintptr_t)to->buf, sizeof(uint64_t), to->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = page, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
+		.wr.rdma = { (uintptr_t)tag(from, page), from->mr->rkey } }, *bad;
+
+	MUST(!ibv_post_send(to->qp, &wr, &bad));
+	wait_for(to, IBV_WC_RDMA_READ, page);
+	if (*(uint64_t *)to->buf != page)
+		DIE("page %zu holds %llu", page, *(unsigned long long *)to->buf);
+}
+
+/* By the CPU all, by the device some */
+static void check_tags(struct pair *p)
+{
+	size_t page, step = 61;
+
+	for (page = 0; page < tagged(&p->side[1]); page++)
+		if (*tag(&p->side[1], page) != page)
+			DIE("page %zu holds something else", page);
+	for (page = 0; page < tagged(&p->side[1]); page += step)
+		read_tag(p, page);
+}
+
 static int open_progress(const char *progress)
 {
 	int fd = open(progress, O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -286,8 +333,12 @@ static void *run(void *arg)
 		post_recv(&p->side[!(n & 1)], n);
 		send_message(&p->side[n & 1], n);
 		check(&p->side[!(n & 1)], n);
+		if (gib)
+			read_tag(p, n * 7919 % tagged(&p->side[1]));
 		report(fd, n);
 	}
+	for (int i = 0; gib && i < job.count; i++)
+		check_tags(&job.pairs[i]);
 	job.done = n;
 	return arg;
 }
@@ -455,7 +506,7 @@ int main(int argc, char **argv)
 		{ "contexts", required_argument, NULL, 'c' }, { "holes", no_argument, NULL, 'h' },
 		{ "fork", no_argument, NULL, 'f' }, { "thread", no_argument, NULL, 't' },
 		{ "events", no_argument, NULL, 'e' }, { "devices", no_argument, NULL, 'd' },
-		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, {},
+		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, { "gib", no_argument, NULL, 'g' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
 	bool holes = false, forks = false, threads = false, unused = false, passes = false;
@@ -472,8 +523,9 @@ int main(int argc, char **argv)
 		devices |= opt == 'd';
 		unused |= opt == 'u';
 		passes |= opt == 'p';
+		gib |= opt == 'g';
 	}
-	MUST(optind == argc - 1 && !(forks && events) && !(passes && (forks || holes || threads)));
+	MUST(optind == argc - 1 && !(forks && events) && !(passes && (forks || holes || threads)) && !(gib && (forks || passes)));
 	job.progress = argv[optind];
 	sigaction(SIGTERM, &term, NULL);
 	job.pairs = calloc(job.count, sizeof(*job.pairs));
