@@ -314,9 +314,11 @@ int rxe_migr_cm_report(struct file *file, const struct rxe_migr_cm_event *resp)
 	if (IS_ERR(ufile))
 		return PTR_ERR(ufile);
 
-	/* (to ucma a request has brought a new id with it) */
+	/* what would have to bring a new id, or name a group, is never listed */
 	if (resp->event > RDMA_CM_EVENT_TIMEWAIT_EXIT ||
-	    resp->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+	    resp->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+	    resp->event == RDMA_CM_EVENT_MULTICAST_JOIN ||
+	    resp->event == RDMA_CM_EVENT_MULTICAST_ERROR)
 		return -EINVAL;
 
 	event = kzalloc(sizeof(*event), GFP_KERNEL_ACCOUNT);

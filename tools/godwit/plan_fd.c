@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /* What the descriptors of the tree stand in the way with. */
 #include <linux/major.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -150,7 +151,10 @@ static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
 		     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
 }
 
-/* A Unix socket goes along with the one that it is connected to. (Of one that nobody has accepted yet CRIU knows.) */
+/*
+ * A Unix socket goes along with the one that it is connected to. (Of one that nobody has accepted yet CRIU knows.)
+ * Many last for a moment only: a line for syslog, a question to nscd.
+ */
 static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 {
 	struct search s = { .tree = &plan->tree, .type = S_IFSOCK, .inode = nl_unix_peer(copy, fd->st.st_ino) };
@@ -159,29 +163,37 @@ static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 		return;
 	plan_problem(plan, "process %d, descriptor %d: the Unix socket is connected to process %d's, which stays "
 		     "here: close it before", fd->pid, fd->fd, s.holder);
+	plan->passing = true;
+}
+
+static bool known_protocol(int protocol)
+{
+	return protocol == IPPROTO_IP || protocol == IPPROTO_TCP || protocol == IPPROTO_UDP ||
+	       protocol == IPPROTO_UDPLITE;
 }
 
 static void look_at_socket(struct plan *plan, const struct proc_fd *fd)
 {
-	int copy = proc_get_fd(fd->pid, fd->fd), domain = AF_INET, type = SOCK_STREAM;
+	int copy = proc_get_fd(fd->pid, fd->fd), domain = AF_INET, type = SOCK_STREAM, protocol = 0;
 	socklen_t len = sizeof(int);
 
 	if (copy < 0 || getsockopt(copy, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
-	    getsockopt(copy, SOL_SOCKET, SO_TYPE, &type, &len)) {
+	    getsockopt(copy, SOL_SOCKET, SO_TYPE, &type, &len) ||
+	    getsockopt(copy, SOL_SOCKET, SO_PROTOCOL, &protocol, &len)) {
 		close_fd(&copy);
 		return;
 	}
 	if (domain == AF_UNIX)
 		look_at_unix(plan, fd, copy);
 	else if ((domain == AF_INET || domain == AF_INET6) ?
-		 type != SOCK_STREAM && type != SOCK_DGRAM && type != SOCK_RAW :
+		 type != SOCK_RAW && ((type != SOCK_STREAM && type != SOCK_DGRAM) || !known_protocol(protocol)) :
 		 domain != AF_NETLINK && domain != AF_PACKET)
-		plan_problem(plan, "process %d, descriptor %d: CRIU can't dump sockets of family %d, type %d: "
-			     "close it before", fd->pid, fd->fd, domain, type);
+		plan_problem(plan, "process %d, descriptor %d: CRIU can't dump sockets of family %d, type %d, protocol "
+			     "%d: close it before", fd->pid, fd->fd, domain, type, protocol);
 	close_fd(&copy);
 }
 
-/* Files without a name of their own; of a kind that CRIU dumps, or our plugin does. */
+/* Files without a name of their own; of a kind that CRIU dumps (without libbpf, as Debian's), or our plugin does. */
 static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
 {
 	static const char *const kinds[] = {

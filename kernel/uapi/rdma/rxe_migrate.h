@@ -352,7 +352,8 @@ struct rxe_migr_cm_event {
 /*
  * CM_REPORT: IN is struct rxe_migr_cm_report: one more event, for an id that
  * the file has (else ENOENT), and whose uid it gets. Of any kind but
- * CONNECT_REQUEST (EINVAL), with which a new id would have to come.
+ * CONNECT_REQUEST, with which a new id would have to come, and those of
+ * multicast groups (EINVAL).
  */
 struct rxe_migr_cm_report {
 	__s32 fd;		/* a descriptor in the caller's table */

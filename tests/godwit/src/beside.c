@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * beside KIND: a child holds what CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG, memory of
- * shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing). Says "child PID"
+ * beside KIND: a child holds what CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG or of
+ * MPTCP, memory of shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing). Says "child PID"
  * when it does; both run until the child is killed.
  */
 #include <linux/perf_event.h>
 #include <linux/io_uring.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ static void take(const char *kind)
 		MUST(syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0) >= 0);
 	} else if (!strcmp(kind, "AF_ALG")) {
 		MUST(socket(AF_ALG, SOCK_SEQPACKET, 0) >= 0);
+	} else if (!strcmp(kind, "MPTCP")) {
+		MUST(socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP) >= 0);
 	} else if (!strcmp(kind, "sysv")) {
 		id = shmget(IPC_PRIVATE, 4096, 0600);
 		MUST(id >= 0 && shmat(id, NULL, 0) != (void *)-1 && !shmctl(id, IPC_RMID, NULL));

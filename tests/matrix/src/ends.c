@@ -130,7 +130,7 @@ static void create_memory(struct cell *c)
 		e->memory += HUGE - (uintptr_t)e->memory % HUGE;
 		MUST(!madvise(e->memory, HUGE, MADV_HUGEPAGE));
 		e->memory[0] = 0;
-		MUST(is_huge(e->memory));
+		MUST(is_huge(e->memory) || (!madvise(e->memory, HUGE, MADV_COLLAPSE) && is_huge(e->memory)));
 		break;
 	case HUGETLB:
 		e->memory_len = HUGE;

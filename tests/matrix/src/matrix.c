@@ -748,7 +748,7 @@ static void read_events(void)
 	read_cq_events();
 	read_async(false);
 	EACH(c)
-		while (keeps(c) && !c->me.async[0]) {
+		while (keeps(c) && !strstr(c->me.async, c->state == SQD ? "drained" : c->state == OVERFLOW ? "CQ" : "WQE")) {
 			MUST(in_time());
 			read_async(false);
 		}
