@@ -193,6 +193,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.peer_stopped = false;
 		qp->migr.peer_knows = false;
 		qp->migr.resume_owed = false;
+		qp->migr.ack_owed = false;
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
 		qp->migr.peer_epoch = 0;
@@ -219,10 +220,54 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		/* unanswered, the peer may know us where we were before */
 		if (!qp->migr.resume_owed)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
+		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
+				    rxe_migr_connected(qp);
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * UC has nothing sent again: its peer is told at once, and what that one has
+ * sent before it pauses is waited for. See rxe_migr_arrived().
+ */
+void rxe_migr_hush_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	if (qp_type(qp) != IB_QPT_UC)
+		return;
+
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->send_task);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.hushed = true;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	mutex_unlock(&qp->migr.mutex);
+
+	rxe_migr_announce_stop(qp);
+}
+
+/*
+ * Has a stopped UC QP received all that its peer had sent? A peer that is
+ * stopped itself has said so behind it.
+ */
+bool rxe_migr_arrived(struct rxe_qp *qp)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags;
+	bool arrived;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	arrived = !m->arriving || !rxe_migr_connected(qp) ||
+		  ((m->peer_stopped ||
+		    (m->stop_acked &&
+		     psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0)) &&
+		   skb_queue_empty_lockless(&qp->req_pkts));
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return arrived;
 }
 
 /*
@@ -231,7 +276,13 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
  */
 void rxe_migr_drain_qp(struct rxe_qp *qp)
 {
+	unsigned long flags;
+
 	mutex_lock(&qp->migr.mutex);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.arriving = false;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
@@ -342,6 +393,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	rxe_migr_go_conn(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.hushed = false;
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
 		qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
@@ -518,6 +570,32 @@ unlock:
 }
 
 /*
+ * A peer of UC waits for what was sent to it before its STOP came: say how far
+ * that goes, once nothing more follows.
+ */
+static void rxe_migr_ack_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool owed;
+
+	mutex_lock(&qp->migr.mutex);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	owed = qp->migr.ack_owed && qp->migr.peer_stopped &&
+	       (qp->migr_state != RXE_MIGR_QP_STOPPED || qp->migr.hushed);
+	qp->migr.ack_owed = false;	/* STOP is repeated */
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (owed && !qp->migr.hushed && !qp->migr.held) {
+		rxe_disable_task(&qp->send_task);
+		rxe_enable_task(&qp->send_task);
+		rxe_sched_task(&qp->send_task);
+	}
+	if (owed)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP_ACK);
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
  * The peer did not come back: fail as for a dead one. The oldest WQE ends with
  * RETRY_EXC_ERR and the rest is flushed; an idle QP just goes to the error
  * state, since nobody else will ever tell. An unreliable one sends on, and
@@ -587,14 +665,17 @@ static void rxe_migr_work(struct work_struct *work)
 	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, delay = 0;
-	bool give_up, move, alive;
+	bool give_up, move, ack, alive;
 	u8 opcode = 0;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	move = m->move.pending;
+	ack = m->ack_owed;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	if (move)
 		rxe_migr_apply_move(qp);
+	if (ack)
+		rxe_migr_ack_stop(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	alive = qp->valid && qp_state(qp) != IB_QPS_ERR &&

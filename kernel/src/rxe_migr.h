@@ -53,6 +53,10 @@ struct rxe_migr_qp {
 	bool			peer_stopped;
 	bool			peer_knows;	/* it has spoken the protocol */
 	bool			stop_acked;
+	u32			last_psn;	/* with stop_acked, of UC: what the peer sends next */
+	bool			arriving;	/* UC, stopped: what was sent before still comes */
+	bool			hushed;		/* UC, stopped: its requester is at rest */
+	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			resume_owed;	/* our own RESUME is unanswered */
 	bool			unheard;	/* it was until the end */
 	bool			held;		/* between rxe_migr_go_qp() and release */

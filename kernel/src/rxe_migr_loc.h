@@ -16,6 +16,8 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);
 void rxe_migr_stop_qp(struct rxe_qp *qp);
+void rxe_migr_hush_qp(struct rxe_qp *qp);
+bool rxe_migr_arrived(struct rxe_qp *qp);
 void rxe_migr_drain_qp(struct rxe_qp *qp);
 void rxe_migr_announce_stop(struct rxe_qp *qp);
 void rxe_migr_go_qp(struct rxe_qp *qp);

@@ -91,7 +91,8 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 
 /*
  * May the responder not run? While RESUMING it may: a peer that sends to us
- * has accepted our RESUME, though its answer may be lost. From its task
+ * has accepted our RESUME, though its answer may be lost. What was sent to a
+ * UC QP before its peer or itself stopped is not sent again. From its task
  */
 bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 {
@@ -101,10 +102,11 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid;
+		hold = qp->valid && !qp->migr.arriving;
 		break;
 	case RXE_MIGR_QP_PAUSED:
-		hold = qp->valid && !rxe_migr_flushing(qp);
+		hold = qp->valid && !rxe_migr_flushing(qp) &&
+		       qp_type(qp) != IB_QPT_UC;
 		break;
 	default:
 		hold = false;

@@ -102,16 +102,31 @@ static void rxe_migr_go(struct ib_uverbs_file *ufile)
 }
 
 /*
+ * How long to wait for what is on its way to UC QPs: time for a STOP that comes
+ * through at the fourth try. A peer with another driver never answers.
+ */
+#define RXE_MIGR_ARRIVAL msecs_to_jiffies(200)
+
+/*
  * All QPs are marked before the first is waited for, so that the whole context
- * stops at one time. The peers are told only once the dump is complete.
+ * stops at one time. The peers are told only once the dump is complete, but
+ * those of UC, which must come to rest first.
  */
 static void rxe_migr_stop(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc)
 {
 	struct ib_uobject *uobj;
+	unsigned long end;
 
 	WRITE_ONCE(uc->migr.stop_ns, ktime_get_ns());
 	rxe_migr_for_each_qp(uobj, ufile)
 		rxe_migr_stop_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(uobj, ufile)
+		rxe_migr_hush_qp(rxe_migr_uobj_qp(uobj));
+	end = jiffies + RXE_MIGR_ARRIVAL;
+	rxe_migr_for_each_qp(uobj, ufile)
+		while (!rxe_migr_arrived(rxe_migr_uobj_qp(uobj)) &&
+		       time_before(jiffies, end))
+			usleep_range(200, 400);
 	rxe_migr_for_each_qp(uobj, ufile)
 		rxe_migr_drain_qp(rxe_migr_uobj_qp(uobj));
 }
@@ -156,7 +171,8 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 
 	if (*did_stop && !err)
 		rxe_migr_for_each_qp(uobj, ufile)
-			rxe_migr_announce_stop(rxe_migr_uobj_qp(uobj));
+			if (rxe_migr_uobj_qp(uobj)->ibqp.qp_type != IB_QPT_UC)
+				rxe_migr_announce_stop(rxe_migr_uobj_qp(uobj));
 
 	return err;
 }

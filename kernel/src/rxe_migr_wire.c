@@ -86,7 +86,8 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		epoch = qp->migr.stop_epoch;
-		psn = qp->resp.psn - 1;
+		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn :
+						 qp->resp.psn - 1;
 		break;
 	default:
 		epoch = qp->migr.peer_epoch;
@@ -241,8 +242,12 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 
 	switch (hdr->opcode) {
 	case RXE_MIGR_OPCODE_STOP:
-		return rxe_migr_rcv_stop(qp, epoch) ?
-			RXE_MIGR_OPCODE_STOP_ACK : -ESTALE;
+		if (!rxe_migr_rcv_stop(qp, epoch))
+			return -ESTALE;
+		if (qp_type(qp) != IB_QPT_UC)
+			return RXE_MIGR_OPCODE_STOP_ACK;
+		qp->migr.ack_owed = true;
+		return 0;
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
 		return rxe_migr_rcv_stop(qp, epoch) ? 0 : -ESTALE;
 	case RXE_MIGR_OPCODE_STOP_ACK:
@@ -250,6 +255,7 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 			return -ESTALE;
 		qp->migr.peer_knows = true;
 		qp->migr.stop_acked = true;
+		qp->migr.last_psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
 		return 0;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		if (epoch != qp->migr.epoch)
@@ -353,9 +359,10 @@ bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 	bool drop, nak;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	drop = qp->migr_state == RXE_MIGR_QP_STOPPED ||
-	       qp->migr_state == RXE_MIGR_QP_PAUSED;
-	nak = qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
+	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !qp->migr.arriving) ||
+	       (qp->migr_state == RXE_MIGR_QP_PAUSED &&
+		qp_type(qp) != IB_QPT_UC);
+	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
 	      (pkt->mask & RXE_REQ_MASK) && rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 

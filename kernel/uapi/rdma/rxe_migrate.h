@@ -753,7 +753,8 @@ struct rxe_migr_hdr {
 	__be32 dest_qpn;	/* the receiver's */
 	__be32 epoch;		/* of the side that moves */
 	__be32 psn;		/* STOP, RESUME: first unacknowledged; their
-				 * answers: the last one received in order
+				 * answers: the last one received in order;
+				 * STOP_ACK of UC: the next one to be sent
 				 */
 	__u8   old_gid[16];	/* of the side that moves */
 	__u8   new_gid[16];

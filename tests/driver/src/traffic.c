@@ -139,7 +139,7 @@ static void wait_for_event(struct worker *w)
 	if (poll_cqs(w))
 		return;
 	/* Pauses of our own end without an event. */
-	if ((shape.rnr || shape.rate || opt.fork) && poll(&p, 1, 1) <= 0)
+	if ((shape.rnr || shape.rate || shape.uc || opt.fork) && poll(&p, 1, 1) <= 0)
 		return;
 	if (ibv_get_cq_event(w->channel, &cq, &ctx)) {
 		if (errno != EINTR)

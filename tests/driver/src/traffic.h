@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * traffic: two ends exchange every kind of RC work, both ways at once, and check each byte of it.
+ * traffic: two ends exchange every kind of RC work, or of UC, both ways at once, and check each byte of it.
  *
  *   traffic.c          workers, and the main loop: time, signals, the watchdog, the result
  *   traffic_options.c  the command line
@@ -35,6 +35,7 @@ enum op {
 };
 #define MESSAGE_OPS	((1u << OP_READ) - 1)
 #define DEFAULT_OPS	((1u << OP_AWRITE) - 1)
+#define UC_OPS		(1u << OP_SEND | 1u << OP_IMM | 1u << OP_WRITE | 1u << OP_WIMM)
 extern const char *const op_name[NUM_OPS];
 
 enum { MAX_QPS = 64, MAX_CONTEXTS = 4, NUM_MW = 2, MW_SIZE = 4096, NUM_SCRATCH = 2, MAX_SGE = 3, HOLES = 10 };
@@ -58,6 +59,7 @@ struct shape {
 	uint32_t fence;		/* per cent of messages with IBV_SEND_FENCE */
 	uint32_t rnr;		/* keep receive queues short, now and then empty */
 	uint32_t rnr_gap;	/* microseconds that they stay empty, at most */
+	uint32_t uc;
 	uint32_t timeout, retry_cnt, rnr_retry, rnr_timer, rd_atomic, mtu;
 };
 
@@ -97,6 +99,7 @@ struct ctl {
 	_Alignas(64) uint64_t aword;
 };
 #define CTL_READ	offsetof(struct ctl, fadd)
+#define CTL_TOLD	2048	/* UC: what the peer has told of its own */
 #define CTL_SIZE	4096
 
 /* A message as it must be. */
@@ -160,6 +163,7 @@ struct qp {
 	_Atomic uint64_t seq;	/* next message */
 	uint64_t processed, binds;	/* by the peer, as last read */
 	bool credit_out, peer_fin;
+	uint64_t told;		/* UC: how far we are, as the peer was told */
 	unsigned torn;
 	uint64_t invs;
 	uint64_t fadds, fadd_sum, counts, count_seen, cas, aword;

@@ -33,6 +33,7 @@ static const char usage[] =
 "  --fence PERCENT    of the messages (12)\n"
 "  --rnr              receive queues short, now and then empty; --rnr-retry 6 --retry-cnt 3 --rnr-timer 22\n"
 "  --rnr-gap US       for that long at most (2000)\n"
+"  --uc               queue pairs of UC: send,imm,write,wimm\n"
 "  --timeout N --retry-cnt N --rnr-retry N --rnr-timer N   (8, 1, 1, 12)\n"
 "  --rd-atomic N      READs and atomics outstanding (8)\n"
 "  --mtu BYTES        (the port's)\n"
@@ -52,14 +53,14 @@ static const char usage[] =
 "  --json\n"
 "SIGUSR1 prints the progress.\n";
 
-enum { DEPTH = 256, WINDOW, SIZE, OPS, QPS, MESSAGES, SECS, RATE, SEED, FENCE, RNR, RNR_GAP, TIMEOUT, RETRY,
+enum { DEPTH = 256, WINDOW, SIZE, OPS, QPS, MESSAGES, SECS, RATE, SEED, FENCE, RNR, RNR_GAP, UC, TIMEOUT, RETRY,
        RNR_RETRY, RNR_TIMER, RD_ATOMIC, MTU, PORT, EVENT, IDLE, GO_FILE, RTR_ONLY, CONTEXTS, FORK, HOLES_, SRQ, STALL,
        JSON, HELP };
 
 static const struct option options[] = {
 	{ "qps", 1, 0, QPS }, { "depth", 1, 0, DEPTH }, { "window", 1, 0, WINDOW }, { "size", 1, 0, SIZE },
 	{ "ops", 1, 0, OPS }, { "messages", 1, 0, MESSAGES }, { "seconds", 1, 0, SECS }, { "rate", 1, 0, RATE },
-	{ "seed", 1, 0, SEED }, { "fence", 1, 0, FENCE }, { "rnr", 0, 0, RNR }, { "rnr-gap", 1, 0, RNR_GAP },
+	{ "seed", 1, 0, SEED }, { "fence", 1, 0, FENCE }, { "rnr", 0, 0, RNR }, { "rnr-gap", 1, 0, RNR_GAP }, { "uc", 0, 0, UC },
 	{ "timeout", 1, 0, TIMEOUT }, { "retry-cnt", 1, 0, RETRY }, { "rnr-retry", 1, 0, RNR_RETRY },
 	{ "rnr-timer", 1, 0, RNR_TIMER }, { "rd-atomic", 1, 0, RD_ATOMIC }, { "mtu", 1, 0, MTU },
 	{ "port", 1, 0, PORT }, { "event", 0, 0, EVENT }, { "idle", 0, 0, IDLE }, { "go-file", 1, 0, GO_FILE },
@@ -139,6 +140,7 @@ static void take(int c)
 		shape.rnr_timer = 22;
 		break;
 	case RNR_GAP: shape.rnr_gap = number(optarg, 0, 1000000); break;
+	case UC: shape.uc = 1; break;
 	case TIMEOUT: shape.timeout = number(optarg, 0, 31); break;
 	case RETRY: shape.retry_cnt = number(optarg, 0, 7); break;
 	case RNR_RETRY: shape.rnr_retry = number(optarg, 0, 7); break;
@@ -171,6 +173,12 @@ void parse_options(int argc, char **argv)
 		opt.peer = argv[optind++];
 	if (optind < argc || (opt.fork && (opt.holes || opt.rtr_only || opt.srq)))
 		take('?');
+	if (shape.uc) {
+		shape.ops &= UC_OPS;
+		shape.fence = 0;
+		if (!shape.ops || shape.rnr)
+			take('?');
+	}
 	if (!shape.window)
 		shape.window = shape.depth;
 }

@@ -108,13 +108,30 @@ static void ask_credit(struct qp *q)
 {
 	struct wr *wr = next_wr(q, IBV_WR_RDMA_READ, CHECK_CREDIT, q->seq);
 
-	if (q->credit_out)
+	if (q->credit_out || shape.uc)
 		return;
 	q->credit_out = true;
 	q->others++;
 	wr->cut = (struct cut){ .n = 1, .at = { 0, CTL_READ } };
 	wr->len = CTL_READ;
 	target(stage(q, wr), q->there.base, q->there.rkey);
+}
+
+/* UC has no READ: how far this end is. */
+static void tell_credit(struct qp *q)
+{
+	uint64_t far = q->rseq + atomic_load(&q->ctl->fin);
+	struct wr *wr = next_wr(q, IBV_WR_RDMA_WRITE, CHECK_CREDIT, far);
+
+	if (q->credit_out || q->told == far)
+		return;
+	q->told = far;
+	q->credit_out = true;
+	q->others++;
+	wr->cut = (struct cut){ .n = 1, .at = { 0, CTL_READ } };
+	wr->len = CTL_READ;
+	memcpy(wr->buf, q->ctl, CTL_READ);
+	target(stage(q, wr), q->there.base + CTL_TOLD, q->there.rkey);
 }
 
 /* ------------------------------------------------------------ messages -- */
@@ -455,6 +472,26 @@ static void finish(struct qp *q)
 	}
 }
 
+/* How far the peer is. It may be read while it is written: then false. */
+static bool see_credit(struct qp *q, const void *from)
+{
+	uint64_t v[6];
+
+	memcpy(v, from, sizeof(v));
+	if (v[0] != ~v[1] || v[2] != ~v[3] || v[4] != ~v[5])
+		return false;
+	if (v[0] < q->processed || v[0] > q->seq + 2)
+		violation(q, "credit", q->seq, "expected %" PRIu64 " to %" PRIu64 " messages, saw %" PRIu64,
+			  q->processed, q->seq, v[0]);
+	if (v[2] < q->binds || v[2] > q->invs + NUM_MW)
+		violation(q, "credit", q->seq, "expected %" PRIu64 " to %" PRIu64 " windows, saw %" PRIu64,
+			  q->binds, q->invs + NUM_MW, v[2]);
+	q->processed = v[0];
+	q->binds = v[2];
+	q->peer_fin = v[4];
+	return true;
+}
+
 void pump(struct qp *q)
 {
 	enum phase phase;
@@ -481,6 +518,10 @@ void pump(struct qp *q)
 		break;
 	}
 	bind_windows(q);
+	if (shape.uc) {
+		see_credit(q, (uint8_t *)q->ctl + CTL_TOLD);
+		tell_credit(q);
+	}
 	if (q->phase == PH_RUN)
 		run(q);
 	do {	/* a phase without work of its own has no completion to wait for */
@@ -491,31 +532,6 @@ void pump(struct qp *q)
 }
 
 /* --------------------------------------------------------- completions -- */
-
-static void see_credit(struct qp *q, struct wr *wr)
-{
-	uint64_t v[6];
-
-	memcpy(v, wr->buf, sizeof(v));
-	q->credit_out = false;
-	if (v[0] != ~v[1] || v[2] != ~v[3] || v[4] != ~v[5]) {
-		/* read while it was written: ask again */
-		if (++q->torn > 1000)
-			violation(q, "credit", wr->seq, "expected values with complements, saw 0x%" PRIx64 " 0x%" PRIx64,
-				  v[0], v[1]);
-		return;
-	}
-	q->torn = 0;
-	if (v[0] < q->processed || v[0] > q->seq + 2)
-		violation(q, "credit", wr->seq, "expected %" PRIu64 " to %" PRIu64 " messages, saw %" PRIu64,
-			  q->processed, q->seq, v[0]);
-	if (v[2] < q->binds || v[2] > q->invs + NUM_MW)
-		violation(q, "credit", wr->seq, "expected %" PRIu64 " to %" PRIu64 " windows, saw %" PRIu64,
-			  q->binds, q->invs + NUM_MW, v[2]);
-	q->processed = v[0];
-	q->binds = v[2];
-	q->peer_fin = v[4];
-}
 
 static void retire(struct qp *q, struct wr *wr)
 {
@@ -546,7 +562,13 @@ static void retire(struct qp *q, struct wr *wr)
 		q->count_seen = got + 1;
 		break;
 	case CHECK_CREDIT:
-		see_credit(q, wr);
+		q->credit_out = false;
+		if (shape.uc)
+			break;
+		if (see_credit(q, wr->buf))
+			q->torn = 0;
+		else if (++q->torn > 1000)
+			violation(q, "credit", wr->seq, "expected values with complements");
 		break;
 	case CHECK_BIND:
 		publish(&q->ctl->binds, q->ctl->binds + 1);

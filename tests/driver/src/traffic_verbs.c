@@ -195,7 +195,7 @@ static struct ibv_qp *create_qp(struct worker *w, struct qp *q)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_context = q, .send_cq = w->scq, .recv_cq = q && q->in_child ? w->child_rcq : w->rcq,
-		.srq = w->srq, .qp_type = IBV_QPT_RC, .pd = w->pd, .comp_mask = IBV_QP_INIT_ATTR_PD,
+		.srq = w->srq, .qp_type = shape.uc ? IBV_QPT_UC : IBV_QPT_RC, .pd = w->pd, .comp_mask = IBV_QP_INIT_ATTR_PD,
 		.cap = { .max_send_wr = shape.depth + NUM_MW + 4, .max_recv_wr = shape.window,
 			 .max_send_sge = MAX_SGE, .max_recv_sge = MAX_SGE, .max_inline_data = 200 },
 	};
@@ -367,10 +367,11 @@ static void modify_to_rtr(struct qp *q)
 		.ah_attr = { .is_global = 1, .port_num = 1,
 			     .grh = { .dgid = there.gid, .sgid_index = q->w->gid_index, .hop_limit = 64 } },
 	};
-	int ret;
+	int ret, mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
-	ret = ibv_modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (!shape.uc)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	ret = ibv_modify_qp(q->qp, &attr, mask);
 	if (ret)
 		unusable("QP to RTR: %s", strerror(ret));
 }
@@ -381,9 +382,11 @@ void modify_to_rts(struct qp *q)
 		.qp_state = IBV_QPS_RTS, .sq_psn = q->here.psn, .timeout = shape.timeout,
 		.retry_cnt = shape.retry_cnt, .rnr_retry = shape.rnr_retry, .max_rd_atomic = shape.rd_atomic,
 	};
-	int ret = ibv_modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-				IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	int ret, mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
+	if (!shape.uc)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	ret = ibv_modify_qp(q->qp, &attr, mask);
 	if (ret)
 		unusable("QP to RTS: %s", strerror(ret));
 }
@@ -402,6 +405,8 @@ void exchange(void)
 		if (shape.magic != MAGIC || shape.qps > MAX_QPS)
 			unusable("the peer speaks another language");
 	}
+	if (shape.uc && (opt.fork || opt.rtr_only))
+		unusable("UC goes without --fork and --rtr-only");
 	if (opt.holes && shape.qps > HOLES / 2 * opt.contexts)
 		unusable("with --holes there are %u QPs per context at most", HOLES / 2);
 	here.no_mw = opt.rtr_only || opt.fork || !(shape.ops & (1 << OP_INV));
