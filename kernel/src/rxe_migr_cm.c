@@ -54,10 +54,9 @@ static u32 rxe_migr_conn_state(const struct ib_cm_id *conn)
 	}
 }
 
-static u32 rxe_migr_cm_state(const struct rdma_id_private *id)
+static u32 rxe_migr_cm_state(const struct rdma_id_private *id,
+			     const struct ib_device *dev)
 {
-	const struct ib_device *dev = id->id.device;
-
 	switch (READ_ONCE(id->state)) {
 	case RDMA_CM_IDLE:
 		return RXE_MIGR_CM_IDLE;
@@ -83,10 +82,10 @@ static u32 rxe_migr_cm_state(const struct rdma_id_private *id)
 
 /* One that has a connection to move. */
 static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
-			    const struct rdma_id_private *id, bool stop)
+			    const struct rdma_id_private *id,
+			    struct rxe_dev *rxe, bool stop)
 {
 	const struct ib_cm_id *conn = id->cm_id.ib;
-	struct rxe_dev *rxe = to_rdev(id->id.device);
 	struct rxe_qp *qp;
 	int err = 0;
 
@@ -111,22 +110,23 @@ static int rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
 			     struct rdma_id_private *id, bool stop)
 {
 	const struct rdma_addr *addr = &id->id.route.addr;
+	struct ib_device *dev;
 	int err = 0;
 
 	mutex_lock(&id->handler_mutex);
-	out->state = rxe_migr_cm_state(id);
+	dev = READ_ONCE(id->id.device);
+	out->state = rxe_migr_cm_state(id, dev);
 	out->ps = id->id.ps;
 	out->qp_type = id->id.qp_type;
 	out->qp_num = id->qp_num;
 	rxe_migr_cm_options(out, id);
 	rxe_migr_cm_addr(out->src_addr, &addr->src_addr);
 	rxe_migr_cm_addr(out->dst_addr, &addr->dst_addr);
-	if (id->id.device)
-		strscpy(out->device, dev_name(&id->id.device->dev),
-			sizeof(out->device));
+	if (dev)
+		strscpy(out->device, dev_name(&dev->dev), sizeof(out->device));
 	if (out->state == RXE_MIGR_CM_CONNECTED ||
 	    out->state == RXE_MIGR_CM_LEFT)
-		err = rxe_migr_cm_conn(out, id, stop);
+		err = rxe_migr_cm_conn(out, id, to_rdev(dev), stop);
 	mutex_unlock(&id->handler_mutex);
 
 	return err;

@@ -37,6 +37,7 @@ struct rxe_migr_conn {
 	u32			wire_id;	/* as the peer knows it */
 	u32			remote_id;
 	u8			cookie[8];	/* to know the REQ by */
+	union ib_gid		peer;		/* where the QP calls */
 	union ib_gid		was;		/* where the CM believes the peer, */
 	struct rxe_av		av;		/* and where it is: if moved */
 	unsigned long		expires;	/* if mortal */
@@ -106,6 +107,8 @@ static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
 	if (conn) {
 		conn->qpn = qp_num(qp);
 		conn->dest_qpn = qp->attr.dest_qp_num;
+		memcpy(conn->peer.raw, qp->pri_av.grh.dgid.raw,
+		       sizeof(conn->peer.raw));
 	}
 
 	return conn;
@@ -234,6 +237,8 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 		if (!conn->moved)
 			conn->was = *was;
 		conn->moved = true;
+		memcpy(conn->peer.raw, qp->pri_av.grh.dgid.raw,
+		       sizeof(conn->peer.raw));
 		conn->av = qp->pri_av;
 	}
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
@@ -499,6 +504,21 @@ unlock:
 	return done || redirect;
 }
 
+/*
+ * Ids come from images, and might be another's: is it the QP's own peer that
+ * says this? A DREQ names the QP, and may be ahead of a RESUME.
+ */
+static bool rxe_migr_says_peer(const struct rxe_migr_conn *conn,
+			       struct ib_mad_hdr *mad, const union ib_gid *from)
+{
+	struct cm_dreq_msg *dreq = (struct cm_dreq_msg *)mad;
+
+	if (mad->attr_id == CM_DREQ_ATTR_ID)
+		return conn->qpn == IBA_GET(CM_DREQ_REMOTE_QPN_EECN, dreq);
+
+	return !memcmp(&conn->peer, from, sizeof(*from));
+}
+
 /* The connection of a MAD that comes from an address. */
 static struct rxe_migr_conn *
 rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
@@ -516,7 +536,8 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	/* (answers from here have the id that the CM gave, which is another) */
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->deaf && conn->remote_id == remote_id &&
-		    conn->wire_id == id && (conn->known || !conn->live))
+		    conn->wire_id == id && (conn->known || !conn->live) &&
+		    rxe_migr_says_peer(conn, mad, from))
 			return conn;
 
 	/* the answer, which does not say whom it is for, goes there, too */
