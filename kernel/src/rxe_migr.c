@@ -123,9 +123,6 @@ int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 		qp->ibqp.qp_num = qp->elem.index;
 	}
 
-	if (qp_type(qp) != IB_QPT_GSI)
-		rxe_migr_unbury(to_rdev(qp->ibqp.device), qp->elem.index);
-
 	return 0;
 }
 
@@ -198,6 +195,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.has_deadline = false;
 		qp->migr.peer_epoch = 0;
 		memset(&qp->migr.peer_old_gid, 0, sizeof(qp->migr.peer_old_gid));
+		memset(&qp->migr.last_gid, 0, sizeof(qp->migr.last_gid));
 		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 		spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -218,10 +216,13 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 	if (qp->migr_state != RXE_MIGR_QP_STOPPED) {
 		qp->migr.epoch++;
 		/* unanswered, the peer may know us where we were before */
-		if (!qp->migr.resume_owed)
+		if (!qp->migr.resume_owed && !qp->migr.unheard)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
 		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
 				    rxe_migr_connected(qp);
+		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
+		if (!qp->migr.peer_stopped)
+			qp->migr.last_known = false;	/* of a stop before */
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -250,8 +251,9 @@ void rxe_migr_hush_qp(struct rxe_qp *qp)
 }
 
 /*
- * Has a stopped UC QP received all that its peer had sent? A peer that is
- * stopped itself has said so behind it.
+ * Has a stopped UC QP received all that its peer had sent? What it had to drop,
+ * for want of a receive, was seen to come. How far a peer got that has long
+ * been stopped itself is not known any more.
  */
 bool rxe_migr_arrived(struct rxe_qp *qp)
 {
@@ -260,11 +262,15 @@ bool rxe_migr_arrived(struct rxe_qp *qp)
 	bool arrived;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	arrived = !m->arriving || !rxe_migr_connected(qp) ||
-		  ((m->peer_stopped ||
-		    (m->stop_acked &&
-		     psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0)) &&
-		   skb_queue_empty_lockless(&qp->req_pkts));
+	if (!m->arriving || !rxe_migr_connected(qp))
+		arrived = true;
+	else if (!skb_queue_empty_lockless(&qp->req_pkts))
+		arrived = false;
+	else if (m->last_known)
+		arrived = psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0 ||
+			  psn_compare(m->seen_psn, m->last_psn) >= 0;
+	else
+		arrived = m->peer_stopped;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	return arrived;
@@ -391,6 +397,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	qp->migr.held = true;
 	rxe_migr_rewind(qp);
 	rxe_migr_go_conn(qp);
+	rxe_migr_unbury(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.hushed = false;
@@ -413,10 +420,11 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	mutex_unlock(&qp->migr.mutex);
-
+	/* now, for the peer may move: this keeps the route to where it was */
 	if (resume)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+
+	mutex_unlock(&qp->migr.mutex);
 }
 
 void rxe_migr_release_qp(struct rxe_qp *qp)
@@ -524,10 +532,12 @@ static void rxe_migr_unpause(struct rxe_qp *qp)
 /* The peer has moved: call it at its new address from now on. */
 static void rxe_migr_apply_move(struct rxe_qp *qp)
 {
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	struct rxe_av *av = &qp->pri_av;
 	struct rxe_migr_move move;
 	unsigned long flags;
 	union ib_gid was;
+	bool answer;
 
 	mutex_lock(&qp->migr.mutex);
 
@@ -547,16 +557,23 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	memcpy(was.raw, av->grh.dgid.raw, sizeof(was.raw));
-	memcpy(av->grh.dgid.raw, move.gid.raw, sizeof(move.gid.raw));
-	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, &move.gid);
-	memcpy(av->dmac, move.mac, ETH_ALEN);
+	rxe_migr_call_at(rxe, av, &move.gid);
 	qp->migr.peer_epoch = move.epoch;
 	qp->migr.peer_old_gid = move.old_gid;
 	/* unless it has stopped again meanwhile */
 	if (!qp->migr.peer_stopped ||
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
 		qp->migr.peer_stopped = false;
+		qp->migr.last_known = false;
 		rxe_migr_unpause(qp);
+	}
+	/* it called us here; or else does not know that we are, and is called */
+	answer = !move.told || !qp->migr.resume_owed;
+	if (!move.told)
+		rxe_migr_sgid(av, &qp->migr.old_gid);
+	if (qp->migr.resume_owed) {
+		qp->migr.tries = 0;
+		qp->migr.next_tx = jiffies;
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	sk_dst_reset(qp->sk->sk);
@@ -564,7 +581,8 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 		rxe_migr_move_conn(qp, &was);
 
 	rxe_migr_enable(qp);
-	rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);
+	if (answer)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);
 unlock:
 	mutex_unlock(&qp->migr.mutex);
 }
@@ -665,7 +683,7 @@ static void rxe_migr_work(struct work_struct *work)
 	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, delay = 0;
-	bool give_up, move, ack, alive;
+	bool give_up, move, ack, alive, seek = false;
 	u8 opcode = 0;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
@@ -697,6 +715,7 @@ static void rxe_migr_work(struct work_struct *work)
 			rxe_sched_task(&qp->send_task);
 		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
+		seek = m->tries;	/* the peer has moved, too, perhaps */
 	}
 	if (opcode && time_before(jiffies, m->next_tx)) {
 		delay = m->next_tx - jiffies;
@@ -716,6 +735,8 @@ static void rxe_migr_work(struct work_struct *work)
 		rxe_migr_give_up(qp);
 	if (opcode)
 		rxe_migr_send(qp, opcode);
+	if (opcode && seek)
+		rxe_migr_send_moved(qp);
 	if (delay) {
 		spin_lock_irqsave(&qp->state_lock, flags);
 		if (!m->dead)	/* unless it was queued meanwhile, to run now */

@@ -28,12 +28,12 @@ struct rxe_qp;
 struct rxe_srq;
 struct rxe_ucontext;
 
-/* A RESUME that was accepted and is being applied. */
+/* A RESUME, or MOVED, that was accepted and is being applied. */
 struct rxe_migr_move {
 	union ib_gid	gid;		/* where the peer is now */
 	union ib_gid	old_gid;	/* where it says it was */
-	u8		mac[ETH_ALEN];	/* next hop, only to tell loopback */
 	u32		epoch;
+	bool		told;		/* by the tombstone, not by the peer */
 	bool		pending;
 };
 
@@ -47,13 +47,16 @@ struct rxe_migr_qp {
 	unsigned int		tries;
 	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
 	union ib_gid		old_gid;	/* ours when a peer last answered */
+	union ib_gid		last_gid;	/* ours before this QP was restored */
 	union ib_gid		peer_old_gid;	/* that of the last RESUME accepted */
 	struct rxe_migr_move	move;
 	bool			has_deadline;
 	bool			peer_stopped;
 	bool			peer_knows;	/* it has spoken the protocol */
 	bool			stop_acked;
-	u32			last_psn;	/* with stop_acked, of UC: what the peer sends next */
+	u32			last_psn;	/* UC: what a peer at rest sends next */
+	u32			seen_psn;	/* UC: behind what came since the stop */
+	bool			last_known;	/* last_psn is */
 	bool			arriving;	/* UC, stopped: what was sent before still comes */
 	bool			hushed;		/* UC, stopped: its requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
@@ -97,7 +100,8 @@ struct rxe_migr_dev {
 	RXE_MIGR_HDR_OPCODE(STOP_ACK),					\
 	RXE_MIGR_HDR_OPCODE(RESUME),					\
 	RXE_MIGR_HDR_OPCODE(RESUME_ACK),				\
-	RXE_MIGR_HDR_OPCODE(NAK_STOPPED),
+	RXE_MIGR_HDR_OPCODE(NAK_STOPPED),				\
+	RXE_MIGR_HDR_OPCODE(MOVED),
 
 extern const struct uapi_definition rxe_migr_uverbs_defs[];
 

@@ -10,6 +10,8 @@
 	RXE_CNT_RCVD_NAK_STOPPED,	\
 	RXE_CNT_SENT_RESUME,		\
 	RXE_CNT_RCVD_RESUME,		\
+	RXE_CNT_SENT_MOVED,		\
+	RXE_CNT_RCVD_MOVED,		\
 	RXE_CNT_MIGR_PAUSES,		\
 	RXE_CNT_MIGR_RESUMES,		\
 	RXE_CNT_MIGR_REFUSED,
@@ -21,6 +23,8 @@
 	[RXE_CNT_RCVD_NAK_STOPPED].name	   =  "rcvd_nak_stopped",	\
 	[RXE_CNT_SENT_RESUME].name	   =  "sent_resume",		\
 	[RXE_CNT_RCVD_RESUME].name	   =  "rcvd_resume",		\
+	[RXE_CNT_SENT_MOVED].name	   =  "sent_moved",		\
+	[RXE_CNT_RCVD_MOVED].name	   =  "rcvd_moved",		\
 	[RXE_CNT_MIGR_PAUSES].name	   =  "migr_pauses",		\
 	[RXE_CNT_MIGR_RESUMES].name	   =  "migr_resumes",		\
 	[RXE_CNT_MIGR_REFUSED].name	   =  "migr_refused",

@@ -62,9 +62,13 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
 void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 			  union ib_gid *to);
+void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
+		      const union ib_gid *gid);
+bool rxe_migr_same_family(const u8 *gid, const u8 *other);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
-int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
-		       const struct rxe_migr_hdr *hdr);
+void rxe_migr_send_moved(struct rxe_qp *qp);
+int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
+			 const struct rxe_migr_hdr *hdr);
 
 /* rxe_migr_key.c */
 bool rxe_migr_have_key(void);
@@ -74,7 +78,10 @@ int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
 /* rxe_migr_tomb.c */
 void rxe_migr_bury(struct rxe_qp *qp);
-void rxe_migr_unbury(struct rxe_dev *rxe, u32 qpn);
+void rxe_migr_unbury(struct rxe_qp *qp);
+bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
+		       const struct rxe_migr_hdr *hdr,
+		       const union ib_gid *from, const union ib_gid *to);
 unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
 

@@ -420,6 +420,7 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	memcpy(qp->migr.old_gid.raw,
 	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
 	       rec->old_gid : rec->sgid, sizeof(rec->sgid));
+	memcpy(qp->migr.last_gid.raw, rec->sgid, sizeof(rec->sgid));
 	spin_unlock_irq(&qp->state_lock);
 
 unlock:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Tombstones: the number of a QP that was stopped and then destroyed goes on
- * answering NAK_STOPPED for a while, so that a peer that has not heard STOP
- * does not take silence for death.
+ * answering for a while. A peer that has not heard STOP is told NAK_STOPPED,
+ * lest it take silence for death. A peer that has moved at the same time calls
+ * here, and is told MOVED: where the QP is now, which has told it here.
  */
 
 #include "rxe_migr_loc.h"
@@ -18,7 +19,14 @@ struct rxe_migr_tomb {
 	unsigned long		expires;
 	struct rxe_av		av;
 	struct rxe_migr_hdr	nak;
+	spinlock_t		lock;
+	struct rxe_migr_hdr	moved;		/* epoch 0: not known */
 };
+
+static unsigned long rxe_migr_lease_end(void)
+{
+	return jiffies + min(READ_ONCE(tombstone_lease), 86400U) * HZ;
+}
 
 static void rxe_migr_reap(struct work_struct *work)
 {
@@ -31,7 +39,7 @@ static void rxe_migr_reap(struct work_struct *work)
 
 	rcu_read_lock();
 	xa_for_each(&dev->tombs, index, tomb)
-		if (time_after_eq(jiffies, tomb->expires) &&
+		if (time_after_eq(jiffies, READ_ONCE(tomb->expires)) &&
 		    xa_cmpxchg(&dev->tombs, index, tomb, NULL, 0) == tomb)
 			kfree_rcu(tomb, rcu);
 	rcu_read_unlock();
@@ -67,20 +75,20 @@ void rxe_migr_bury(struct rxe_qp *qp)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
-	unsigned int lease = READ_ONCE(tombstone_lease);
 	struct rxe_migr_tomb *tomb, *old;
 	union ib_gid gid;
 
-	if (!uc || uc->migr.state != RXE_MIGR_CTX_STOPPED || !lease ||
-	    !rxe_migr_connected(qp) || !qp->migr.peer_knows)
+	if (!uc || uc->migr.state != RXE_MIGR_CTX_STOPPED ||
+	    !READ_ONCE(tombstone_lease) || !rxe_migr_connected(qp) || !qp->migr.peer_knows)
 		return;
 
 	tomb = kzalloc(sizeof(*tomb), GFP_KERNEL);
 	if (!tomb)
 		return;		/* the peer was told by STOP */
 
+	spin_lock_init(&tomb->lock);
 	tomb->qpn = qp_num(qp);
-	tomb->expires = jiffies + min(lease, 86400U) * HZ;
+	tomb->expires = rxe_migr_lease_end();
 	tomb->av = qp->pri_av;
 	rxe_migr_sgid(&qp->pri_av, &gid);
 	memcpy(tomb->nak.old_gid, gid.raw, sizeof(gid.raw));
@@ -99,42 +107,61 @@ void rxe_migr_bury(struct rxe_qp *qp)
 	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
 }
 
-/* The number is in use again. */
-void rxe_migr_unbury(struct rxe_dev *rxe, u32 qpn)
+/*
+ * The QP is here again, unless this is its peer, which has the same number and
+ * calls here.
+ */
+void rxe_migr_unbury(struct rxe_qp *qp)
 {
-	struct rxe_migr_tomb *tomb = xa_erase(&rxe->migr.tombs, qpn);
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_tomb *tomb;
+	union ib_gid gid;
 
-	if (tomb)
+	rxe_migr_sgid(&qp->pri_av, &gid);
+
+	rcu_read_lock();
+	tomb = xa_load(&rxe->migr.tombs, qp_num(qp));
+	if (tomb &&
+	    !memcmp(tomb->nak.old_gid, gid.raw, sizeof(gid.raw)) &&
+	    be32_to_cpu(tomb->nak.dest_qpn) == qp->attr.dest_qp_num &&
+	    memcmp(qp->pri_av.grh.dgid.raw, tomb->nak.old_gid,
+		   sizeof(tomb->nak.old_gid)) &&
+	    xa_cmpxchg(&rxe->migr.tombs, tomb->qpn, tomb, NULL, 0) == tomb)
 		kfree_rcu(tomb, rcu);
+	rcu_read_unlock();
 }
 
-/* A packet came for a QP that does not exist. */
+static struct rxe_migr_tomb *rxe_migr_find_tomb(struct rxe_dev *rxe, u32 qpn)
+{
+	struct rxe_migr_tomb *tomb = xa_load(&rxe->migr.tombs, qpn);
+
+	return tomb && time_before(jiffies, READ_ONCE(tomb->expires)) ?
+	       tomb : NULL;
+}
+
+static bool rxe_migr_is_peer(const struct rxe_migr_tomb *tomb, const void *gid)
+{
+	return !memcmp(tomb->av.grh.dgid.raw, gid, sizeof(union ib_gid));
+}
+
+/* A request came for a QP that does not exist. */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 {
-	struct sk_buff *skb = PKT_TO_SKB(pkt);
 	struct rxe_dev *rxe = pkt->rxe;
 	struct rxe_migr_tomb *tomb;
 	struct rxe_migr_hdr nak;
-	struct rxe_qp *carrier;
-	union ib_gid from;
+	union ib_gid from, to;
 	struct rxe_av av;
 	bool found;
 
-	if (likely(xa_empty(&rxe->migr.tombs)) ||
-	    !((pkt->mask & RXE_REQ_MASK) ||
-	      pkt->opcode == RXE_MIGR_OPCODE_RESUME))
+	if (likely(xa_empty(&rxe->migr.tombs)) || !(pkt->mask & RXE_REQ_MASK))
 		return;
 
-	if (skb->protocol == htons(ETH_P_IP))
-		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
-				       (struct in6_addr *)&from);
-	else
-		memcpy(from.raw, &ipv6_hdr(skb)->saddr, sizeof(from.raw));
+	rxe_migr_packet_gids(PKT_TO_SKB(pkt), &from, &to);
 
 	rcu_read_lock();
-	tomb = xa_load(&rxe->migr.tombs, qpn);
-	found = tomb && time_before(jiffies, tomb->expires) &&
-		!memcmp(tomb->av.grh.dgid.raw, from.raw, sizeof(from.raw));
+	tomb = rxe_migr_find_tomb(rxe, qpn);
+	found = tomb && rxe_migr_is_peer(tomb, &from);
 	if (found) {
 		av = tomb->av;
 		nak = tomb->nak;
@@ -143,15 +170,96 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 	if (!found)
 		return;
 
-	/* the QP that every device has lends its socket */
-	carrier = rxe_pool_get_index(&rxe->qp_pool, rxe->port.qp_gsi_index);
-	if (!carrier)
-		return;
-
 	nak.psn = cpu_to_be32(pkt->psn);
 	rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
-	rxe_migr_send_from(carrier, &av, RXE_MIGR_OPCODE_NAK_STOPPED, &nak);
-	rxe_put(carrier);
+	rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_NAK_STOPPED, &nak);
+}
+
+/*
+ * The QP itself says where it is now, and says it until its peer has found it:
+ * so long the tombstone is needed.
+ */
+static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
+				 const struct rxe_migr_hdr *hdr,
+				 const union ib_gid *from)
+{
+	u32 epoch = be32_to_cpu(hdr->epoch);
+	unsigned long flags;
+
+	if (!rxe_migr_have_key() || hdr->src_qpn != tomb->nak.src_qpn ||
+	    hdr->psn != tomb->nak.dest_qpn ||
+	    memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) ||
+	    memcmp(hdr->old_gid, tomb->nak.old_gid, sizeof(hdr->old_gid)) ||
+	    (s32)(epoch - be32_to_cpu(tomb->nak.epoch)) < 0)
+		return false;
+
+	WRITE_ONCE(tomb->expires, rxe_migr_lease_end());
+	spin_lock_irqsave(&tomb->lock, flags);
+	if (!tomb->moved.epoch ||
+	    (s32)(epoch - be32_to_cpu(tomb->moved.epoch)) > 0) {
+		tomb->moved = *hdr;
+		tomb->moved.dest_qpn = tomb->nak.dest_qpn;
+	}
+	spin_unlock_irqrestore(&tomb->lock, flags);
+
+	return true;
+}
+
+/*
+ * A packet of ours, whose signature is in order, came for a number, and no QP
+ * takes it. Does a tombstone?
+ */
+bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
+		       const struct rxe_migr_hdr *hdr,
+		       const union ib_gid *from, const union ib_gid *to)
+{
+	u8 answer = 0, opcode = hdr->opcode;
+	struct rxe_dev *rxe = pkt->rxe;
+	struct rxe_migr_hdr resp = {};
+	struct rxe_migr_tomb *tomb;
+	unsigned long flags;
+	struct rxe_av av;
+	bool taken = false;
+
+	rcu_read_lock();
+	tomb = rxe_migr_find_tomb(rxe, be32_to_cpu(hdr->dest_qpn));
+	if (!tomb || memcmp(to, tomb->nak.old_gid, sizeof(*to)) ||
+	    !rxe_migr_same_family(from->raw, to->raw))
+		goto unlock;
+
+	if (opcode == RXE_MIGR_OPCODE_MOVED) {
+		taken = rxe_migr_learn_place(tomb, hdr, from);
+	} else if (opcode == RXE_MIGR_OPCODE_RESUME &&
+		   hdr->src_qpn == tomb->nak.dest_qpn &&
+		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
+		   (rxe_migr_is_peer(tomb, from) ||
+		    (rxe_migr_have_key() &&
+		     rxe_migr_is_peer(tomb, hdr->old_gid)))) {
+		taken = true;
+		av = tomb->av;
+		spin_lock_irqsave(&tomb->lock, flags);
+		if (tomb->moved.epoch) {
+			answer = RXE_MIGR_OPCODE_MOVED;
+			resp = tomb->moved;
+		} else if (rxe_migr_is_peer(tomb, from)) {
+			answer = RXE_MIGR_OPCODE_NAK_STOPPED;
+			resp = tomb->nak;
+		}
+		spin_unlock_irqrestore(&tomb->lock, flags);
+	}
+unlock:
+	rcu_read_unlock();
+
+	if (!answer)
+		return taken;
+
+	resp.psn = cpu_to_be32(pkt->psn);
+	rxe_migr_call_at(rxe, &av, from);
+	rxe_counter_inc(rxe, answer == RXE_MIGR_OPCODE_MOVED ?
+			     RXE_CNT_SENT_MOVED : RXE_CNT_SENT_NAK_STOPPED);
+	rxe_migr_send_by_gsi(rxe, &av, answer, &resp);
+
+	return taken;
 }
 
 /* Fill st with at most max tombstones; returns how many there are. */

@@ -65,6 +65,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		if (rxe_migr_qp_uctx(qp) == uc) {
 			resp.num_qp++;
 			resp.num_resuming += rxe_migr_is_resuming(qp);
+			resp.num_paused += rxe_migr_is_resuming(qp) &&
+				qp->migr_state == RXE_MIGR_QP_PAUSED;
 			resp.num_failed += qp->migr.unheard &&
 					   qp_state(qp) == IB_QPS_ERR;
 		}
@@ -103,9 +105,9 @@ static void rxe_migr_go(struct ib_uverbs_file *ufile)
 
 /*
  * How long to wait for what is on its way to UC QPs: time for a STOP that comes
- * through at the fourth try. A peer with another driver never answers.
+ * through at the seventh try. A peer with another driver never answers.
  */
-#define RXE_MIGR_ARRIVAL msecs_to_jiffies(200)
+#define RXE_MIGR_ARRIVAL HZ
 
 /*
  * All QPs are marked before the first is waited for, so that the whole context

@@ -19,9 +19,38 @@ void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid)
 		       sizeof(gid->raw));
 }
 
+/* The address of who is called is another. rxe knows its own hosts by the MAC. */
+void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
+		      const union ib_gid *gid)
+{
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+
+	memcpy(av->grh.dgid.raw, gid->raw, sizeof(gid->raw));
+	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, gid);
+
+	eth_zero_addr(av->dmac);
+	attr = rdma_find_gid_by_port(&rxe->ib_dev, gid,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return;
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		ether_addr_copy(av->dmac, ndev->dev_addr);
+	rcu_read_unlock();
+	rdma_put_gid_attr(attr);
+}
+
+bool rxe_migr_same_family(const u8 *gid, const u8 *other)
+{
+	return ipv6_addr_v4mapped((const struct in6_addr *)gid) ==
+	       ipv6_addr_v4mapped((const struct in6_addr *)other);
+}
+
 /* Send hdr, once signed, to av with the resources of the QP carrier. */
-int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
-		       const struct rxe_migr_hdr *hdr)
+static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
+			      u8 opcode, const struct rxe_migr_hdr *hdr)
 {
 	struct rxe_dev *rxe = to_rdev(carrier->ibqp.device);
 	struct rxe_pkt_info pkt = {};
@@ -59,11 +88,40 @@ int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av, u8 opcode,
 	return rxe_xmit_packet(carrier, &pkt, skb);
 }
 
+/* Still? The epoch of a stop that came meanwhile is not to be told as a RESUME. */
+static bool rxe_migr_owes_resume(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr.resume_owed && qp->migr_state != RXE_MIGR_QP_STOPPED;
+}
+
 /*
- * Send a packet of ours to the QP's peer. That it is lost is no error: what
- * must arrive is repeated.
+ * From a QP that is gone, or to another address than its peer's, for which an RC
+ * QP would keep the route: with those of the QP that every device has.
  */
-int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
+int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
+			 const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_qp *gsi = rxe_pool_get_index(&rxe->qp_pool,
+						rxe->port.qp_gsi_index);
+	int err;
+
+	if (!gsi)
+		return -ENODEV;
+
+	err = rxe_migr_send_from(gsi, av, opcode, hdr);
+	rxe_put(gsi);
+
+	return err;
+}
+
+/*
+ * Send a packet of ours to the QP's peer, where it is known to be, or at this
+ * address. That it is lost is no error: what must arrive is repeated.
+ */
+static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
+			    const union ib_gid *dgid)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	struct rxe_migr_hdr hdr = {};
@@ -73,6 +131,10 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 	u32 epoch, psn;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
+	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp)) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		return 0;
+	}
 	av = qp->pri_av;
 	rxe_migr_sgid(&av, &gid);
 	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
@@ -81,7 +143,7 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 	case RXE_MIGR_OPCODE_STOP:
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
 		epoch = qp->migr.epoch;
-		psn = qp->comp.psn;
+		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn : qp->comp.psn;
 		memcpy(hdr.old_gid, qp->migr.old_gid.raw, sizeof(hdr.old_gid));
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
@@ -112,7 +174,62 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 		break;
 	}
 
+	if (dgid && memcmp(dgid, av.grh.dgid.raw, sizeof(*dgid))) {
+		rxe_migr_call_at(rxe, &av, dgid);
+		return rxe_migr_send_by_gsi(rxe, &av, opcode, &hdr);
+	}
+
 	return rxe_migr_send_from(qp, &av, opcode, &hdr);
+}
+
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
+{
+	return rxe_migr_send_to(qp, opcode, NULL);
+}
+
+/*
+ * Say at the places where this QP was that it is here: the peer may call there,
+ * if it has moved, too. Nobody answers, and it is repeated with RESUME.
+ */
+void rxe_migr_send_moved(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_hdr hdr = {};
+	union ib_gid was[2], gid;
+	unsigned long flags;
+	struct rxe_av av;
+	int i;
+
+	if (!rxe_migr_have_key())
+		return;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!rxe_migr_owes_resume(qp)) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		return;
+	}
+	av = qp->pri_av;
+	was[0] = qp->migr.old_gid;
+	was[1] = qp->migr.last_gid;
+	hdr.epoch = cpu_to_be32(qp->migr.epoch);
+	hdr.psn = cpu_to_be32(qp->attr.dest_qp_num);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_migr_sgid(&av, &gid);
+	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
+	hdr.src_qpn = cpu_to_be32(qp_num(qp));
+	hdr.dest_qpn = hdr.src_qpn;
+
+	for (i = 0; i < ARRAY_SIZE(was); i++) {
+		if (rdma_is_zero_gid(&was[i]) ||
+		    !memcmp(&was[i], &gid, sizeof(gid)) ||
+		    (i && !memcmp(&was[i], &was[0], sizeof(gid))))
+			continue;
+		memcpy(hdr.old_gid, was[i].raw, sizeof(hdr.old_gid));
+		rxe_migr_call_at(rxe, &av, &was[i]);
+		rxe_counter_inc(rxe, RXE_CNT_SENT_MOVED);
+		rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_MOVED, &hdr);
+	}
 }
 
 /* -------------------------------------------------------------- receiving -- */
@@ -164,27 +281,50 @@ static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
 		!memcmp(gid, before->raw, sizeof(before->raw)));
 }
 
+/* Remember where the peer is, until rxe_migr_work() has the time. */
+static void rxe_migr_note_move(struct rxe_qp *qp,
+			       const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_migr_move *move = &qp->migr.move;
+	u32 epoch = be32_to_cpu(hdr->epoch);
+
+	qp->migr.peer_knows = true;
+	if (move->pending && !rxe_migr_newer(epoch, move->epoch))
+		return;
+
+	memcpy(move->gid.raw, hdr->new_gid, sizeof(move->gid.raw));
+	memcpy(move->old_gid.raw, hdr->old_gid, sizeof(move->old_gid.raw));
+	move->epoch = epoch;
+	move->told = hdr->opcode == RXE_MIGR_OPCODE_MOVED;
+	move->pending = true;
+}
+
+/* Is it about a move that is not known yet? */
+static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
+{
+	return rxe_migr_newer(epoch, qp->migr.peer_epoch) &&
+	       !(qp->migr.peer_stopped &&
+		 rxe_migr_newer(qp->migr.stop_epoch, epoch));
+}
+
 /*
  * The peer goes on, perhaps elsewhere. The answer is sent once the move is
  * applied, which takes a process context; a repeated RESUME is answered at
  * once. Returns the opcode of the answer, 0 if there is none yet, or a
  * negative error for a packet that is refused.
  */
-static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
+static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 			       const struct rxe_migr_hdr *hdr)
 {
 	bool same = !memcmp(hdr->new_gid, qp->pri_av.grh.dgid.raw,
 			    sizeof(hdr->new_gid));
-	struct rxe_pkt_info *pkt = SKB_TO_PKT(skb);
-	struct rxe_migr_move *move = &qp->migr.move;
 	u32 epoch = be32_to_cpu(hdr->epoch);
 
 	if (same && epoch == qp->migr.peer_epoch)
-		return RXE_MIGR_OPCODE_RESUME_ACK;
+		return qp->migr_state == RXE_MIGR_QP_STOPPED ?
+			RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
 
-	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
-	    (qp->migr.peer_stopped &&
-	     rxe_migr_newer(qp->migr.stop_epoch, epoch)))
+	if (!rxe_migr_new_move(qp, epoch))
 		return -ESTALE;
 
 	/* only who holds the cluster's key can send a connection elsewhere */
@@ -195,27 +335,65 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp, struct sk_buff *skb,
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
 		return RXE_MIGR_OPCODE_NAK_STOPPED;
 
-	qp->migr.peer_knows = true;
-	if (!move->pending || rxe_migr_newer(epoch, move->epoch)) {
-		memcpy(move->gid.raw, hdr->new_gid, sizeof(move->gid.raw));
-		memcpy(move->old_gid.raw, hdr->old_gid,
-		       sizeof(move->old_gid.raw));
-		if (pkt->mask & RXE_LOOPBACK_MASK)
-			memcpy(move->mac, skb->dev->dev_addr, ETH_ALEN);
-		else if (skb_mac_header_was_set(skb))
-			memcpy(move->mac, eth_hdr(skb)->h_source, ETH_ALEN);
-		else
-			eth_zero_addr(move->mac);
-		move->epoch = epoch;
-		move->pending = true;
-	}
+	rxe_migr_note_move(qp, hdr);
 
 	return 0;
 }
 
+/*
+ * The tombstone of the peer, which was called by this QP, says where the peer
+ * is: take it for the RESUME that the peer has sent to where we were.
+ */
+static int rxe_migr_rcv_moved(struct rxe_qp *qp,
+			      const struct rxe_migr_hdr *hdr,
+			      const union ib_gid *from)
+{
+	if (memcmp(hdr->old_gid, from->raw, sizeof(hdr->old_gid)) ||
+	    memcmp(qp->pri_av.grh.dgid.raw, from->raw, sizeof(from->raw)) ||
+	    !rxe_migr_same_family(hdr->new_gid, from->raw))
+		return -EINVAL;
+	if (!rxe_migr_have_key())
+		return -EPERM;
+	if (!rxe_migr_new_move(qp, be32_to_cpu(hdr->epoch)))
+		return -ESTALE;
+
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED)
+		rxe_migr_note_move(qp, hdr);
+
+	return 0;
+}
+
+/*
+ * The RESUME of a QP that has moved to where its peer was, and has the same
+ * number, comes to itself. (One that is connected to itself moves with its
+ * address.)
+ */
+static bool rxe_migr_is_own(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
+{
+	union ib_gid mine;
+
+	rxe_migr_sgid(&qp->pri_av, &mine);
+
+	return hdr->opcode == RXE_MIGR_OPCODE_RESUME &&
+	       be32_to_cpu(hdr->src_qpn) == qp_num(qp) &&
+	       !memcmp(hdr->new_gid, &mine, sizeof(mine)) &&
+	       memcmp(hdr->old_gid, hdr->new_gid, sizeof(hdr->old_gid));
+}
+
+/* UC: the peer is at rest, and this is the PSN that it will send next. */
+static void rxe_migr_note_last(struct rxe_qp *qp,
+			       const struct rxe_migr_hdr *hdr)
+{
+	u32 psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
+
+	if (qp->migr.last_known && psn_compare(psn, qp->migr.last_psn) < 0)
+		return;		/* it was overtaken */
+	qp->migr.last_psn = psn;
+	qp->migr.last_known = true;
+}
+
 /* Act on a packet whose sender and signature are in order. */
-static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
-			const struct rxe_migr_hdr *hdr,
+static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 			const union ib_gid *from)
 {
 	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
@@ -231,11 +409,17 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 	if ((!rxe_migr_connected(qp) &&
 	     (hdr->opcode != RXE_MIGR_OPCODE_RESUME || !rxe_migr_failed(qp))) ||
 	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num ||
-	    memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
+	    rxe_migr_is_own(qp, hdr))
+		return -EINVAL;
+
+	if (hdr->opcode == RXE_MIGR_OPCODE_MOVED)
+		return rxe_migr_rcv_moved(qp, hdr, from);
+
+	if (memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
-		return rxe_migr_rcv_resume(qp, skb, hdr);
+		return rxe_migr_rcv_resume(qp, hdr);
 
 	if (!from_peer)
 		return -EINVAL;
@@ -246,6 +430,7 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 			return -ESTALE;
 		if (qp_type(qp) != IB_QPT_UC)
 			return RXE_MIGR_OPCODE_STOP_ACK;
+		rxe_migr_note_last(qp, hdr);
 		qp->migr.ack_owed = true;
 		return 0;
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
@@ -255,7 +440,7 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 			return -ESTALE;
 		qp->migr.peer_knows = true;
 		qp->migr.stop_acked = true;
-		qp->migr.last_psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
+		rxe_migr_note_last(qp, hdr);
 		return 0;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		if (epoch != qp->migr.epoch)
@@ -268,6 +453,49 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 	return -EINVAL;
 }
 
+static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
+			   const union ib_gid *from, const union ib_gid *to)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+	union ib_gid mine;
+	int ret;
+
+	rxe_migr_sgid(&qp->pri_av, &mine);
+	if (memcmp(to, &mine, sizeof(mine)))
+		return -EINVAL;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	ret = rxe_migr_act(qp, hdr, from);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (ret < 0)
+		return ret;
+
+	switch (hdr->opcode) {
+	case RXE_MIGR_OPCODE_STOP:
+		rxe_counter_inc(rxe, RXE_CNT_RCVD_STOP);
+		break;
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		rxe_counter_inc(rxe, RXE_CNT_RCVD_NAK_STOPPED);
+		break;
+	case RXE_MIGR_OPCODE_RESUME:
+		rxe_counter_inc(rxe, RXE_CNT_RCVD_RESUME);
+		break;
+	case RXE_MIGR_OPCODE_MOVED:
+		rxe_counter_inc(rxe, RXE_CNT_RCVD_MOVED);
+		break;
+	}
+	/* a move to apply, or a deadline to keep */
+	if (hdr->opcode != RXE_MIGR_OPCODE_STOP_ACK &&
+	    hdr->opcode != RXE_MIGR_OPCODE_RESUME_ACK)
+		rxe_migr_kick(qp, 0);
+	/* (to a RESUME that is not accepted, from another address perhaps) */
+	if (ret > 0)
+		rxe_migr_send_to(qp, ret, from);
+
+	return ret;
+}
+
 /*
  * Called for opcodes that the specification does not define. The packet stays
  * the caller's.
@@ -275,15 +503,15 @@ static int rxe_migr_act(struct rxe_qp *qp, struct sk_buff *skb,
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 {
 	struct rxe_dev *rxe = pkt->rxe;
-	union ib_gid from, to, mine;
 	struct rxe_migr_hdr *hdr;
-	unsigned long flags;
+	union ib_gid from, to;
 	struct rxe_qp *qp;
+	int ret = -EINVAL;
+	bool found;
 	u32 qpn;
-	int ret;
 
 	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
-	    pkt->opcode > RXE_MIGR_OPCODE_NAK_STOPPED)
+	    pkt->opcode > RXE_MIGR_OPCODE_MOVED)
 		return;
 
 	/* a later version may be longer */
@@ -302,45 +530,18 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	    (rxe_migr_have_key() && !rxe_migr_verify(hdr)))
 		goto refuse;
 
-	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
-	if (!qp) {
-		if (pkt->opcode == RXE_MIGR_OPCODE_RESUME)
-			rxe_migr_rcv_gone(pkt, qpn);
-		return;
-	}
-
 	rxe_migr_packet_gids(skb, &from, &to);
-	rxe_migr_sgid(&qp->pri_av, &mine);
-	ret = -EINVAL;
-	if (memcmp(to.raw, mine.raw, sizeof(to.raw)))
-		goto put;
 
-	spin_lock_irqsave(&qp->state_lock, flags);
-	ret = rxe_migr_act(qp, skb, hdr, &from);
-	spin_unlock_irqrestore(&qp->state_lock, flags);
-
-	if (ret >= 0) {
-		switch (pkt->opcode) {
-		case RXE_MIGR_OPCODE_STOP:
-			rxe_counter_inc(rxe, RXE_CNT_RCVD_STOP);
-			break;
-		case RXE_MIGR_OPCODE_NAK_STOPPED:
-			rxe_counter_inc(rxe, RXE_CNT_RCVD_NAK_STOPPED);
-			break;
-		case RXE_MIGR_OPCODE_RESUME:
-			rxe_counter_inc(rxe, RXE_CNT_RCVD_RESUME);
-			break;
-		}
-		/* a move to apply, or a deadline to keep */
-		if (pkt->opcode != RXE_MIGR_OPCODE_STOP_ACK &&
-		    pkt->opcode != RXE_MIGR_OPCODE_RESUME_ACK)
-			rxe_migr_kick(qp, 0);
-		if (ret > 0)
-			rxe_migr_send(qp, ret);
+	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
+	found = qp;
+	if (found) {
+		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to);
+		rxe_put(qp);
 	}
-put:
-	rxe_put(qp);
-	if (ret >= 0)
+	/* it may be for one that had this number before */
+	if (ret == -EINVAL && rxe_migr_rcv_tomb(pkt, hdr, &from, &to))
+		return;
+	if (ret >= 0 || !found)
 		return;
 refuse:
 	rxe_counter_inc(rxe, RXE_CNT_MIGR_REFUSED);
@@ -362,6 +563,9 @@ bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !qp->migr.arriving) ||
 	       (qp->migr_state == RXE_MIGR_QP_PAUSED &&
 		qp_type(qp) != IB_QPT_UC);
+	if (!drop && qp->migr.arriving &&
+	    psn_compare(pkt->psn + 1, qp->migr.seen_psn) > 0)
+		qp->migr.seen_psn = (pkt->psn + 1) & BTH_PSN_MASK;
 	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
 	      (pkt->mask & RXE_REQ_MASK) && rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);

@@ -46,6 +46,8 @@ struct agent {
 	struct tree tree;
 	struct contexts contexts;
 	int64_t committed_ns, running_ns;
+	int64_t moving_ms;	/* after the commit, when all peers that were waited for were stopped themselves */
+	int64_t told;		/* how often the source was told that peers are waited for */
 	json_t *warnings;
 };
 

@@ -260,15 +260,25 @@ int nl_tcp_destroy(int family, const struct in6_addr *local)
 
 /* --------------------------------------------------------- Unix sockets -- */
 
-static void find_peer(const struct nlmsghdr *h, void *arg)
+/* The first attribute of this type, of this length or more, behind the header of a message; or NULL */
+static const void *find_attr(const struct nlmsghdr *h, size_t header, int type, size_t length)
 {
-	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
+	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(header));
 	const char *end = (const char *)h + h->nlmsg_len;
 
 	for (; (const char *)(attr + 1) <= end && attr->nla_len >= NLA_HDRLEN;
 	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len)))
-		if (attr->nla_type == UNIX_DIAG_PEER && attr->nla_len >= NLA_HDRLEN + sizeof(uint32_t))
-			memcpy(arg, attr + 1, sizeof(uint32_t));
+		if ((attr->nla_type & NLA_TYPE_MASK) == type && attr->nla_len >= NLA_HDRLEN + length)
+			return attr + 1;
+	return NULL;
+}
+
+static void find_peer(const struct nlmsghdr *h, void *arg)
+{
+	const void *peer = find_attr(h, sizeof(struct unix_diag_msg), UNIX_DIAG_PEER, sizeof(uint32_t));
+
+	if (peer)
+		memcpy(arg, peer, sizeof(uint32_t));
 }
 
 /* The kernel tells of those of one network namespace only, the asking socket's. */
@@ -381,20 +391,13 @@ struct cut_names {
 
 static void collect_cut(const struct nlmsghdr *h, void *arg)
 {
-	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(sizeof(struct nfgenmsg)));
-	const char *end = (const char *)h + h->nlmsg_len;
+	const char *name = find_attr(h, sizeof(struct nfgenmsg), NFTA_TABLE_NAME, 1);
 	struct cut_names *c = arg;
 
-	for (; (const char *)(attr + 1) <= end && attr->nla_len >= NLA_HDRLEN;
-	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len))) {
-		const char *name = (const char *)(attr + 1);
-
-		if ((attr->nla_type & NLA_TYPE_MASK) != NFTA_TABLE_NAME || strlen(name) < c->min ||
-		    strncmp(name, c->whole, strlen(name)))
-			continue;
-		GROW(c->name, c->n);
-		c->name[c->n++] = xstrdup(name);
-	}
+	if (!name || strlen(name) < c->min || strncmp(name, c->whole, strlen(name)))
+		return;
+	GROW(c->name, c->n);
+	c->name[c->n++] = xstrdup(name);
 }
 
 int nl_tables_delete_cut(int family, const char *name, size_t min)

@@ -202,22 +202,10 @@ static bool stays_reachable(const struct context *c, const struct addresses *add
 	return addresses->n;
 }
 
-/* Is this QP connected to one of the tree's, so that both ends move at one time? */
-static bool moves_with_peer(const struct plan *plan, const struct rxe_migr_rec_qp *qp)
+/* Is this QP connected to itself? Tombstones tell a peer apart by its address and number. */
+static bool is_own_peer(const struct rxe_migr_rec_qp *qp)
 {
-	for (size_t i = 0; i < plan->contexts.n; i++) {
-		const struct context *c = &plan->contexts.context[i];
-		const struct rxe_migr_rec *rec;
-
-		for_each_record(rec, c->dump, c->length) {
-			const struct rxe_migr_rec_qp *peer = (const void *)rec;
-
-			if (le16toh(rec->type) == RXE_MIGR_REC_QP && peer->qpn == qp->dest_qpn &&
-			    !memcmp(peer->sgid, qp->dgid, sizeof(qp->dgid)))
-				return true;
-		}
-	}
-	return false;
+	return qp->qpn == qp->dest_qpn && !memcmp(qp->sgid, qp->dgid, sizeof(qp->dgid));
 }
 
 static bool is_connected(const struct rxe_migr_rec_qp *qp)
@@ -244,10 +232,9 @@ static void look_at_qp(struct look *look, const struct context *c, const struct 
 	} else if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) {
 		plan_stays(plan, object, "process %d, %s, QP %u: %s queue pairs can't be moved: destroy it before",
 			   c->pid, c->device, qpn, rdma_qp_type(qp->qp_type));
-	} else if (is_connected(qp) && moves_with_peer(plan, qp) && !addresses_have(look->addresses, &sgid)) {
-		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u, moves along, and two ends do not "
-			   "find each other when both change their address: --address", c->pid, c->device, qpn,
-			   le32toh(qp->dest_qpn));
+	} else if (is_connected(qp) && is_own_peer(qp) && !addresses_have(look->addresses, &sgid)) {
+		plan_stays(plan, object, "process %d, %s, QP %u: it is connected to itself, and would not find itself at "
+			   "another address: --address", c->pid, c->device, qpn);
 	} else if (is_connected(qp) && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
 		plan_moves_but(plan, object, "process %d, %s, QP %u: it is not known yet whether its peer speaks our "
 			       "protocol", c->pid, c->device, qpn);

@@ -13,6 +13,8 @@
 
 /* Peers that do not answer RESUME for so long are named in a warning; they have their own deadlines. */
 #define RESUME_WARN_MS	10000
+#define MOVING_WARN_MS	120000	/* if all peers that are waited for are on their way themselves */
+#define TELL_MS		500
 
 static int set_environment(json_t *env)
 {
@@ -187,29 +189,30 @@ static int64_t since_resumed(const struct agent *a)
 	return since == INT64_MAX ? now_ns() - a->running_ns : since;
 }
 
-/* Of the QPs: how many still wait for an answer, and how many gave up. */
-static void count_resuming(const struct agent *a, unsigned int *waiting, unsigned int *lost)
+/* Of the QPs: how many still wait for an answer; of those, how many for a peer that is stopped; and how many gave up. */
+static void count_resuming(const struct agent *a, unsigned int *waiting, unsigned int *paused, unsigned int *lost)
 {
-	*waiting = *lost = 0;
+	*waiting = *paused = *lost = 0;
 	for (size_t i = 0; i < a->contexts.n; i++) {
 		*waiting += a->contexts.context[i].query.num_resuming;
+		*paused += a->contexts.context[i].query.num_paused;
 		*lost += a->contexts.context[i].query.num_failed;
 	}
 }
 
 void agent_tell_resumed(struct agent *a)
 {
-	unsigned int waiting, lost;
+	unsigned int waiting, paused, lost;
 
-	count_resuming(a, &waiting, &lost);
+	count_resuming(a, &waiting, &paused, &lost);
 	agent_tell(a, json_pack("{s:I, s:i, s:i}", "resumed_ns_ago", (json_int_t)since_resumed(a),
 				"waiting", (int)waiting, "lost", (int)lost));
 }
 
 void agent_resumed(struct agent *a)
 {
-	bool late = now_ns() - a->committed_ns > RESUME_WARN_MS * INT64_C(1000000);
-	unsigned int waiting, lost;
+	int64_t for_ms = (now_ns() - a->committed_ns) / 1000000;
+	unsigned int waiting, paused, lost;
 
 	if (!a->running_ns)
 		return;
@@ -218,9 +221,16 @@ void agent_resumed(struct agent *a)
 		fault_clear();
 		contexts_free(&a->contexts);
 	}
-	count_resuming(a, &waiting, &lost);
-	if (waiting && !late)
+	count_resuming(a, &waiting, &paused, &lost);
+	if (paused == waiting)
+		a->moving_ms = for_ms;
+	if (waiting && for_ms < MOVING_WARN_MS && for_ms - a->moving_ms < RESUME_WARN_MS) {
+		if (for_ms / TELL_MS != a->told) {
+			a->told = for_ms / TELL_MS;
+			agent_tell(a, json_pack("{s:i, s:i}", "waits", (int)waiting, "moving", (int)paused));
+		}
 		return;
+	}
 	agent_set_stage(a, STAGE_RUNNING);
 	agent_tell_resumed(a);
 	addresses_announce(&a->addresses);	/* once more: the first may have been lost */

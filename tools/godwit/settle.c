@@ -147,7 +147,17 @@ static json_t *hear_committed(struct move *m)
 {
 	json_t *answer;
 
-	return wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) ? NULL : answer;
+	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
+		if (!json_object_get(answer, "waits"))
+			return answer;
+		/* Perhaps its peers move, too: then tombstones tell them where it is. */
+		contexts_free(&m->plan.contexts);
+		report_detail("process %d has ended here; %d QPs wait for their peers, %d of which move, too", m->pid,
+			      (int)json_integer_value(json_object_get(answer, "waits")),
+			      (int)json_integer_value(json_object_get(answer, "moving")));
+		json_decref(answer);
+	}
+	return NULL;
 }
 
 /*

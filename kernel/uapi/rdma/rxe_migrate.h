@@ -108,6 +108,8 @@ struct rxe_migr_query {
 	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped, 0 if never */
 	__aligned_u64 resume_ns;/* last RESUME answered, 0 if never */
 	__aligned_u64 now_ns;	/* CLOCK_MONOTONIC at this call */
+	__u32 num_paused;	/* of num_resuming: whose peers are stopped, too */
+	__u32 reserved;
 };
 
 /*
@@ -734,13 +736,14 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 /*
  * BTH opcodes from the range that the specification leaves to manufacturers
  * (InfiniBand vol. 1, 9.2: bits 7-5 of 110 and 111), and an AETH NAK code that
- * it reserves (9.7.5.2.1). All four are followed by struct rxe_migr_hdr.
+ * it reserves (9.7.5.2.1). All of them are followed by struct rxe_migr_hdr.
  */
 #define RXE_MIGR_OPCODE_STOP		0xc0
 #define RXE_MIGR_OPCODE_STOP_ACK	0xc1
 #define RXE_MIGR_OPCODE_RESUME		0xc2
 #define RXE_MIGR_OPCODE_RESUME_ACK	0xc3
 #define RXE_MIGR_OPCODE_NAK_STOPPED	0xc4
+#define RXE_MIGR_OPCODE_MOVED		0xc5
 
 #define RXE_MIGR_WIRE_VERSION		1
 #define RXE_MIGR_MAC_LEN		16
@@ -754,7 +757,8 @@ struct rxe_migr_hdr {
 	__be32 epoch;		/* of the side that moves */
 	__be32 psn;		/* STOP, RESUME: first unacknowledged; their
 				 * answers: the last one received in order;
-				 * STOP_ACK of UC: the next one to be sent
+				 * STOP, STOP_ACK of UC: the next to be sent;
+				 * MOVED to a tombstone: the peer's QP number
 				 */
 	__u8   old_gid[16];	/* of the side that moves */
 	__u8   new_gid[16];

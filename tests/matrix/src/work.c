@@ -340,13 +340,21 @@ static void read_channel(struct ibv_comp_channel *channel)
 	MUST(errno == EAGAIN);
 }
 
+/* Whose events there are: of the context itself, a cell's, or (NULL) of the channel that cells share */
+static int find_events(struct epoll_event events[256])
+{
+	int n = epoll_wait(us.epoll, events, 256, 0);
+
+	MUST(n >= 0 && n < 256);
+	return n;
+}
+
 /* Those that epoll tells of; they are not acknowledged. */
 void read_cq_events(void)
 {
 	struct epoll_event events[256];
-	int i, n = epoll_wait(us.epoll, events, NUM(events), 0);
+	int i, n = find_events(events);
 
-	MUST(n >= 0 && n < (int)NUM(events));
 	for (i = 0; i < n; i++) {
 		struct cell *c = events[i].data.ptr;
 
@@ -358,9 +366,8 @@ void read_cq_events(void)
 static bool async_told(void)
 {
 	struct epoll_event events[256];
-	int i, n = epoll_wait(us.epoll, events, NUM(events), 0);
+	int i, n = find_events(events);
 
-	MUST(n >= 0 && n < (int)NUM(events));
 	for (i = 0; i < n; i++)
 		if (events[i].data.ptr == us.ctx)
 			return true;
