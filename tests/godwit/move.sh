@@ -11,7 +11,7 @@ cluster_up() {
 	lab_up "$@"
 	on h1 godwit key generate /lab/key
 	local k n=3
-	[[ "$*" != *--hosts* ]] || n=$(sed 's/.*--hosts \([0-9]*\).*/\1/' <<<"$*")
+	[[ ! "$*" =~ --hosts\ ([0-9]+) ]] || n=${BASH_REMATCH[1]}
 	for ((k = 1; k <= n; k++)); do
 		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid"
 		[ -z "${LAB_OPTIONS:-}" ] || on h$k sh -c "cd /sys/module/rdma_rxe/parameters && echo 600 | tee pause_timeout tombstone_lease"
