@@ -171,7 +171,6 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 		return;
 
 	nak.psn = cpu_to_be32(pkt->psn);
-	rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
 	rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_NAK_STOPPED, &nak);
 }
 
@@ -255,8 +254,6 @@ unlock:
 
 	resp.psn = cpu_to_be32(pkt->psn);
 	rxe_migr_call_at(rxe, &av, from);
-	rxe_counter_inc(rxe, answer == RXE_MIGR_OPCODE_MOVED ?
-			     RXE_CNT_SENT_MOVED : RXE_CNT_SENT_NAK_STOPPED);
 	rxe_migr_send_by_gsi(rxe, &av, answer, &resp);
 
 	return taken;

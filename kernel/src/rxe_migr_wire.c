@@ -58,6 +58,21 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	struct sk_buff *skb;
 	int err;
 
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_STOP:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_STOP);
+		break;
+	case RXE_MIGR_OPCODE_RESUME:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_RESUME);
+		break;
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
+		break;
+	case RXE_MIGR_OPCODE_MOVED:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_MOVED);
+		break;
+	}
+
 	skb = rxe_init_packet(rxe, av, RXE_MIGR_PAYLEN, &pkt);
 	if (!skb)
 		return -ENOMEM;
@@ -162,18 +177,6 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	hdr.epoch = cpu_to_be32(epoch);
 	hdr.psn = cpu_to_be32(psn & BTH_PSN_MASK);
 
-	switch (opcode) {
-	case RXE_MIGR_OPCODE_STOP:
-		rxe_counter_inc(rxe, RXE_CNT_SENT_STOP);
-		break;
-	case RXE_MIGR_OPCODE_RESUME:
-		rxe_counter_inc(rxe, RXE_CNT_SENT_RESUME);
-		break;
-	case RXE_MIGR_OPCODE_NAK_STOPPED:
-		rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
-		break;
-	}
-
 	if (dgid && memcmp(dgid, av.grh.dgid.raw, sizeof(*dgid))) {
 		rxe_migr_call_at(rxe, &av, dgid);
 		return rxe_migr_send_by_gsi(rxe, &av, opcode, &hdr);
@@ -227,7 +230,6 @@ void rxe_migr_send_moved(struct rxe_qp *qp)
 			continue;
 		memcpy(hdr.old_gid, was[i].raw, sizeof(hdr.old_gid));
 		rxe_migr_call_at(rxe, &av, &was[i]);
-		rxe_counter_inc(rxe, RXE_CNT_SENT_MOVED);
 		rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_MOVED, &hdr);
 	}
 }
