@@ -6,7 +6,7 @@
 extra=10.77.0.101 # an address of h1 that moves along
 
 # Three hosts, or --hosts, and a key that all share. Each host counts its processes from another number on: what moves finds
-# its own free. (Kernels that watch themselves are several times as slow.)
+# its own free.
 cluster_up() {
 	lab_up "$@"
 	on h1 godwit key generate /lab/key
@@ -14,7 +14,6 @@ cluster_up() {
 	[[ ! "$*" =~ --hosts\ ([0-9]+) ]] || n=${BASH_REMATCH[1]}
 	for ((k = 1; k <= n; k++)); do
 		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid"
-		[ -z "${LAB_OPTIONS:-}" ] || on h$k sh -c "cd /sys/module/rdma_rxe/parameters && echo 600 | tee pause_timeout tombstone_lease"
 	done
 }
 
@@ -91,12 +90,10 @@ ended() {
 
 # migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
 migrate() {
-	local host=$1 p=$2 to=$3 time=240
+	local host=$1 p=$2 to=$3
 	shift 3
 	status=0
-	# (kernels that watch themselves are several times as slow)
-	[ -z "${LAB_OPTIONS:-}" ] || { time=1200 && set -- --limit 225 "$@"; }
-	on "$host" timeout $time godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
+	on "$host" timeout 240 godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
 	# (what it says and how it ends come by two ways, in any order)
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1)
