@@ -5,7 +5,7 @@
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 wire_tests := $(addprefix build/tests/,replays answers datagrams)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped) $(wire_tests)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults) $(wire_tests)
 
 ALL += build/tests/traffic $(driver_tests)
 
@@ -15,7 +15,7 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 	$(Q)$(CC) $(CFLAGS) -o $@.new $(traffic_src) -libverbs -pthread && mv $@.new $@
 
 # (it leads its queue pairs as the tests of dumps do)
-build/tests/query_stopped: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
+build/tests/query_stopped build/tests/faults: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 
 $(wire_tests): $(wire_src)
 
