@@ -45,7 +45,7 @@ check: tree-all
 # (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long)
 check-debug: tree-all
 	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
-		$(sort $(wildcard tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-4] tests/matrix/[0-9]* tests/cm/[0-9]* \
+		$(sort $(wildcard tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-5] tests/matrix/[0-9]* tests/cm/[0-9]* \
 			tests/mpi/[0-9]* tests/tools/[0-9]*)))))
 
 check-suite: tree-all

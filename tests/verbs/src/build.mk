@@ -3,7 +3,7 @@
 verbs_tests := build/tests/migrate build/tests/migrate-chain build/tests/migrate-windows
 ALL += $(verbs_tests)
 
-build/tests/migrate: tests/verbs/src/migrate.c
+build/tests/migrate: tests/verbs/src/migrate.c tests/verbs/src/failing.c tests/verbs/src/failing.h
 build/tests/migrate-chain: tests/verbs/src/chain.c
 build/tests/migrate-windows: tests/verbs/src/windows.c
 

@@ -5,6 +5,7 @@
  */
 #include <sys/mman.h>
 #include "dumps.h"
+#include "failing.h"
 
 enum { PAGE = 4096, SIZE = 4 * PAGE };
 static char *memory; /* of the MR: shared, so that it is the same in both processes */
@@ -414,13 +415,22 @@ static void refuse(const struct dump *d)
 	ibv_detach_context(ctx);
 }
 
-static void again(void)
+static void again(bool failing)
 {
 	struct ibv_context *ctx = start();
-	struct dump first = take(ctx, ibv_dump_context), second;
+	struct dump first, second;
 
-	damage(&first);
-	refuse(&first);
+	if (failing) {
+		fail_allocations();
+		free(take(ctx, ibv_dump_context).buf);
+		IS(0, ibv_abort_context(ctx));
+		await_peers(ctx);
+	}
+	first = take(ctx, ibv_dump_context);
+	if (!failing) {
+		damage(&first);
+		refuse(&first);
+	}
 	end_owner(ctx);
 	ctx = restore(&first, NULL);
 	second = take(ctx, ibv_inspect_context);
@@ -431,6 +441,9 @@ static void again(void)
 	await_peers(ctx);
 	printf("%d records are the same; all peers have answered\n", first.count);
 	ibv_detach_context(ctx);
+	if (failing)
+		printf("%d allocations have failed\n", allocations_failed());
+	CHECK(!failing || allocations_failed() > first.count);
 }
 
 int main(int argc, char **argv)
@@ -447,9 +460,9 @@ int main(int argc, char **argv)
 		capability(0);
 	else if (!strcmp(what, "must-not"))
 		capability(EPERM);
-	else if (!strcmp(what, "again"))
-		again();
+	else if (!strcmp(what, "again") || !strcmp(what, "failing"))
+		again(what[0] == 'f');
 	else
-		DIE("migrate sizes | sweep | may | must-not | again [BITS]");
+		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failing");
 	return 0;
 }
