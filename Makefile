@@ -8,6 +8,8 @@
 #                   some); SEED=N
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
+#   make soak       N= moves (1000) of the integrity program, with loss and tools that are killed; goes on where it was
+#                   stopped; DEBUG=1 in the kernel that watches itself
 #   make demo       a running perftest moves between two guests
 #   make bench-overhead
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
@@ -34,11 +36,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug check-suite demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug check-suite soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-debug check-suite demo bench-overhead bench-blackout clean
+host_goals := check check-debug check-suite soak demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
@@ -50,6 +52,9 @@ check-debug: tree-all
 
 check-suite: tree-all
 	$(Q)MOVED_SUITE=all tests/check criu/010
+
+soak: tree-all
+	$(Q)DEBUG=$(DEBUG) tests/soak/run $(N)
 
 demo: tree-all
 	$(Q)tests/demo
