@@ -193,6 +193,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.ack_owed = false;
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
+		qp->migr.gave_up = false;
 		qp->migr.peer_epoch = 0;
 		memset(&qp->migr.peer_old_gid, 0, sizeof(qp->migr.peer_old_gid));
 		memset(&qp->migr.last_gid, 0, sizeof(qp->migr.last_gid));
@@ -568,7 +569,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 		rxe_migr_unpause(qp);
 	}
 	/* it called us here; or else does not know that we are, and is called */
-	answer = !move.told || !qp->migr.resume_owed;
+	answer = (!move.told || !qp->migr.resume_owed) && !qp->migr.gave_up;
 	if (!move.told)
 		rxe_migr_sgid(av, &qp->migr.old_gid);
 	if (qp->migr.resume_owed) {
@@ -636,6 +637,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	qp->migr.peer_stopped = false;
 	qp->migr.resume_owed = false;
 	qp->migr.has_deadline = false;
+	qp->migr.gave_up = qp_type(qp) == IB_QPT_RC;
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	if (qp_type(qp) != IB_QPT_RC)

@@ -62,6 +62,7 @@ struct rxe_migr_qp {
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			resume_owed;	/* our own RESUME is unanswered */
 	bool			unheard;	/* it was until the end */
+	bool			gave_up;	/* failed past its deadline */
 	bool			held;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };

@@ -313,7 +313,8 @@ static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
  * The peer goes on, perhaps elsewhere. The answer is sent once the move is
  * applied, which takes a process context; a repeated RESUME is answered at
  * once. Returns the opcode of the answer, 0 if there is none yet, or a
- * negative error for a packet that is refused.
+ * negative error for a packet that is refused. One that comes past the deadline
+ * is, lest the peer believes that it has a peer; the CM learns of it all the same.
  */
 static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 			       const struct rxe_migr_hdr *hdr)
@@ -322,9 +323,12 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 			    sizeof(hdr->new_gid));
 	u32 epoch = be32_to_cpu(hdr->epoch);
 
-	if (same && epoch == qp->migr.peer_epoch)
+	if (same && epoch == qp->migr.peer_epoch) {
+		if (qp->migr.gave_up)
+			return -ETIMEDOUT;
 		return qp->migr_state == RXE_MIGR_QP_STOPPED ?
 			RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
+	}
 
 	if (!rxe_migr_new_move(qp, epoch))
 		return -ESTALE;
@@ -335,11 +339,12 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
-		return RXE_MIGR_OPCODE_NAK_STOPPED;
+		return qp->migr.gave_up ? -ETIMEDOUT :
+					  RXE_MIGR_OPCODE_NAK_STOPPED;
 
 	rxe_migr_note_move(qp, hdr);
 
-	return 0;
+	return qp->migr.gave_up ? -ETIMEDOUT : 0;
 }
 
 /*
@@ -470,6 +475,8 @@ static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 	spin_lock_irqsave(&qp->state_lock, flags);
 	ret = rxe_migr_act(qp, hdr, from);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (ret == -ETIMEDOUT)
+		rxe_migr_kick(qp, 0);
 	if (ret < 0)
 		return ret;
 

@@ -4,8 +4,10 @@
 # (the peer of a driver, packet by packet)
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 wire_tests := $(addprefix build/tests/,replays answers datagrams)
+# (and one that speaks the migration protocol)
+migr_tests := $(addprefix build/tests/,deadline)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults) $(wire_tests)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults) $(wire_tests) $(migr_tests)
 
 ALL += build/tests/traffic $(driver_tests)
 
@@ -17,7 +19,9 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 # (it leads its queue pairs as the tests of dumps do)
 build/tests/query_stopped build/tests/faults: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 
-$(wire_tests): $(wire_src)
+$(wire_tests) $(migr_tests): $(wire_src)
+
+$(migr_tests): tests/driver/src/migr.c tests/driver/src/migr.h
 
 build/tests/ioctl_fuzz build/tests/wqe_fuzz: tests/driver/src/random.h
 

@@ -68,6 +68,8 @@ static void extended_headers(struct cursor *c, struct packet *p, field_fn *fn)
 	int op = p->opcode & 0x1f;
 	uint32_t msn = 0, zero = 0;
 
+	if (p->opcode >= MIGRATION)
+		return;
 	if ((p->opcode & 0xe0) == UD) {
 		FIELD(qkey, 4);
 		fn(c, &zero, sizeof(zero), 1);
@@ -141,16 +143,35 @@ static uint32_t icrc(const uint8_t *ip, size_t len)
 
 /* --------------------------------------------------------------- packets -- */
 
-void wire_send(const struct packet *packet)
+void wire_seal(struct frame *f)
+{
+	uint8_t *ip = f->at + ETH, *udp = ip + IP;
+	size_t len = f->len - ETH;
+	struct cursor c = { ip + 2 };
+	uint32_t check;
+
+	put(&c, len, 2);
+	memset(ip + 10, 0, 2);
+	c.at = ip + 10;
+	put(&c, ip_checksum(ip), 2);
+	c.at = udp + 4;
+	put(&c, len - IP, 2);
+	if (len < IP + UDP + BTH + ICRC)
+		return;
+	check = icrc(ip, len - ICRC);
+	memcpy(ip + len - ICRC, &check, ICRC);
+}
+
+struct frame wire_frame(const struct packet *packet)
 {
 	static const uint8_t far_mac[] = { 0x02, 0, 0, 0, 0x88, 2 };
+	static uint8_t near_mac[6];
 	struct packet p = *packet;
-	uint8_t frame[ETH + IP + UDP + BTH + 64 + sizeof(p.data)] = {};
-	uint8_t *ip = frame + ETH, *udp = ip + IP, *bth = udp + UDP;
-	uint32_t to = p.to ?: inet_addr(NEAR), check, pad = -p.len & 3;
+	struct frame f = {};
+	uint8_t *ip = f.at + ETH, *udp = ip + IP, *bth = udp + UDP;
+	uint32_t to = p.to ?: inet_addr(NEAR), from = p.from ?: inet_addr(FAR), pad = -p.len & 3;
 	struct cursor c = { bth };
 	struct ifreq ifr;
-	size_t len;
 
 	put(&c, p.opcode, 1);
 	put(&c, 0x40 | pad << 4, 1);	/* (rxe looks at nothing but pad) */
@@ -159,19 +180,18 @@ void wire_send(const struct packet *packet)
 	put(&c, (uint64_t)p.ack << 31 | p.psn, 4);
 	extended_headers(&c, &p, put_field);
 	memcpy(c.at, p.data, p.len);
-	c.at += p.len + pad;
-	len = c.at + ICRC - ip;
+	f.len = c.at + p.len + pad + ICRC - f.at;
 
-	CHECK(!ioctl(tap, TUNGETIFF, &ifr));
-	c.at = frame;
+	c.at = f.at;
 	if (IN_MULTICAST(ntohl(to))) {
 		put(&c, 0x01005e, 3);
 		put(&c, ntohl(to) & 0x7fffff, 3);
 	} else {
-		static uint8_t near_mac[6];
-
-		CHECK(!ioctl(tap, SIOCGIFHWADDR, &ifr));
-		memcpy(near_mac, ifr.ifr_hwaddr.sa_data, sizeof(near_mac));
+		if (!near_mac[0] && !near_mac[5]) {
+			CHECK(!ioctl(tap, TUNGETIFF, &ifr));
+			CHECK(!ioctl(tap, SIOCGIFHWADDR, &ifr));
+			memcpy(near_mac, ifr.ifr_hwaddr.sa_data, sizeof(near_mac));
+		}
 		memcpy(c.at, near_mac, sizeof(near_mac));
 		c.at += sizeof(near_mac);
 	}
@@ -180,23 +200,30 @@ void wire_send(const struct packet *packet)
 	put(&c, 0x0800, 2);
 
 	put(&c, 0x4500, 2);
-	put(&c, len, 2);
+	c.at = ip + 4;
 	put(&c, 0x00004000, 4);
 	put(&c, 64 << 8 | IPPROTO_UDP, 2);
-	put(&c, 0, 2);
-	put(&c, ntohl(inet_addr(FAR)), 4);
+	c.at = ip + 12;
+	put(&c, ntohl(from), 4);
 	put(&c, ntohl(to), 4);
-	c.at = ip + 10;
-	put(&c, ip_checksum(ip), 2);
 
-	c.at = udp;
 	put(&c, 0xc000, 2);
 	put(&c, ROCE_PORT, 2);
-	put(&c, len - IP, 2);
 
-	check = icrc(ip, len - ICRC);
-	memcpy(ip + len - ICRC, &check, ICRC);
-	CHECK(write(tap, frame, ETH + len) == (ssize_t)(ETH + len));
+	wire_seal(&f);
+	return f;
+}
+
+void wire_send_frame(const struct frame *f)
+{
+	CHECK(write(tap, f->at, f->len) == (ssize_t)f->len);
+}
+
+void wire_send(const struct packet *p)
+{
+	struct frame f = wire_frame(p);
+
+	wire_send_frame(&f);
 }
 
 /* A UDP packet that the kernel sends within this time; its IP header is at *ip. */
@@ -213,7 +240,7 @@ static bool next_udp(uint8_t *frame, size_t size, int ms)
 
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		ms = (end.tv_sec - now.tv_sec) * 1000 + (end.tv_nsec - now.tv_nsec) / 1000000;
-		if (ms <= 0 || poll(&p, 1, ms) <= 0)
+		if (poll(&p, 1, ms < 0 ? 0 : ms) <= 0)
 			return false;
 		n = read(tap, frame, size);
 		CHECK(n > 0);
@@ -227,26 +254,22 @@ static int port_of(const uint8_t *frame)
 	return frame[ETH + IP + 2] << 8 | frame[ETH + IP + 3];
 }
 
-struct packet wire_next(void)
+/* Takes its headers apart. */
+static struct packet packet_of(const uint8_t *frame)
 {
-	uint8_t frame[10000];
 	struct packet p = {};
 	struct cursor c;
 	size_t len, pad;
 	uint32_t check;
 
-	do {
-		if (!next_udp(frame, sizeof(frame), PATIENCE * 1000))
-			DIE("no packet in %u s", PATIENCE);
-	} while (port_of(frame) != ROCE_PORT || frame[ETH + IP + UDP] >= MIGRATION);
-
 	len = frame[ETH + 2] << 8 | frame[ETH + 3];
 	p.ttl = frame[ETH + 8];
+	memcpy(&p.from, frame + ETH + 12, 4);
 	memcpy(&p.to, frame + ETH + 16, 4);
 	memcpy(&check, frame + ETH + len - ICRC, ICRC);
 	CHECK(check == icrc(frame + ETH, len - ICRC));
 
-	c.at = frame + ETH + IP + UDP;
+	c.at = (uint8_t *)frame + ETH + IP + UDP;
 	p.opcode = get(&c, 1);
 	pad = get(&c, 1) >> 4 & 3;
 	get(&c, 2);
@@ -258,6 +281,29 @@ struct packet wire_next(void)
 	p.len = frame + ETH + len - ICRC - pad - c.at;
 	CHECK(p.len <= sizeof(p.data));
 	memcpy(p.data, c.at, p.len);
+	return p;
+}
+
+bool wire_any(struct packet *p, int ms)
+{
+	uint8_t frame[10000];
+
+	do {
+		if (!next_udp(frame, sizeof(frame), ms))
+			return false;
+	} while (port_of(frame) != ROCE_PORT);
+	*p = packet_of(frame);
+	return true;
+}
+
+struct packet wire_next(void)
+{
+	struct packet p;
+
+	do {
+		if (!wire_any(&p, PATIENCE * 1000))
+			DIE("no packet in %u s", PATIENCE);
+	} while (p.opcode >= MIGRATION);
 	return p;
 }
 

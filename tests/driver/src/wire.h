@@ -43,7 +43,16 @@ struct packet {
 	uint32_t len;			/* of data */
 	uint8_t data[2 * MTU];
 	uint8_t ttl;			/* of what comes */
-	uint32_t to;			/* address, in network order; 0: NEAR */
+	uint32_t to;			/* addresses, in network order; 0: NEAR, FAR */
+	uint32_t from;
+};
+
+/* A packet as it lies on the wire, from the Ethernet header to the ICRC, to be changed anywhere. */
+enum { FRAME_IP = 14, FRAME_BTH = FRAME_IP + 28, FRAME_DATA = FRAME_BTH + 12, FRAME_ICRC = 4 };
+
+struct frame {
+	uint32_t len;
+	uint8_t at[FRAME_DATA + 64 + 2 * MTU + 8];
 };
 
 /* The device, which is rxe0, with the wire laid on. */
@@ -51,8 +60,16 @@ struct ibv_context *wire_open(void);
 
 void wire_send(const struct packet *p);
 
+/* That in steps. Sealing makes lengths and checksums fit f->len and what lies there. */
+struct frame wire_frame(const struct packet *p);
+void wire_seal(struct frame *f);
+void wire_send_frame(const struct frame *f);
+
 /* The next packet that the driver sends, but not those of the migration protocol. */
 struct packet wire_next(void);
+
+/* Any, those too, which have their header in data. False: none comes within this time. */
+bool wire_any(struct packet *p, int ms);
 
 /* That; it must be of this opcode and PSN. */
 struct packet wire_expect(int opcode, uint32_t psn);

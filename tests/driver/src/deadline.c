@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+/*
+ * deadline: what becomes of queue pairs whose peer stops and does not come back in time, or comes back too late,
+ * and of a tombstone whose lease has ended.
+ */
+#include <time.h>
+
+#include "../../verbs/src/dumps.h"
+#include "migr.h"
+
+enum { LIMIT = 1 /* s */ };
+
+static struct ibv_context *ctx;
+static struct ibv_mr *mr;
+static uint8_t memory[4096];
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void parameter(const char *name, int value)
+{
+	char path[100];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/module/rdma_rxe/parameters/%s", name);
+	f = fopen(path, "w");
+	CHECK(f && fprintf(f, "%d", value) > 0 && !fclose(f));
+}
+
+static struct ibv_pd *new_context(struct ibv_cq **cq)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *c = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_pd *pd = c ? ibv_alloc_pd(c) : NULL;
+
+	CHECK(pd && (*cq = ibv_create_cq(c, 64, NULL, NULL, 0)));
+	ibv_free_device_list(list);
+	return pd;
+}
+
+static void post(struct ibv_qp *qp, struct ibv_mr *region, uint64_t id)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 8, region->lkey };
+	struct ibv_send_wr *bad, wr = { .wr_id = id, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+
+	IS(0, ibv_post_send(qp, &wr, &bad));
+}
+
+static void post_recv(struct ibv_qp *qp, uint64_t id)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_recv_wr *bad, wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+
+	IS(0, ibv_post_recv(qp, &wr, &bad));
+}
+
+static void say(int opcode, struct ibv_qp *qp, uint32_t epoch)
+{
+	struct rxe_migr_hdr hdr = migr_hdr(opcode, qp->qp_num, epoch, 0);
+	struct frame f = migr_frame(&hdr, NULL);
+
+	wire_send_frame(&f);
+}
+
+static void answered(int opcode, struct ibv_qp *qp, uint32_t epoch)
+{
+	struct rxe_migr_hdr hdr = migr_expect(opcode, NULL);
+
+	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == epoch);
+}
+
+/* It is counted, and that is all. */
+static void refused(int opcode, struct ibv_qp *qp, uint32_t epoch)
+{
+	uint64_t before = migr_counter("migr_refused"), resumes = migr_counter("rcvd_resume");
+
+	say(opcode, qp, epoch);
+	CHECK(migr_counter("migr_refused") == before + 1 && migr_counter("rcvd_resume") == resumes);
+}
+
+static bool is_paused(struct ibv_qp *qp)
+{
+	struct rxe_migr_status st;
+
+	return migr_status(ctx, qp->qp_num, false, &st) && st.state == RXE_MIGR_QP_PAUSED;
+}
+
+static enum ibv_qp_state state(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	IS(0, ibv_query_qp(qp, &a, IBV_QP_STATE, &init));
+	return a.qp_state;
+}
+
+static void await_error(struct ibv_qp *qp)
+{
+	for (int i = 0; state(qp) != IBV_QPS_ERR; i++) {
+		CHECK(i < 20000);
+		usleep(1000);
+	}
+}
+
+static void ends(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = wire_completion(cq);
+
+	if (wc.wr_id != id || wc.status != status)
+		DIE("work %u ends with %s, where %u ought to with %s", (unsigned)wc.wr_id, ibv_wc_status_str(wc.status),
+		    (unsigned)id, ibv_wc_status_str(status));
+}
+
+/* The CM is told where the peer is, even of a QP that has failed; its work does that. */
+static void await_peer_epoch(struct ibv_qp *qp, uint32_t epoch)
+{
+	for (int i = 0; le32toh(migr_record(qp).peer_epoch) != epoch; i++) {
+		CHECK(i < 20000);
+		usleep(1000);
+	}
+}
+
+static void late(struct ibv_qp *qp, struct ibv_qp *back)
+{
+	refused(RXE_MIGR_OPCODE_RESUME, qp, 1);
+	await_peer_epoch(qp, 1);
+	for (int i = 0; i < 3; i++)
+		refused(RXE_MIGR_OPCODE_RESUME, qp, 1);
+	refused(RXE_MIGR_OPCODE_RESUME, qp, 2);
+	await_peer_epoch(qp, 2);
+	/* what comes next is the answer to this */
+	say(RXE_MIGR_OPCODE_RESUME, back, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
+	CHECK(state(qp) == IBV_QPS_ERR);
+}
+
+static void pauses(void)
+{
+	struct ibv_cq *cq, *quiet, *away;
+	struct ibv_pd *pd = new_context(&cq), *gone;
+	struct ibv_qp *busy, *idle, *back, *uc, *moved, *patient;
+	struct ibv_mr *gone_mr;
+	struct packet p;
+	double began;
+
+	ctx = pd->context;
+	CHECK((mr = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE)));
+	CHECK((quiet = ibv_create_cq(ctx, 64, NULL, NULL, 0)));
+	busy = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	idle = wire_qp(pd, IBV_QPT_RC, quiet, NULL, 4);
+	back = wire_qp(pd, IBV_QPT_RC, quiet, NULL, 4);
+	uc = wire_qp(pd, IBV_QPT_UC, quiet, NULL, 0);
+	patient = wire_qp(pd, IBV_QPT_RC, quiet, NULL, 4);
+	gone = new_context(&away);
+	CHECK((gone_mr = ibv_reg_mr(gone, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE)));
+	moved = wire_qp(gone, IBV_QPT_RC, away, NULL, 4);
+
+	post_recv(busy, 10);
+	post_recv(busy, 11);
+	for (int i = 0; i < 3; i++) {
+		post(busy, mr, i);
+		wire_expect(SEND_ONLY, i);
+	}
+
+	/* no deadline */
+	parameter("pause_timeout", 0);
+	say(RXE_MIGR_OPCODE_STOP, patient, 1);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, patient, 1);
+
+	parameter("pause_timeout", LIMIT);
+	began = now();
+	for (int i = 0; i < 4; i++) {
+		struct ibv_qp *qp = (struct ibv_qp *[]){ busy, idle, back, uc }[i];
+
+		say(RXE_MIGR_OPCODE_STOP, qp, 1);
+		answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 1);
+		CHECK(is_paused(qp));
+	}
+	post(busy, mr, 3);
+	post(uc, mr, 20);
+	say(RXE_MIGR_OPCODE_RESUME, back, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
+
+	ends(cq, 0, IBV_WC_RETRY_EXC_ERR);
+	CHECK(now() - began >= LIMIT);
+	/* (send and receive queue are flushed by a task each) */
+	for (int i = 0, sends = 1, recvs = 10; i < 5; i++) {
+		struct ibv_wc wc = wire_completion(cq);
+
+		CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
+		CHECK(wc.wr_id == (uint64_t)(wc.wr_id < 10 ? sends++ : recvs++));
+	}
+	await_error(busy);
+	await_error(idle);
+	p = wire_expect(UC | SEND_ONLY, 0);
+	CHECK(p.len == 8 && now() - began >= LIMIT);
+	ends(quiet, 20, IBV_WC_SUCCESS);
+	CHECK(state(back) == IBV_QPS_RTS && state(uc) == IBV_QPS_RTS && !is_paused(uc));
+	CHECK(is_paused(patient) && state(patient) == IBV_QPS_RTS);
+
+	late(busy, back);
+	late(idle, back);
+	say(RXE_MIGR_OPCODE_RESUME, uc, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, uc, 1);
+	say(RXE_MIGR_OPCODE_RESUME, patient, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, patient, 1);
+
+	/* one that was stopped, and is not heard when it goes on */
+	migr_stop(moved->context);
+	answered(RXE_MIGR_OPCODE_STOP, moved, 1);
+	say(RXE_MIGR_OPCODE_STOP_ACK, moved, 1);
+	began = now();
+	post(moved, gone_mr, 30);
+	IS(0, ibv_abort_context(moved->context));
+	answered(RXE_MIGR_OPCODE_RESUME, moved, 1);
+	ends(away, 30, IBV_WC_RETRY_EXC_ERR);
+	CHECK(now() - began >= LIMIT);
+	await_error(moved);
+	while (wire_any(&p, 1))	/* what it has called with */
+		CHECK(p.opcode == RXE_MIGR_OPCODE_RESUME);
+	refused(RXE_MIGR_OPCODE_RESUME_ACK, moved, 1);
+	refused(RXE_MIGR_OPCODE_RESUME, moved, 1);
+
+	/* a QP that begins anew is as good as a new one */
+	IS(0, ibv_modify_qp(idle, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	CHECK(ibv_destroy_qp(idle) == 0 && ibv_destroy_qp(busy) == 0);
+}
+
+static void lease(void)
+{
+	struct ibv_cq *cq, *own;
+	struct ibv_pd *pd = new_context(&cq), *here = new_context(&own);
+	struct ibv_qp *back = wire_qp(here, IBV_QPT_RC, own, NULL, 4), qp, *stopped;
+	struct rxe_migr_status st;
+	struct packet request = { .opcode = SEND_ONLY, .ack = true };
+
+	parameter("tombstone_lease", LIMIT);
+	stopped = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	request.qpn = stopped->qp_num;
+	qp = *stopped;
+	say(RXE_MIGR_OPCODE_STOP, back, 1);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, back, 1);
+	say(RXE_MIGR_OPCODE_RESUME, back, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
+
+	migr_stop(pd->context);
+	answered(RXE_MIGR_OPCODE_STOP, &qp, 1);
+	say(RXE_MIGR_OPCODE_STOP_ACK, &qp, 1);
+	IS(0, ibv_destroy_qp(stopped));
+	CHECK(migr_status(here->context, qp.qp_num, true, &st) && st.deadline_ms <= LIMIT * 1000);
+	wire_send(&request);
+	answered(RXE_MIGR_OPCODE_NAK_STOPPED, &qp, 1);
+	say(RXE_MIGR_OPCODE_RESUME, &qp, 1);
+	answered(RXE_MIGR_OPCODE_NAK_STOPPED, &qp, 1);
+
+	for (int i = 0; migr_status(here->context, qp.qp_num, true, &st) && st.deadline_ms; i++) {
+		CHECK(i < 20000);
+		usleep(1000);
+	}
+	wire_send(&request);
+	say(RXE_MIGR_OPCODE_RESUME, &qp, 1);
+	/* what comes next is the answer to this */
+	say(RXE_MIGR_OPCODE_RESUME, back, 1);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
+}
+
+int main(void)
+{
+	wire_open();
+	puts("pauses");
+	pauses();
+	puts("lease");
+	lease();
+	return 0;
+}
