@@ -81,7 +81,8 @@ void rxe_migr_bury(struct rxe_qp *qp);
 void rxe_migr_unbury(struct rxe_qp *qp);
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
-		       const union ib_gid *from, const union ib_gid *to);
+		       const union ib_gid *from, const union ib_gid *to,
+		       bool *found);
 unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
 

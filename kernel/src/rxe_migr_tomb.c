@@ -16,6 +16,7 @@ MODULE_PARM_DESC(tombstone_lease,
 struct rxe_migr_tomb {
 	struct rcu_head		rcu;
 	u32			qpn;
+	u8			type;		/* of opcodes: RC or UC */
 	unsigned long		expires;
 	struct rxe_av		av;
 	struct rxe_migr_hdr	nak;
@@ -88,6 +89,7 @@ void rxe_migr_bury(struct rxe_qp *qp)
 
 	spin_lock_init(&tomb->lock);
 	tomb->qpn = qp_num(qp);
+	tomb->type = qp_type(qp) == IB_QPT_UC ? IB_OPCODE_UC : IB_OPCODE_RC;
 	tomb->expires = rxe_migr_lease_end();
 	tomb->av = qp->pri_av;
 	rxe_migr_sgid(&qp->pri_av, &gid);
@@ -144,9 +146,10 @@ static bool rxe_migr_is_peer(const struct rxe_migr_tomb *tomb, const void *gid)
 	return !memcmp(tomb->av.grh.dgid.raw, gid, sizeof(union ib_gid));
 }
 
-/* A request came for a QP that does not exist. */
+/* A request came for a QP that does not exist. Nothing else is checked yet. */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 {
+	struct sk_buff *skb = PKT_TO_SKB(pkt);
 	struct rxe_dev *rxe = pkt->rxe;
 	struct rxe_migr_tomb *tomb;
 	struct rxe_migr_hdr nak;
@@ -157,17 +160,20 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 	if (likely(xa_empty(&rxe->migr.tombs)) || !(pkt->mask & RXE_REQ_MASK))
 		return;
 
-	rxe_migr_packet_gids(PKT_TO_SKB(pkt), &from, &to);
+	rxe_migr_packet_gids(skb, &from, &to);
 
 	rcu_read_lock();
 	tomb = rxe_migr_find_tomb(rxe, qpn);
-	found = tomb && rxe_migr_is_peer(tomb, &from);
+	found = tomb && rxe_migr_is_peer(tomb, &from) &&
+		!memcmp(&to, tomb->nak.old_gid, sizeof(to)) &&
+		(pkt->opcode & 0xe0) == tomb->type;
 	if (found) {
 		av = tomb->av;
 		nak = tomb->nak;
 	}
 	rcu_read_unlock();
-	if (!found)
+	if (!found || !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
+	    rxe_icrc_check(skb, pkt))
 		return;
 
 	nak.psn = cpu_to_be32(pkt->psn);
@@ -206,11 +212,12 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 
 /*
  * A packet of ours, whose signature is in order, came for a number, and no QP
- * takes it. Does a tombstone?
+ * takes it. Does a tombstone? *found: there is one.
  */
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
-		       const union ib_gid *from, const union ib_gid *to)
+		       const union ib_gid *from, const union ib_gid *to,
+		       bool *found)
 {
 	u8 answer = 0, opcode = hdr->opcode;
 	struct rxe_dev *rxe = pkt->rxe;
@@ -222,6 +229,7 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 
 	rcu_read_lock();
 	tomb = rxe_migr_find_tomb(rxe, be32_to_cpu(hdr->dest_qpn));
+	*found |= !!tomb;
 	if (!tomb || memcmp(to, tomb->nak.old_gid, sizeof(*to)) ||
 	    !rxe_migr_same_family(from->raw, to->raw))
 		goto unlock;

@@ -533,8 +533,9 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	qpn = bth_qpn(pkt);
 	trace_rxe_migr_rcv(qpn, pkt->opcode, be32_to_cpu(hdr->epoch), pkt->psn);
 
-	if (hdr->version != RXE_MIGR_WIRE_VERSION ||
+	if (hdr->version != RXE_MIGR_WIRE_VERSION || hdr->flags ||
 	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
+	    (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) != pkt->psn ||
 	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
 	    (rxe_migr_have_key() && !rxe_migr_verify(hdr)))
 		goto refuse;
@@ -548,7 +549,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 		rxe_put(qp);
 	}
 	/* it may be for one that had this number before */
-	if (ret == -EINVAL && rxe_migr_rcv_tomb(pkt, hdr, &from, &to))
+	if (ret == -EINVAL && rxe_migr_rcv_tomb(pkt, hdr, &from, &to, &found))
 		return;
 	if (ret >= 0 || !found)
 		return;
@@ -561,12 +562,16 @@ refuse:
 /*
  * An ordinary packet for a QP that is not RUNNING. Returns whether to drop it.
  * Only peers that know the protocol are sent a NAK_STOPPED: others would die
- * of it, and survive silence.
+ * of it, and survive silence. Nothing is made of one that was damaged: its ICRC
+ * is not checked yet.
  */
 bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool drop, nak;
+
+	if (rxe_icrc_check(PKT_TO_SKB(pkt), pkt))
+		return true;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !qp->migr.arriving) ||

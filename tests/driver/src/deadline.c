@@ -222,7 +222,7 @@ static void pauses(void)
 	CHECK(now() - began >= LIMIT);
 	await_error(moved);
 	while (wire_any(&p, 1))	/* what it has called with */
-		CHECK(p.opcode == RXE_MIGR_OPCODE_RESUME);
+		CHECK(migr_is_call(p.opcode));
 	refused(RXE_MIGR_OPCODE_RESUME_ACK, moved, 1);
 	refused(RXE_MIGR_OPCODE_RESUME, moved, 1);
 

@@ -118,20 +118,22 @@ struct frame migr_frame(const struct rxe_migr_hdr *hdr, const char *from)
 	return wire_frame(&p);
 }
 
-struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key)
+bool migr_is_call(int opcode)
+{
+	return opcode == RXE_MIGR_OPCODE_STOP || opcode == RXE_MIGR_OPCODE_RESUME;
+}
+
+static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 {
 	struct rxe_migr_hdr hdr, check;
 	struct packet p;
 
 	do {
 		if (!wire_any(&p, 20000))
-			DIE("no packet of the protocol, where opcode %#x ought to come", opcode);
+			DIE("no packet of the protocol comes");
 	} while (p.opcode < RXE_MIGR_OPCODE_STOP);
 	CHECK(p.len == sizeof(hdr));
 	memcpy(&hdr, p.data, sizeof(hdr));
-	if (p.opcode != opcode)
-		DIE("opcode %#x, epoch %u of QP %u, where opcode %#x ought to come", p.opcode, be32toh(hdr.epoch),
-		    be32toh(hdr.src_qpn), opcode);
 	check = hdr;
 	migr_sign(&check, key);
 	CHECK(hdr.version == 1 && hdr.opcode == p.opcode && !hdr.flags);
@@ -140,17 +142,41 @@ struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key)
 	return hdr;
 }
 
+struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key)
+{
+	struct rxe_migr_hdr hdr;
+
+	do
+		hdr = any_of_ours(key);
+	while (migr_is_call(hdr.opcode) && hdr.opcode != opcode);
+	if (hdr.opcode != opcode)
+		DIE("opcode %#x, epoch %u of QP %u, where opcode %#x ought to come", hdr.opcode, be32toh(hdr.epoch),
+		    be32toh(hdr.src_qpn), opcode);
+	return hdr;
+}
+
 /* ------------------------------------------------------------ the driver -- */
 
 #define COUNTERS "/sys/class/infiniband/rxe0/ports/1/hw_counters/"
 
-uint64_t migr_counter(const char *name)
+static uint64_t read_counter(const char *name)
 {
-	static bool fresh;
 	char path[200], text[32] = {};
 	int fd;
 
-	/* What was read within its life and the same jiffy is not read again. */
+	snprintf(path, sizeof(path), COUNTERS "%s", name);
+	fd = open(path, O_RDONLY);
+	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strtoull(text, NULL, 10);
+}
+
+/* What was read within its life and the same jiffy is not read again. */
+static void read_anew(void)
+{
+	static bool fresh;
+	int fd;
+
 	if (!fresh) {
 		fd = open(COUNTERS "lifespan", O_WRONLY);
 		CHECK(fd >= 0 && write(fd, "0", 1) == 1);
@@ -158,11 +184,20 @@ uint64_t migr_counter(const char *name)
 		fresh = true;
 	}
 	usleep(10000);
-	snprintf(path, sizeof(path), COUNTERS "%s", name);
-	fd = open(path, O_RDONLY);
-	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
-	close(fd);
-	return strtoull(text, NULL, 10);
+}
+
+uint64_t migr_counter(const char *name)
+{
+	read_anew();
+	return read_counter(name);
+}
+
+void migr_counters(struct migr_counts *c)
+{
+	read_anew();
+#define READ(name) c->name = read_counter(#name)
+	READ(sent_stop), READ(rcvd_stop), READ(sent_nak_stopped), READ(rcvd_nak_stopped), READ(sent_resume),
+	READ(rcvd_resume), READ(sent_moved), READ(rcvd_moved), READ(migr_pauses), READ(migr_resumes), READ(migr_refused);
 }
 
 bool migr_status(struct ibv_context *ctx, uint32_t qpn, bool tombstone, struct rxe_migr_status *st)

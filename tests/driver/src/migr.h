@@ -23,11 +23,22 @@ struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t 
 /* In a packet from this address (NULL: FAR). */
 struct frame migr_frame(const struct rxe_migr_hdr *hdr, const char *from);
 
-/* The next packet of the protocol, which has this opcode and is for FAR_QPN; other packets are dropped. */
+/* Those that are repeated until they are answered, and once more perhaps: it was on its way. */
+bool migr_is_call(int opcode);
+
+/* The next packet of the protocol, but for such ones; it is in order, for FAR_QPN, and has this opcode. */
 struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key);
 
 /* One of rxe0's counters. */
 uint64_t migr_counter(const char *name);
+
+/* All of the protocol's */
+struct migr_counts {
+	uint64_t sent_stop, rcvd_stop, sent_nak_stopped, rcvd_nak_stopped, sent_resume, rcvd_resume, sent_moved, rcvd_moved,
+		 migr_pauses, migr_resumes, migr_refused;
+};
+
+void migr_counters(struct migr_counts *c);
 
 /* What STATUS says of this number; false: nothing, so it is RUNNING or gone. */
 bool migr_status(struct ibv_context *ctx, uint32_t qpn, bool tombstone, struct rxe_migr_status *st);

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: MIT
+/*
+ * forge [SUBJECT [PACKET]]: what the driver makes of packets of the migration protocol that are not what they
+ * claim: changed in each field and each bit, cut at each length, sent from elsewhere, or sent again.
+ *
+ * The sender sits on the wire and can send as whom it likes; where a MAC would stop the rest, it has the key. Each
+ * packet is sent in every state of a queue pair, and to a tombstone, each time in a form that is accepted but for
+ * what is wrong with it: the form itself is sent last. What is refused is counted, changes nothing and is not
+ * answered. What is no packet of the protocol, be it cut or its ICRC wrong, is not counted.
+ */
+#include <arpa/inet.h>
+
+#include "../../verbs/src/dumps.h"
+#include "migr.h"
+#include "random.h"
+
+#define THIRD "10.88.0.3"	/* where the peer moves to */
+#define FOURTH "10.88.0.4"	/* where it never was */
+#define NEAR_TOO "10.88.0.9"	/* an address of rxe0 that the queue pair has not got */
+
+static const migr_key key = { 1, 2, 3 }, other_key = { 1, 2, 4 };
+
+static struct ibv_context *ctx;
+static struct ibv_qp *bystander;
+static unsigned long sent, counted;
+
+/* -------------------------------------------------------------- subjects -- */
+
+enum state { RUNNING, PAUSED, RESUMING, STOPPED, TOMB, STATES };
+static const char *const state_names[] = { "running", "paused", "resuming", "stopped", "tombstone" };
+
+/* The last epoch of the peer that was accepted, and that of its next stop. */
+enum { PEER_EPOCH = 2, NEXT_EPOCH };
+
+static struct {
+	enum state state;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp;	/* NULL: a tombstone */
+	uint32_t qpn;
+	uint32_t epoch;		/* its own */
+	uint32_t psn;		/* next, in both directions */
+	uint8_t memory[4096];
+} s;
+
+static struct frame seen[64];	/* what was accepted of the peer so far: to be sent again */
+static unsigned num_seen;
+
+static void say(struct rxe_migr_hdr hdr, const char *from)
+{
+	struct frame f;
+
+	migr_sign(&hdr, key);
+	f = migr_frame(&hdr, from);
+	wire_send_frame(&f);
+	CHECK(num_seen < sizeof(seen) / sizeof(seen[0]));
+	seen[num_seen++] = f;
+}
+
+static void say_plain(int opcode, uint32_t epoch)
+{
+	say(migr_hdr(opcode, s.qpn, epoch, 0), NULL);
+}
+
+static void answered(int opcode, uint32_t epoch)
+{
+	struct rxe_migr_hdr hdr = migr_expect(opcode, key);
+
+	CHECK(be32toh(hdr.src_qpn) == s.qpn && be32toh(hdr.epoch) == epoch);
+}
+
+/* What was repeated before its answer came. */
+static void drain(void)
+{
+	struct packet p;
+
+	while (wire_any(&p, 1))
+		;
+}
+
+/* No packet is on its way. */
+static void quiet(void)
+{
+	struct packet p;
+
+	while (wire_any(&p, 1))
+		if (!migr_is_call(p.opcode))
+			DIE("opcode %#x is sent", p.opcode);
+}
+
+static void stop_it(void)
+{
+	migr_stop(s.ctx);
+	answered(RXE_MIGR_OPCODE_STOP, ++s.epoch);
+	say_plain(RXE_MIGR_OPCODE_STOP_ACK, s.epoch);
+	drain();
+}
+
+static void make(enum state state)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	memset(&s, 0, sizeof(s));
+	num_seen = 0;
+	CHECK(list && *list && (s.ctx = ibv_open_device(*list)));
+	ibv_free_device_list(list);
+	CHECK((s.pd = ibv_alloc_pd(s.ctx)) && (s.cq = ibv_create_cq(s.ctx, 64, NULL, NULL, 0)));
+	CHECK((s.mr = ibv_reg_mr(s.pd, s.memory, sizeof(s.memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+	s.qp = wire_qp(s.pd, IBV_QPT_RC, s.cq, NULL, 4);
+	s.qpn = s.qp->qp_num;
+
+	/* a past: both have been stopped */
+	for (uint32_t e = 1; e <= PEER_EPOCH; e++) {
+		say_plain(RXE_MIGR_OPCODE_STOP, e);
+		answered(RXE_MIGR_OPCODE_STOP_ACK, e);
+		say_plain(RXE_MIGR_OPCODE_NAK_STOPPED, e);
+		say_plain(RXE_MIGR_OPCODE_RESUME, e);
+		answered(RXE_MIGR_OPCODE_RESUME_ACK, e);
+	}
+	stop_it();
+	IS(0, ibv_abort_context(s.ctx));
+	answered(RXE_MIGR_OPCODE_RESUME, s.epoch);
+	say_plain(RXE_MIGR_OPCODE_RESUME_ACK, s.epoch);
+	drain();
+
+	if (state == PAUSED) {
+		say_plain(RXE_MIGR_OPCODE_STOP, NEXT_EPOCH);
+		answered(RXE_MIGR_OPCODE_STOP_ACK, NEXT_EPOCH);
+	}
+	if (state == STOPPED || state == RESUMING || state == TOMB)
+		stop_it();
+	if (state == RESUMING) {
+		IS(0, ibv_abort_context(s.ctx));
+		answered(RXE_MIGR_OPCODE_RESUME, s.epoch);
+	}
+	if (state == TOMB) {
+		IS(0, ibv_destroy_qp(s.qp));
+		s.qp = NULL;
+	}
+	s.state = state;
+	quiet();
+}
+
+static void unmake(void)
+{
+	if (s.qp)
+		IS(0, ibv_destroy_qp(s.qp));
+	IS(0, ibv_dereg_mr(s.mr));
+	IS(0, ibv_destroy_cq(s.cq));
+	IS(0, ibv_dealloc_pd(s.pd));
+	IS(0, ibv_close_device(s.ctx));
+	drain();
+}
+
+/* Work of both sides is done, and right. */
+static void exchange(void)
+{
+	struct ibv_sge sge = { (uintptr_t)s.memory, 64, s.mr->lkey };
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct packet p = { .opcode = WRITE_ONLY, .qpn = s.qpn, .psn = s.psn, .ack = true, .rkey = s.mr->rkey,
+			    .va = (uintptr_t)s.memory + 1024, .length = 64, .len = 64 };
+
+	for (int i = 0; i < 64; i++)
+		s.memory[i] = p.data[i] = rnd();
+	wire_send(&p);
+	CHECK(wire_expect(ACK, s.psn).syndrome == ACKED);
+	CHECK(!memcmp(s.memory + 1024, p.data, 64));
+	IS(0, ibv_post_send(s.qp, &wr, &bad));
+	p = wire_expect(SEND_ONLY, s.psn);
+	CHECK(p.len == 64 && !memcmp(p.data, s.memory, 64));
+	p = (struct packet){ .opcode = ACK, .qpn = s.qpn, .psn = s.psn, .syndrome = ACKED };
+	wire_send(&p);
+	CHECK(wire_completion(s.cq).status == IBV_WC_SUCCESS);
+	s.psn++;
+}
+
+/* --------------------------------------------------------------- packets -- */
+
+enum kind { STOP, STOP_ACK, RESUME, RESUME_ACK, NAK_STOPPED, MOVED, RESUME_ELSEWHERE, KINDS };
+static const char *const kind_names[] = {
+	"STOP", "STOP_ACK", "RESUME", "RESUME_ACK", "NAK_STOPPED", "MOVED", "RESUME from elsewhere",
+};
+
+static int opcode_of(enum kind k)
+{
+	return k == RESUME_ELSEWHERE ? RXE_MIGR_OPCODE_RESUME : RXE_MIGR_OPCODE_STOP + k;
+}
+
+static void set_gid(uint8_t *to, const char *address)
+{
+	union ibv_gid g = migr_gid(address);
+
+	memcpy(to, &g, sizeof(g));
+}
+
+/* From where it comes. */
+static const char *origin(enum kind k)
+{
+	return k == RESUME_ELSEWHERE || (k == MOVED && s.state == TOMB) ? THIRD : FAR;
+}
+
+/* A packet that is accepted in this state; not signed. A tombstone takes no more than RESUME and MOVED. */
+static struct rxe_migr_hdr good(enum kind k)
+{
+	struct rxe_migr_hdr hdr = migr_hdr(opcode_of(k), s.qpn, NEXT_EPOCH, 0);
+
+	if (k == STOP_ACK || k == RESUME_ACK)
+		hdr.epoch = htobe32(s.epoch);
+	if (k == MOVED || k == RESUME_ELSEWHERE)
+		set_gid(hdr.new_gid, THIRD);
+	if (k == MOVED && s.state == TOMB) {
+		hdr.src_qpn = hdr.dest_qpn;
+		hdr.psn = htobe32(FAR_QPN);
+		hdr.epoch = htobe32(s.epoch);
+		set_gid(hdr.old_gid, NEAR);
+	}
+	return hdr;
+}
+
+static bool is_good(enum kind k)
+{
+	return s.state != TOMB || k == RESUME || k == MOVED || k == RESUME_ELSEWHERE;
+}
+
+/* What it is answered with; 0: nothing. */
+static int answer_to(enum kind k)
+{
+	bool stopped = s.state == STOPPED || s.state == TOMB;
+
+	switch (k) {
+	case STOP: return RXE_MIGR_OPCODE_STOP_ACK;
+	case RESUME: return stopped ? RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
+	case RESUME_ELSEWHERE: return s.state == TOMB ? 0 : stopped ? RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
+	case MOVED: return stopped ? 0 : s.state == RESUMING ? RXE_MIGR_OPCODE_RESUME : RXE_MIGR_OPCODE_RESUME_ACK;
+	default: return 0;
+	}
+}
+
+/* ------------------------------------------------------ what must not change -- */
+
+struct snapshot {
+	struct rxe_migr_rec_qp rec;
+	struct rxe_migr_status st;
+	struct migr_counts counts;
+};
+
+static struct snapshot snapshot(void)
+{
+	struct snapshot x = {};
+
+	if (s.qp)
+		x.rec = migr_record(s.qp);
+	if (migr_status(ctx, s.qpn, s.state == TOMB, &x.st))
+		x.st.deadline_ms = 0;
+	migr_counters(&x.counts);
+	x.counts.sent_stop = x.counts.sent_resume = 0;	/* see migr_is_call() */
+	return x;
+}
+
+/* Since then so many packets were refused, and nothing else came of anything. */
+static void unchanged(struct snapshot *before, uint64_t refused, const char *what)
+{
+	struct snapshot after = snapshot();
+
+	before->counts.migr_refused += refused;
+	if (after.counts.migr_refused != before->counts.migr_refused)
+		DIE("%s: %lld more are refused than ought to be", what,
+		    (long long)(after.counts.migr_refused - before->counts.migr_refused));
+	for (unsigned i = 0; i < sizeof(after.counts) / 8; i++)
+		if (((uint64_t *)&after.counts)[i] != ((uint64_t *)&before->counts)[i])
+			DIE("%s: counter %u of struct migr_counts changes", what, i);
+	if (memcmp(&after.rec, &before->rec, sizeof(after.rec)) || memcmp(&after.st, &before->st, sizeof(after.st)))
+		DIE("%s: the queue pair has changed", what);
+	quiet();
+	counted += refused;
+}
+
+static const char *about(enum kind k, const char *what)
+{
+	static char text[200];
+
+	snprintf(text, sizeof(text), "%s, %s, %s", state_names[s.state], kind_names[k], what);
+	return text;
+}
+
+static void shoot(const struct frame *f)
+{
+	wire_send_frame(f);
+	sent++;
+}
+
+/* ------------------------------------------------------------- forgeries -- */
+
+enum forgery {
+	NO_MAC, RANDOM_MAC, OTHER_KEY, NO_VERSION, NEXT_VERSION, OTHER_OPCODE, FLAGS, SRC_QPN, DEST_QPN, BTH_QPN,
+	OLD_EPOCH, OLDEST_EPOCH, FAR_EPOCH, BTH_PSN, PKEY, NEW_GID, OLD_GID, FROM, FROM_SIGNED, TO, FORGERIES
+};
+static const char *const forgery_names[] = {
+	"no MAC", "random MAC", "MAC of another key", "version 0", "version 2", "another opcode in the header", "flags",
+	"src_qpn", "dest_qpn", "QPN of the BTH", "old epoch", "oldest epoch", "epoch half the numbers ahead",
+	"PSN of the BTH", "P_Key", "new_gid", "old_gid", "from elsewhere", "from elsewhere, and says so",
+	"to another address of the host",
+};
+
+static void put_address(struct frame *f, int at, const char *address)
+{
+	in_addr_t a = inet_addr(address);
+
+	memcpy(f->at + FRAME_IP + at, &a, sizeof(a));
+}
+
+/* False: in this packet it is nothing wrong, or nothing that is looked at. */
+static bool forge(enum kind k, enum forgery how, struct frame *f)
+{
+	enum { SRC = 12, DST = 16 };
+	bool resumes = k == RESUME || k == RESUME_ELSEWHERE, answer = k == STOP_ACK || k == RESUME_ACK;
+	struct rxe_migr_hdr hdr = good(k);
+	uint32_t epoch = be32toh(hdr.epoch);
+	uint8_t *bth = f->at + FRAME_BTH;
+
+	switch (how) {
+	case NO_VERSION: hdr.version = 0; break;
+	case NEXT_VERSION: hdr.version = 2; break;
+	case FLAGS: hdr.flags = htobe16(1 << below(16)); break;
+	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
+	case OLD_EPOCH:
+		/* (a RESUME in place that comes again is answered again; a tombstone is of one epoch) */
+		if (k == RESUME || (s.state == TOMB && resumes))
+			return false;
+		hdr.epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH);
+		break;
+	case OLDEST_EPOCH:
+		if (s.state == TOMB && resumes)
+			return false;
+		hdr.epoch = htobe32(0);
+		break;
+	case FAR_EPOCH:
+		if (s.state == TOMB && resumes)
+			return false;
+		hdr.epoch = htobe32(PEER_EPOCH + (1u << 31) + 1);
+		break;
+	case NEW_GID:
+		if (k == MOVED && s.state != TOMB)
+			memset(hdr.new_gid, 0x20, sizeof(hdr.new_gid));	/* (of IPv6) */
+		else
+			set_gid(hdr.new_gid, FOURTH);
+		break;
+	case OLD_GID:
+		if (k != MOVED && k != RESUME_ELSEWHERE)
+			return false;
+		set_gid(hdr.old_gid, FOURTH);
+		break;
+	case FROM_SIGNED:
+		/* (who has the key may move a connection) */
+		if (k == RESUME || (s.state == TOMB && k == RESUME_ELSEWHERE))
+			return false;
+		if (k == MOVED || k == RESUME_ELSEWHERE)
+			set_gid(hdr.old_gid, FOURTH);
+		set_gid(hdr.new_gid, FOURTH);
+		if (k == MOVED && s.state != TOMB)
+			set_gid(hdr.new_gid, THIRD);
+		break;
+	default:
+		break;
+	}
+	migr_sign(&hdr, how == NO_MAC ? NULL : how == OTHER_KEY ? other_key : key);
+	if (how == RANDOM_MAC)
+		for (unsigned i = 0; i < sizeof(hdr.mac); i++)
+			hdr.mac[i] = rnd();
+	if (how == OTHER_OPCODE || how == DEST_QPN) {
+		/* the BTH stays that of the good one */
+		struct rxe_migr_hdr wrong = hdr;
+
+		if (how == OTHER_OPCODE)
+			wrong.opcode = hdr.opcode == RXE_MIGR_OPCODE_MOVED ? RXE_MIGR_OPCODE_STOP : hdr.opcode + 1;
+		else
+			wrong.dest_qpn = htobe32(bystander->qp_num);
+		migr_sign(&wrong, key);
+		*f = migr_frame(&hdr, origin(k));
+		memcpy(f->at + FRAME_DATA, &wrong, sizeof(wrong));
+		wire_seal(f);
+		return true;
+	}
+	*f = migr_frame(&hdr, origin(k));
+	switch (how) {
+	case BTH_QPN: bth[7] = bystander->qp_num; bth[6] = bystander->qp_num >> 8; break;
+	case BTH_PSN: bth[11]++; break;
+	case PKEY: bth[2] = 0x12; break;
+	case FROM: case FROM_SIGNED: put_address(f, SRC, FOURTH); break;
+	case TO: put_address(f, DST, NEAR_TOO); break;
+	default: break;
+	}
+	wire_seal(f);
+	return true;
+}
+
+static void forgeries(enum kind k)
+{
+	struct snapshot before = snapshot();
+	struct frame f;
+
+	for (enum forgery how = 0; how < FORGERIES; how++) {
+		if (!forge(k, how, &f))
+			continue;
+		shoot(&f);
+		unchanged(&before, 1, about(k, forgery_names[how]));
+	}
+	/* without the key as anybody, and as himself */
+	for (int i = 0; i < 2; i++) {
+		struct rxe_migr_hdr hdr = good(k);
+
+		if (i)
+			set_gid(hdr.new_gid, FOURTH);
+		hdr.epoch = htobe32(be32toh(hdr.epoch) + below(1000));
+		f = migr_frame(&hdr, i ? FOURTH : origin(k));
+		shoot(&f);
+		unchanged(&before, 1, about(k, "without the key"));
+	}
+}
+
+/* Bits of the BTH that mean nothing here: SE, M, full membership, 8 reserved ones, AckReq with 7 reserved ones. */
+static const uint8_t meaningless[FRAME_DATA - FRAME_BTH] = { 0, 0xc0, 0x80, 0, 0xff, 0, 0, 0, 0xff };
+
+/* Is a packet with this bit changed one of the protocol, if its ICRC is right? */
+static bool reaches(const struct frame *f, int byte)
+{
+	uint8_t opcode = f->at[FRAME_BTH];
+
+	return opcode >= RXE_MIGR_OPCODE_STOP && opcode <= RXE_MIGR_OPCODE_MOVED && byte != FRAME_BTH + 1;
+}
+
+static void flips(enum kind k)
+{
+	struct snapshot before = snapshot();
+	struct rxe_migr_hdr hdr = good(k);
+	struct frame whole, f;
+	uint64_t refused = 0;
+
+	migr_sign(&hdr, key);
+	whole = migr_frame(&hdr, origin(k));
+	for (unsigned i = FRAME_BTH; i < whole.len; i++)
+		for (int bit = 1; bit < 256; bit <<= 1) {
+			if (i < FRAME_DATA && meaningless[i - FRAME_BTH] & bit)
+				continue;
+			f = whole;
+			f.at[i] ^= bit;
+			shoot(&f);
+			if (i >= whole.len - FRAME_ICRC)
+				continue;
+			wire_seal(&f);
+			shoot(&f);
+			refused += reaches(&f, i);
+		}
+	unchanged(&before, refused, about(k, "a bit"));
+}
+
+/* Cut anywhere, as if by a fault or with lengths and checksums that fit. */
+static void cuts(enum kind k)
+{
+	struct snapshot before = snapshot();
+	struct rxe_migr_hdr hdr = good(k);
+	struct frame whole, f;
+
+	migr_sign(&hdr, key);
+	whole = migr_frame(&hdr, origin(k));
+	for (unsigned len = FRAME_IP; len < whole.len; len++) {
+		f = whole;
+		f.len = len;
+		shoot(&f);
+		if (len < FRAME_BTH)
+			continue;
+		wire_seal(&f);
+		shoot(&f);
+	}
+	unchanged(&before, 0, about(k, "cut"));
+}
+
+/* Without anything wrong it is accepted. */
+static void control(enum kind k)
+{
+	uint64_t refused = migr_counter("migr_refused");
+	struct rxe_migr_hdr hdr = good(k);
+	int answer = is_good(k) ? answer_to(k) : 0;
+
+	say(hdr, origin(k));
+	if (answer)
+		migr_expect(answer, key);
+	if (migr_counter("migr_refused") != refused + !is_good(k))
+		DIE("%s, %s: the good one is %s", state_names[s.state], kind_names[k], is_good(k) ? "refused" : "not refused");
+}
+
+static void forged(enum state state, enum kind k)
+{
+	make(state);
+	forgeries(k);
+	flips(k);
+	cuts(k);
+	if (state == RUNNING)
+		exchange();
+	control(k);
+	if ((state == PAUSED || state == RUNNING) && k == RESUME)
+		exchange();
+	unmake();
+}
+
+/* --------------------------------------------------------------- replays -- */
+
+static void again(const struct frame *f, uint64_t refused, int answer, const char *what)
+{
+	struct snapshot before = snapshot();
+	struct migr_counts *c = &before.counts;
+
+	shoot(f);
+	if (answer)
+		migr_expect(answer, key);
+	switch (f->at[FRAME_BTH] * !refused) {
+	case RXE_MIGR_OPCODE_RESUME: c->rcvd_resume++; break;
+	case RXE_MIGR_OPCODE_STOP: c->rcvd_stop++; break;
+	case RXE_MIGR_OPCODE_NAK_STOPPED: c->rcvd_nak_stopped++; break;
+	}
+	c->sent_nak_stopped += answer == RXE_MIGR_OPCODE_NAK_STOPPED;
+	unchanged(&before, refused, what);
+}
+
+static struct frame *last_of(int opcode)
+{
+	for (unsigned i = num_seen; i--;)
+		if (seen[i].at[FRAME_BTH] == opcode)
+			return &seen[i];
+	DIE("opcode %#x was never sent", opcode);
+}
+
+/* An ordinary request that is damaged, or of another kind of queue pair, is not told NAK_STOPPED. */
+static void damaged(void)
+{
+	struct packet p = { .opcode = SEND_ONLY, .qpn = s.qpn, .psn = s.psn, .ack = true, .len = 8 };
+	struct snapshot before = snapshot();
+	struct frame whole = wire_frame(&p), f;
+
+	for (int i = 0; i < 5; i++) {
+		f = whole;
+		switch (i) {
+		case 0: f.at[f.len - 1] ^= 1; break;
+		case 1: f.at[FRAME_BTH] |= UC; break;
+		case 2: f.at[FRAME_BTH + 2] = 0x12; break;
+		case 3: put_address(&f, 12, FOURTH); break;
+		case 4: put_address(&f, 16, NEAR_TOO); break;
+		}
+		if (i)
+			wire_seal(&f);
+		shoot(&f);
+		unchanged(&before, 0, "a damaged request");
+	}
+	shoot(&whole);
+	answered(RXE_MIGR_OPCODE_NAK_STOPPED, s.epoch);
+}
+
+/* All that was genuine once, in this state. */
+static void replayed(enum state state)
+{
+	struct frame *last[RXE_MIGR_OPCODE_MOVED + 1] = {};
+	char what[200];
+
+	make(state);
+	for (int op = RXE_MIGR_OPCODE_STOP; op <= RXE_MIGR_OPCODE_NAK_STOPPED; op++)
+		last[op] = last_of(op);
+	for (unsigned i = 0; i < num_seen; i++) {
+		int op = seen[i].at[FRAME_BTH], answer = 0;
+		bool refused = true;
+
+		snprintf(what, sizeof(what), "%s, number %u of the past again", state_names[state], i);
+		if (&seen[i] == last[op]) {
+			/* the latest RESUME is answered again, as is the STOP of this pause */
+			if (op == RXE_MIGR_OPCODE_RESUME) {
+				refused = false;
+				answer = state == STOPPED || state == TOMB ? RXE_MIGR_OPCODE_NAK_STOPPED :
+									 RXE_MIGR_OPCODE_RESUME_ACK;
+			} else if (op == RXE_MIGR_OPCODE_STOP && state == PAUSED) {
+				refused = false;
+				answer = RXE_MIGR_OPCODE_STOP_ACK;
+			} else if (op == RXE_MIGR_OPCODE_STOP_ACK && state != TOMB) {
+				refused = false;	/* of this stop, which it ends no sooner */
+			} else if (op == RXE_MIGR_OPCODE_RESUME_ACK && (state == RUNNING || state == PAUSED)) {
+				refused = false;	/* of a RESUME that is no longer owed */
+			}
+		} else if (op == RXE_MIGR_OPCODE_RESUME && state == TOMB) {
+			/* a tombstone says to all that the peer asks that it is one */
+			refused = false;
+			answer = RXE_MIGR_OPCODE_NAK_STOPPED;
+		}
+		if (state == TOMB && op == RXE_MIGR_OPCODE_RESUME) {
+			uint64_t before = migr_counter("migr_refused");
+
+			shoot(&seen[i]);
+			migr_expect(answer, key);
+			CHECK(migr_counter("migr_refused") == before);
+			continue;
+		}
+		again(&seen[i], refused, answer, what);
+	}
+	if (state == RUNNING)
+		exchange();
+	if (state == STOPPED || state == TOMB)
+		damaged();
+	unmake();
+}
+
+/* Nobody is sent back what he has said himself. */
+static void reflected(void)
+{
+	struct snapshot before;
+	struct packet p;
+	struct frame f;
+
+	make(RUNNING);
+	migr_stop(s.ctx);
+	for (int i = 0; i < 2; i++) {
+		do
+			CHECK(wire_any(&p, 20000));
+		while (p.opcode != (i ? RXE_MIGR_OPCODE_RESUME : RXE_MIGR_OPCODE_STOP));
+		if (i)
+			say_plain(RXE_MIGR_OPCODE_RESUME_ACK, s.epoch + 1);
+		else
+			say_plain(RXE_MIGR_OPCODE_STOP_ACK, s.epoch + 1);
+		drain();
+		before = snapshot();
+		p.opcode = i ? RXE_MIGR_OPCODE_RESUME : RXE_MIGR_OPCODE_STOP;
+		p.qpn = s.qpn;
+		p.to = p.from = 0;
+		f = wire_frame(&p);
+		shoot(&f);
+		unchanged(&before, 1, "its own");
+		if (!i)
+			IS(0, ibv_abort_context(s.ctx));
+	}
+	unmake();
+}
+
+/* Without a key whoever is on the wire can stop a connection, but not move it. */
+static void no_key(void)
+{
+	static const enum kind moves[] = { RESUME_ELSEWHERE, MOVED };
+	struct rxe_migr_hdr hdr;
+	struct snapshot before;
+	struct frame f;
+
+	for (int tomb = 0; tomb < 2; tomb++) {
+		make(tomb ? TOMB : RUNNING);
+		migr_set_key(ctx, NULL);
+		before = snapshot();
+		for (int i = 0; i < 2; i++)
+			for (int with = 0; with < 2; with++) {
+				hdr = good(moves[i]);
+				migr_sign(&hdr, with ? key : NULL);
+				f = migr_frame(&hdr, origin(moves[i]));
+				shoot(&f);
+				unchanged(&before, 1, kind_names[moves[i]]);
+			}
+		if (!tomb) {
+			hdr = good(STOP);
+			f = migr_frame(&hdr, NULL);
+			wire_send_frame(&f);
+			migr_expect(RXE_MIGR_OPCODE_STOP_ACK, NULL);
+			hdr = good(RESUME);
+			f = migr_frame(&hdr, NULL);
+			wire_send_frame(&f);
+			migr_expect(RXE_MIGR_OPCODE_RESUME_ACK, NULL);
+			exchange();
+		}
+		migr_set_key(ctx, key);
+		unmake();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+
+	ctx = wire_open();
+	CHECK((pd = ibv_alloc_pd(ctx)) && (cq = ibv_create_cq(ctx, 64, NULL, NULL, 0)));
+	bystander = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	migr_set_key(ctx, key);
+	for (enum state state = 0; state < STATES; state++) {
+		if (argc > 1 && strcmp(argv[1], state_names[state]))
+			continue;
+		for (enum kind k = 0; k < KINDS; k++)
+			if (argc < 3 || !strcmp(argv[2], kind_names[k]))
+				forged(state, k);
+		replayed(state);
+		printf("%s: %lu packets so far, %lu counted\n", state_names[state], sent, counted);
+		fflush(stdout);
+	}
+	reflected();
+	no_key();
+	printf("%lu packets, %lu counted\n", sent, counted);
+	return 0;
+}
