@@ -8,6 +8,8 @@
 #                   some); SEED=N
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
+#   make fuzz       packets that are almost right, changed dumps and changed images, in that kernel; N= packets
+#                   (1000000), SEED= of a run that failed. Hours.
 #   make soak       N= moves (1000) of the integrity program, with loss and tools that are killed; goes on where it was
 #                   stopped; DEBUG=1 in the kernel that watches itself
 #   make demo       a running perftest moves between two guests
@@ -36,11 +38,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug check-suite soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-debug check-suite soak demo bench-overhead bench-blackout clean
+host_goals := check check-debug check-suite fuzz soak demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
@@ -52,6 +54,9 @@ check-debug: tree-all
 
 check-suite: tree-all
 	$(Q)MOVED_SUITE=all tests/check criu/010
+
+fuzz: tree-all
+	$(Q)tests/fuzz $(or $(N),1000000) $(SEED)
 
 soak: tree-all
 	$(Q)DEBUG=$(DEBUG) tests/soak/run $(N)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * images: records of every kind, full of bytes that mean nothing, go into image files and come back as they
+ * images FOLDER [SEED]: records of every kind, full of bytes that mean nothing, go into image files and come back as they
  * were; and an image with any one byte changed, or cut anywhere, is refused. The plugin's code without CRIU.
  */
 #include <endian.h>
@@ -140,7 +140,9 @@ int main(int argc, char **argv)
 	struct records records = {}, back;
 	size_t i;
 
-	MUST(argc == 2);
+	MUST(argc >= 2);
+	if (argc > 2)
+		srandom(atoi(argv[2]));
 	dir = open(argv[1], O_DIRECTORY | O_RDONLY);
 	MUST(dir >= 0);
 
@@ -166,5 +168,6 @@ int main(int argc, char **argv)
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
 	free_records(&records);
+	printf("%d changes\n", lines);
 	return 0;
 }
