@@ -7,7 +7,8 @@
  *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
  *	GODWIT_COMMIT_TIMEOUT=S	seconds; 30
  *
- * We say "ready\n" and wait for "commit\n".
+ * We say "ready\n", wait for "commit\n" and say "goes\n". Whoever has not heard
+ * that when CRIU has died knows that no task has run.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,22 +21,24 @@
 
 #include "plugin.h"
 
+static int sock = -1;
+
 static int connect_to(const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int sock;
+	int fd;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
 		return fail("GODWIT_COMMIT_SOCK is too long");
 	strcpy(addr.sun_path, path);
-	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (sock < 0 || connect(sock, (void *)&addr, sizeof(addr))) {
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (void *)&addr, sizeof(addr))) {
 		fail("%s cannot be connected to: %m", path);
-		if (sock >= 0)
-			close(sock);
+		if (fd >= 0)
+			close(fd);
 		return -1;
 	}
-	return sock;
+	return fd;
 }
 
 static int left_ms(const struct timespec *end)
@@ -94,20 +97,24 @@ static int ask(int fd)
 	return 0;
 }
 
+bool commit_is_asked(void)
+{
+	return getenv("GODWIT_COMMIT_FD") || getenv("GODWIT_COMMIT_SOCK");
+}
+
 int wait_for_commit(void)
 {
 	const char *env = getenv("GODWIT_COMMIT_FD");
 	const char *path = getenv("GODWIT_COMMIT_SOCK");
-	int sock, ret;
 
-	if (env)
-		return ask(atoi(env));
-	if (!path)
+	if (!env && !path)
 		return 0;
-	sock = connect_to(path);
-	if (sock < 0)
-		return -1;
-	ret = ask(sock);
-	close(sock);
-	return ret;
+	sock = env ? atoi(env) : connect_to(path);
+	return sock < 0 ? -1 : ask(sock);
+}
+
+void commit_goes(void)
+{
+	if (sock >= 0)
+		send(sock, "goes\n", 5, MSG_NOSIGNAL);
 }

@@ -308,7 +308,9 @@ void store_drain(void);
 /* resume.c: memory regions and contents, once memory is back; then go on. */
 int resume_late(int pid);
 
-/* commit.c: wait for the word to go on. */
+/* commit.c: wait for the word to go on, if anybody wants to have it; say that we do. */
+bool commit_is_asked(void);
 int wait_for_commit(void);
+void commit_goes(void);
 
 #endif /* RDMA_PLUGIN_H */

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +83,44 @@ static void reap_threads(pid_t pid)
 	}
 	if (dir)
 		closedir(dir);
+}
+
+/*
+ * Tied, the tree ends with us, its tracer. Else, whoever killed CRIU would let it
+ * go, while the process that it is a copy of may be alive elsewhere.
+ */
+static void set_options(const struct resuming *r, long options)
+{
+	struct dirent *de;
+	char path[32];
+	pid_t tid;
+	DIR *dir;
+	int i;
+
+	for (i = 0; i < r->num_pids; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task", r->pids[i]);
+		dir = opendir(path);
+		while (dir && (de = readdir(dir))) {
+			tid = atoi(de->d_name);
+			/* (one that was a zombie is one again) */
+			if (tid)
+				ptrace(PTRACE_SETOPTIONS, tid, NULL, options);
+		}
+		if (dir)
+			closedir(dir);
+	}
+}
+
+static void tie(const struct resuming *r)
+{
+	set_options(r, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+}
+
+/* From here on they run, whatever becomes of us. Who waits for it learns that first. */
+static void untie(const struct resuming *r)
+{
+	commit_goes();
+	set_options(r, PTRACE_O_TRACESYSGOOD);
 }
 
 /* A process is dead only when its tracer, us, has taken notice of each dead thread. */
@@ -295,8 +334,13 @@ static int resume_tree(pid_t root)
 	int ret = -1;
 	uint32_t n;
 
-	if (!find_tree(&r, root) && !prepare(&r) && !wait_for_commit())
-		ret = resume(&r);
+	if (!find_tree(&r, root)) {
+		tie(&r);
+		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit()) {
+			untie(&r);
+			ret = resume(&r);
+		}
+	}
 	if (ret)
 		kill_tree(&r, root);
 	for (n = 0; r.ctx && n < saved.num_contexts; n++)
@@ -314,7 +358,8 @@ int resume_late(int pid)
 	static bool done;
 	static int result;
 
-	if (!saved.inventory)
+	/* Without RDMA, too, there may be somebody who has the last word. */
+	if (!saved.inventory && !commit_is_asked())
 		return -ENOTSUP;
 	if (!done)
 		result = resume_tree(pid);
