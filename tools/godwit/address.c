@@ -259,11 +259,11 @@ int addresses_wait_gids(const struct addresses *list, int timeout_ms)
 int addresses_kill_sockets(const struct addresses *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
-		int ret = nl_tcp_destroy(list->address[i].family, &list->address[i].addr);
+		const struct address *a = &list->address[i];
+		int ret = a->added ? nl_tcp_destroy(a->family, &a->addr) : 0;
 
 		if (ret)
-			return fault("TCP sockets of %s could not be destroyed: %s",
-				     list->address[i].text, strerror(-ret));
+			return fault("TCP sockets of %s could not be destroyed: %s", a->text, strerror(-ret));
 	}
 	return 0;
 }

@@ -57,6 +57,7 @@ int addresses_del(struct addresses *list, bool added_only);
 int addresses_wait_gids(const struct addresses *list, int timeout_ms);
 /* Tell the neighbours: gratuitous ARP, as a request and as a reply; unsolicited neighbour advertisements. */
 int addresses_announce(const struct addresses *list);
+/* Of those that addresses_add() added. */
 int addresses_kill_sockets(const struct addresses *list);
 
 #endif /* GODWIT_ADDRESS_H */
