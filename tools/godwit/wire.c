@@ -8,9 +8,6 @@
 #include <unistd.h>
 #include "wire.h"
 
-/* How long a pipe may take no byte before we call the other end gone. */
-#define STALL_MS	20000
-
 /* What is held back; there is one connection at a time. */
 static char held[65536];
 static size_t num_held;
@@ -64,8 +61,7 @@ static int read_some(int fd, char *data, size_t length, int timeout_ms)
 			data += n;
 			length -= n;
 		}
-		if (timeout_ms >= 0)
-			timeout_ms = STALL_MS;
+		timeout_ms = STALL_MS;
 	}
 	return 0;
 }

@@ -12,6 +12,9 @@
 #define WIRE_VERSION	1
 #define WIRE_MAX	(1 << 20)
 
+/* How long a pipe may take no byte, or give none of what has begun, before we call the other end gone. */
+#define STALL_MS	20000
+
 enum { WIRE_JSON = 'J', WIRE_DATA = 'D' };
 
 /* The two directions of a connection; equal where it is a socket. */
@@ -19,7 +22,7 @@ struct wire {
 	int in, out;
 };
 
-/* All of these give 0, or -1 with fault(). timeout_ms: -1 waits for ever. */
+/* All of these give 0, or -1 with fault(). timeout_ms: -1 waits for ever, for a frame to begin. */
 int wire_send(const struct wire *wire, json_t *message);	/* takes message over */
 int wire_send_data(const struct wire *wire, const void *data, size_t length);
 /* Between these two, what is sent waits for more of it: small pieces cost ssh as much as large ones. */
