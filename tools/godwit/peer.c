@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "peer.h"
@@ -12,6 +14,8 @@
 static const char default_ssh[] =
 	"ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=5";
 #define HELLO_MS	30000
+/* How long ssh may take to end when it has nobody to talk for, and again when it is told to. */
+#define SSH_END_MS	2000
 
 /* The words of command and then more. *words is what argv's strings lie in; free both. */
 static char **split(const char *command, const char *const more[], char **words)
@@ -70,6 +74,21 @@ static int start(struct peer *peer, char **argv)
 	return peer->ssh < 0 ? fault("fork: %s", strerror(errno)) : 0;
 }
 
+/* Some wait for a host that does not answer, or for a person. */
+static void end_ssh(pid_t pid, int *status)
+{
+	int pidfd = pidfd_open(pid, 0);
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	if (poll(&p, 1, SSH_END_MS) != 1) {
+		kill(pid, SIGTERM);
+		if (poll(&p, 1, SSH_END_MS) != 1)
+			kill(pid, SIGKILL);
+	}
+	close_fd(&pidfd);
+	waitpid(pid, status, 0);
+}
+
 /* Why did ssh end before the first word? It may have said so itself, on our stderr. */
 static int no_hello(struct peer *peer)
 {
@@ -81,7 +100,7 @@ static int no_hello(struct peer *peer)
 		return fault("%s: godwit does not answer there", peer->host);
 	}
 	close_fd(&peer->wire.out);
-	waitpid(peer->ssh, &status, 0);
+	end_ssh(peer->ssh, &status);
 	peer->ssh = -1;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return fault("%s: there is no godwit there, or no ssh here: install it", peer->host);
@@ -142,7 +161,7 @@ void peer_close(struct peer *peer)
 	if (peer->ssh > 0) {
 		if (!peer->hello)
 			kill(peer->ssh, SIGTERM);	/* it may be far from connected */
-		waitpid(peer->ssh, NULL, 0);
+		end_ssh(peer->ssh, NULL);
 	}
 	peer->ssh = -1;
 	json_decref(peer->hello);
