@@ -7,8 +7,9 @@
  *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
  *	GODWIT_COMMIT_TIMEOUT=S	seconds; 30
  *
- * We say "ready\n", wait for "commit\n" and say "goes\n". Whoever has not heard
- * that when CRIU has died knows that no task has run.
+ * We say "ready\n", wait for "commit\n", say "goes\n" and wait for any answer to
+ * that, or the end of the file. Whoever has not heard "goes" when CRIU has died
+ * knows that no task has run.
  */
 #include <errno.h>
 #include <poll.h>
@@ -115,6 +116,13 @@ int wait_for_commit(void)
 
 void commit_goes(void)
 {
-	if (sock >= 0)
-		send(sock, "goes\n", 5, MSG_NOSIGNAL);
+	struct timespec end;
+	char line[32];
+
+	if (sock < 0)
+		return;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += 10;
+	if (send(sock, "goes\n", 5, MSG_NOSIGNAL) == 5)
+		read_line(sock, line, sizeof(line), &end);
 }

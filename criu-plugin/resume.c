@@ -116,10 +116,9 @@ static void tie(const struct resuming *r)
 	set_options(r, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
 }
 
-/* From here on they run, whatever becomes of us. Who waits for it learns that first. */
+/* From here on they run, whatever becomes of us. */
 static void untie(const struct resuming *r)
 {
-	commit_goes();
 	set_options(r, PTRACE_O_TRACESYSGOOD);
 }
 
@@ -337,6 +336,7 @@ static int resume_tree(pid_t root)
 	if (!find_tree(&r, root)) {
 		tie(&r);
 		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit()) {
+			commit_goes();
 			untie(&r);
 			ret = resume(&r);
 		}

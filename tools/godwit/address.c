@@ -147,9 +147,10 @@ static char *guard_name(const char *id)
 	return xasprintf("godwit-%s", id);
 }
 
-int addresses_guard(const struct addresses *list, const char *id)
+int addresses_guard(const struct addresses *list, const char *id, bool asleep)
 {
 	static const char *const argv[] = { "nft", "-f", "-", NULL };
+	const char *flags = asleep ? " flags dormant;" : "";
 	char *name = guard_name(id), *text = NULL, *output = NULL;
 	size_t size;
 	FILE *f;
@@ -162,10 +163,11 @@ int addresses_guard(const struct addresses *list, const char *id)
 	f = open_memstream(&text, &size);
 	if (!f)
 		return fault("guard: out of memory");
-	fprintf(f, "table inet %s {\n"
+	fprintf(f, "table inet %s {%s\n"
 		" chain output { type filter hook output priority -10; }\n"
 		" chain input { type filter hook input priority -10; }\n}\n"
-		"table arp %s {\n chain output { type filter hook output priority -10; }\n}\n", name, name);
+		"table arp %s {%s\n chain output { type filter hook output priority -10; }\n}\n", name, flags, name,
+		flags);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct address *a = &list->address[i];
 		const char *ip = a->family == AF_INET ? "ip" : "ip6";
@@ -185,6 +187,15 @@ int addresses_guard(const struct addresses *list, const char *id)
 	free(text);
 	free(name);
 	return ret ? -1 : 0;
+}
+
+int addresses_silence(const struct addresses *list, const char *id)
+{
+	char *name = guard_name(id);
+	int ret = list->n ? nl_tables_wake(name) : 0;
+
+	free(name);
+	return ret ? fault("nftables: %s could not be silenced: %s", list->address[0].text, strerror(-ret)) : 0;
 }
 
 int addresses_unguard(const struct addresses *list, const char *id)
@@ -207,9 +218,9 @@ int addresses_add(struct addresses *list)
 		struct nl_address nl = as_nl(a);
 		int ret = nl_address_add(&nl);
 
+		a->added = ret == 0;
 		if (ret)
 			return fault("address %s can't be added to %s: %s", a->text, a->ifname, strerror(-ret));
-		a->added = true;
 		strcpy(a->here, a->ifname);
 	}
 	return 0;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
  * An IP address that moves along with a process. For a while both hosts have it: until the commit, a
- * guard at the destination (nftables) keeps it silent there, so that the network sees the source only.
+ * guard at the destination (nftables) keeps it silent there, and from the commit on one at the source, so that the
+ * network sees one of them.
  *
  *	destination			source
- *	guard()
+ *	guard()				guard(), asleep
  *	add(), wait_gid()
- *	... the process is restored ...	... the process is killed ...
- *					del()
+ *	... the process is restored ...	... the process is held ...
+ *					silence()
  *	unguard(), announce()
+ *	... it runs ...
+ *					del(), unguard()
  *
- * Undone by: kill_sockets(), del(), unguard(); and announce() at the source.
+ * Undone by: kill_sockets(), del(), unguard(); and unguard(), announce() at the source.
  */
 #ifndef GODWIT_ADDRESS_H
 #define GODWIT_ADDRESS_H
@@ -48,7 +51,9 @@ int addresses_check_source(struct addresses *list);
 /* Destination: the interfaces are here, the addresses are not. */
 int addresses_check_destination(const struct addresses *list);
 
-int addresses_guard(const struct addresses *list, const char *id);
+/* asleep: it does nothing until addresses_silence() */
+int addresses_guard(const struct addresses *list, const char *id, bool asleep);
+int addresses_silence(const struct addresses *list, const char *id);
 int addresses_unguard(const struct addresses *list, const char *id);
 int addresses_add(struct addresses *list);
 /* With added_only, those that addresses_add() added. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * godwit agent: what ssh runs at the destination. Its loop, and its connection to the source, which may
- * break and be taken up again through a socket in AGENT_DIR (--attach).
+ * break and be taken up again through a socket in STATE_DIR (--attach).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "agent.h"
-#include "peer.h"
+#include "host.h"
 
 /* How long a move that is over waits for a source that was lost. */
 #define LINGER_S	60
@@ -35,14 +35,9 @@ static void on_term(int sig)
 
 /* ---------------------------------------------------------- connections -- */
 
-static char *socket_path(const char *id)
-{
-	return xasprintf(AGENT_DIR "/%s.sock", id);
-}
-
 static int unix_address(const char *id, struct sockaddr_un *sun)
 {
-	char *path = socket_path(id);
+	char *path = state_path(id, ".sock");
 	bool fits = strlen(path) < sizeof(sun->sun_path) && !strchr(id, '/');
 
 	*sun = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -56,15 +51,15 @@ static int listen_for_attach(struct agent *a)
 {
 	struct sockaddr_un sun;
 
-	if (mkdir(AGENT_DIR, 0700) && errno != EEXIST)
-		return fault("%s: %s", AGENT_DIR, strerror(errno));
+	if (mkdir(STATE_DIR, 0700) && errno != EEXIST)
+		return fault("%s: %s", STATE_DIR, strerror(errno));
 	if (unix_address(a->id, &sun))
 		return -1;
+	unlink(sun.sun_path);	/* (we have the lock: if it is there, its owner was killed) */
 	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (a->listener < 0 || bind(a->listener, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    listen(a->listener, 4))
-		return fault("move %s: %s", a->id, errno == EADDRINUSE ?
-			     "it is under way here already" : strerror(errno));
+		return fault("move %s: %s", a->id, strerror(errno));
 	return 0;
 }
 
@@ -115,7 +110,34 @@ static void accept_attach(struct agent *a)
 	a->attached = sk;
 }
 
-static int attach(const char *id)
+static int serve(struct agent *a);
+
+/*
+ * Nobody listens. Has the agent been killed, and whoever was to go on for it? Then we do that. While somebody else
+ * does, we can't tell how it will end.
+ */
+static int stand_in(struct agent *a)
+{
+	struct wire wire = { STDIN_FILENO, STDOUT_FILENO };
+
+	fault_clear();
+	a->lock = state_lock(a->id);
+	if (a->lock < 0) {
+		wire_send(&wire, json_pack("{s:s, s:s}", "failed", fault_text(), "boot", host_boot_id()));
+		return EXIT_LOST;
+	}
+	if (agent_load(a) == 0) {
+		agent_take_over(a);
+		return serve(a);
+	}
+	/* What was ever let go here is written down until the source knows: so this was not. */
+	fault("move %s: it is not under way there", a->id);
+	wire_send(&wire, json_pack("{s:s, s:b, s:b, s:s}", "failed", fault_text(), "gone", 1, "undone", 1, "boot",
+				   host_boot_id()));
+	return EXIT_LOST;
+}
+
+static int attach(struct agent *a)
 {
 	int fd[2] = { STDIN_FILENO, STDOUT_FILENO };
 	int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -131,14 +153,10 @@ static int attach(const char *id)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(fd));
 	memcpy(CMSG_DATA(c), fd, sizeof(fd));
-	if (unix_address(id, &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
+	if (unix_address(a->id, &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    sendmsg(sk, &msg, MSG_NOSIGNAL) != 1) {
-		struct wire wire = { STDIN_FILENO, STDOUT_FILENO };
-		char *text = xasprintf("move %s: it is not under way there", id);
-
-		wire_send(&wire, json_pack("{s:s, s:b}", "failed", text, "gone", 1));
-		free(text);
-		return EXIT_LOST;
+		close_fd(&sk);
+		return stand_in(a);
 	}
 	/* it has our descriptors; it closes this when it needs us no more */
 	while (read(sk, &byte, 1) < 0 && errno == EINTR)
@@ -151,50 +169,53 @@ static int attach(const char *id)
 static const char *const stage_names[] = {
 	[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
 	[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
-	[STAGE_END] = "end",
+	[STAGE_LOST] = "lost", [STAGE_END] = "end",
 };
 
-static char *state_path(const char *id)
+static json_t *id_json(const struct proc_id *id)
 {
-	return xasprintf(AGENT_DIR "/%s.json", id);
+	return json_pack("[i, I]", (int)id->pid, (json_int_t)id->start);
+}
+
+static struct proc_id id_from_json(json_t *json)
+{
+	return (struct proc_id){ json_integer_value(json_array_get(json, 0)),
+				 json_integer_value(json_array_get(json, 1)) };
 }
 
 /* For `godwit status`, for who must settle a move by hand, and for our keeper. */
-void agent_save(struct agent *a)
+int agent_save(struct agent *a)
 {
-	bool added = a->addresses.n && a->addresses.address[0].added;
-	char *path = state_path(a->id);
-	json_t *state;
-
 	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
-		unlink(path);
-	} else {
-		state = json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O}", "id", a->id,
-				  "stage", stage_names[a->stage], "number", (int)a->stage,
-				  "pid", (int)a->root, "agent", (int)getpid(), "images", a->images,
-				  "addresses", addresses_json(&a->addresses), "added", added,
-				  "copied", a->copied);
-		json_dump_file(state, path, JSON_COMPACT);
-		json_decref(state);
+		state_remove(a->id);
+		return 0;
 	}
-	free(path);
+	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I}",
+		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
+		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
+		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
+		"root_id", id_json(&a->root_id), "processes", a->want_processes));
 }
 
 int agent_load(struct agent *a)
 {
-	char *path = state_path(a->id);
-	json_t *state = json_load_file(path, 0, NULL);
+	json_t *state = state_load(a->id);
 	const char *images = json_string_value(json_object_get(state, "images"));
 
-	free(path);
 	if (!state)
 		return -1;
 	a->stage = json_integer_value(json_object_get(state, "number"));
 	a->images = images ? xstrdup(images) : NULL;
+	json_decref(a->copied);
 	a->copied = json_incref(json_object_get(state, "copied"));
+	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
+	a->root_id = id_from_json(json_object_get(state, "root_id"));
+	a->root = a->root_id.pid;
+	a->want_processes = json_integer_value(json_object_get(state, "processes"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
+	a->adding = json_is_true(json_object_get(state, "added"));
 	for (size_t i = 0; i < a->addresses.n; i++)
-		a->addresses.address[i].added = json_is_true(json_object_get(state, "added"));
+		a->addresses.address[i].added = a->adding;
 	json_decref(state);
 	return 0;
 }
@@ -226,15 +247,21 @@ void agent_tell(struct agent *a, json_t *message)
 
 void agent_failed(struct agent *a)
 {
-	json_t *message = json_pack("{s:s}", "failed", fault_text());
+	bool undo = a->stage < STAGE_COMMITTED;
+	json_t *message = json_pack("{s:s, s:b, s:s}", "failed", fault_text(), "undone", undo, "boot", host_boot_id());
 
 	fault_clear();
-	if (a->stage < STAGE_COMMITTED)
+	if (undo)
 		agent_undo(a);
 	agent_tell(a, message);
 }
 
 /* ----------------------------------------------------------------- loop -- */
+
+void agent_linger(struct agent *a)
+{
+	a->deadline = now_ns() + LINGER_S * INT64_C(1000000000);
+}
 
 static void lost_connection(struct agent *a)
 {
@@ -247,8 +274,8 @@ static void lost_connection(struct agent *a)
 	case STAGE_COMMITTED:
 		break;
 	case STAGE_RUNNING:
-		/* (it may come back and ask how it went) */
-		a->deadline = now_ns() + LINGER_S * INT64_C(1000000000);
+	case STAGE_LOST:
+		agent_linger(a);
 		break;
 	default:
 		agent_undo(a);
@@ -288,22 +315,23 @@ static int poll_timeout(const struct agent *a)
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
 	if (!a->deadline || a->stage == STAGE_IDLE || a->stage == STAGE_READY ||
-	    (a->stage == STAGE_RUNNING && a->wire.in >= 0))
+	    (a->stage >= STAGE_RUNNING && a->wire.in >= 0))
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
 	return left > 0 ? left : 0;
 }
 
-/* Nobody asked what became of the process: it runs. */
+/* Nobody asked what became of the process. What is written down stays: the source may come later. */
 static void over(struct agent *a)
 {
-	images_remove(a->images);
-	agent_set_stage(a, STAGE_END);
+	if (a->stage == STAGE_RUNNING)
+		images_remove(a->images);
+	a->over = true;
 }
 
 static void loop(struct agent *a)
 {
-	while (a->stage != STAGE_END) {
+	while (a->stage != STAGE_END && !a->over) {
 		struct pollfd p[4] = {
 			{ .fd = a->wire.in, .events = POLLIN },
 			{ .fd = a->listener, .events = POLLIN },
@@ -312,11 +340,11 @@ static void loop(struct agent *a)
 		};
 		int n = poll(p, 4, poll_timeout(a));
 
-		if (told_to_end && a->stage != STAGE_READY)
+		if (told_to_end && a->stage < STAGE_READY)
 			lost_connection(a);
 		else if (n == 0 && a->stage == STAGE_COMMITTED)
 			agent_resumed(a);
-		else if (n == 0 && a->stage == STAGE_RUNNING)
+		else if (n == 0 && a->stage >= STAGE_RUNNING)
 			over(a);
 		else if (n == 0 && fault("the source did not say commit in time"))
 			agent_failed(a);
@@ -333,14 +361,18 @@ static void loop(struct agent *a)
 	}
 }
 
-static int work(struct agent *a)
+/* Take stdin and stdout for the connection, if they are still open, until the move is over. */
+static int serve(struct agent *a)
 {
 	struct sigaction term = { .sa_handler = on_term };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	char *path = socket_path(a->id);
+	char *path = state_path(a->id, ".sock");
+	int ret = EXIT_OK;
 
-	a->wire.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-	a->wire.out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (a->wire.in < 0 && a->wire.out < 0) {
+		a->wire.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+		a->wire.out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	}
 	/* What we start shall not hold the connection open. */
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
@@ -351,34 +383,25 @@ static int work(struct agent *a)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (listen_for_attach(a)) {
 		agent_failed(a);
-		free(path);
-		return EXIT_REFUSED;
+		ret = EXIT_REFUSED;
+	} else {
+		loop(a);
 	}
-	loop(a);
 	unlink(path);
 	free(path);
-	return EXIT_OK;
-}
-
-static void let_criu_end(void)
-{
-	pid_t *children;
-	size_t n = proc_children(getpid(), &children);
-
-	for (size_t i = 0; i < n; i++)
-		kill(children[i], SIGCONT);
-	free(children);
+	return ret;
 }
 
 /*
- * If the agent itself is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks that it holds. Before the
- * commit they are ended; after it CRIU has been told all it needs to know.
+ * If the agent is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks that it holds. We have the plugin's
+ * socket, too: it does not hear of that death, and what was committed goes on.
  */
 static int keep(struct agent *a, pid_t worker)
 {
-	char *path;
-	int status;
+	int status, null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	prctl(PR_SET_NAME, "godwit-keeper");	/* who kills by name hits one of us only */
+	close_fd(&a->plugin_sk);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
@@ -386,18 +409,37 @@ static int keep(struct agent *a, pid_t worker)
 		;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	path = socket_path(a->id);
-	unlink(path);
-	free(path);
-	if (agent_load(a))
+	if (agent_load(a)) {
+		char *path = state_path(a->id, ".sock");
+
+		unlink(path);
+		free(path);
 		return EXIT_LOST;	/* there was nothing to undo */
-	if (a->stage < STAGE_COMMITTED) {
-		agent_undo(a);
-	} else {
-		let_criu_end();
-		agent_set_stage(a, STAGE_END);
 	}
-	return EXIT_LOST;
+	/* (the source notices, and comes again when we are done: who knows what it was just being told) */
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	agent_take_over(a);
+	return serve(a);
+}
+
+static int begin(struct agent *a)
+{
+	int sk[2];
+	pid_t worker;
+
+	a->lock = state_lock(a->id);
+	if (a->lock < 0)
+		return failed(EXIT_REFUSED);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk)) {
+		fault("socketpair: %s", strerror(errno));
+		return failed(EXIT_REFUSED);
+	}
+	a->commit_sk = sk[0];
+	a->plugin_sk = sk[1];
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	worker = fork();
+	return worker ? keep(a, worker) : serve(a);
 }
 
 int cmd_agent(int argc, char **argv)
@@ -408,17 +450,17 @@ int cmd_agent(int argc, char **argv)
 		{ }
 	};
 	struct agent a = {
-		.wire = { -1, -1 }, .attached = -1, .listener = -1, .incoming = INCOMING_INIT,
-		.criu = CRIU_INIT, .commit_sk = -1, .copied = json_array(), .warnings = json_array(),
+		.wire = { -1, -1 }, .attached = -1, .listener = -1, .lock = -1, .incoming = INCOMING_INIT,
+		.criu = CRIU_INIT, .commit_sk = -1, .plugin_sk = -1, .copied = json_array(),
+		.warnings = json_array(),
 	};
-	pid_t worker;
+	bool again = false;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c == 'a')
-			return attach(optarg);
-		if (c != 'i')
+		if (c != 'i' && c != 'a')
 			usage();
+		again = c == 'a';
 		a.id = optarg;
 	}
 	if (!a.id || optind != argc)
@@ -427,7 +469,5 @@ int cmd_agent(int argc, char **argv)
 		fault("agent: it must run as root");
 		return failed(EXIT_REFUSED);
 	}
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	worker = fork();
-	return worker ? keep(&a, worker) : work(&a);
+	return again ? attach(&a) : begin(&a);
 }

@@ -10,6 +10,7 @@
 #include "criu.h"
 #include "images.h"
 #include "rdma.h"
+#include "state.h"
 #include "wire.h"
 
 enum stage {
@@ -19,12 +20,14 @@ enum stage {
 	STAGE_READY,		/* tasks are held; only the source knows what to do with them */
 	STAGE_COMMITTED,	/* they are ours */
 	STAGE_RUNNING,		/* and run, and their connections go on */
+	STAGE_LOST,		/* they were let go, and have ended instead of running */
 	STAGE_END,
 };
 
 struct agent {
 	enum stage stage;
 	const char *id;
+	int lock;		/* state_lock() */
 	struct wire wire;	/* -1: nobody is connected */
 	int attached;		/* socket of the process that brought the wire, or -1 */
 	int listener;
@@ -33,15 +36,18 @@ struct agent {
 	char *images;
 	struct incoming incoming;
 	struct addresses addresses;
+	bool adding;		/* they are ours, or about to be */
 	json_t *copied;		/* paths of files that were not here before */
 	struct criu criu;
 	/*
 	 * What holds the tasks: the CRIU plugin, that asks at commit_sk before their connections resume;
 	 * or, without RDMA, CRIU itself, that waits for our answer before it lets them go.
 	 */
-	int commit_sk;
+	int commit_sk, plugin_sk;	/* our end and, until CRIU has it, the plugin's */
 	bool gate;
+	bool goes;		/* the plugin has taken the commit: tasks may have run */
 	pid_t root;
+	struct proc_id criu_id, root_id;	/* for who goes on when we are killed */
 	json_int_t want_processes, want_contexts;	/* that the source has stopped */
 	struct tree tree;
 	struct contexts contexts;
@@ -49,6 +55,7 @@ struct agent {
 	int64_t moving_ms;	/* after the commit, when all peers that were waited for were stopped themselves */
 	int64_t told;		/* how often the source was told that peers are waited for */
 	json_t *warnings;
+	bool over;		/* there is nothing left to do, but for what is written down */
 };
 
 /* agent_ops.c: answers to what the source asks. 0 with *answer, or -1 with fault(). */
@@ -67,13 +74,18 @@ int agent_commit(struct agent *a);
 void agent_resumed(struct agent *a);	/* have all connections been resumed? Then the source is told. */
 void agent_tell_resumed(struct agent *a);
 void agent_undo(struct agent *a);	/* as if nothing had ever come here */
+/* CRIU has ended, or was killed, after the commit: do what it left undone. -1: the tasks have not lived through that. */
+int agent_see_through(struct agent *a);
+/* Go on where an agent was killed, from what it wrote down. */
+void agent_take_over(struct agent *a);
 /* Write down what there is to undo or to settle; read it again where the agent is gone. */
-void agent_save(struct agent *a);
+int agent_save(struct agent *a);
 int agent_load(struct agent *a);
 
 void agent_tell(struct agent *a, json_t *message);
 void agent_failed(struct agent *a);	/* undo, and tell fault() */
 void agent_set_stage(struct agent *a, enum stage stage);
+void agent_linger(struct agent *a);	/* for who comes and asks how it went */
 void agent_warn(struct agent *a, const char *text);
 
 #endif /* GODWIT_AGENT_H */

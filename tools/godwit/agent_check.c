@@ -284,6 +284,32 @@ static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids)
 	fault_clear();
 }
 
+/*
+ * A move whose godwits were killed: it may hold a copy, an address, the tables that guard it. (What runs, or has
+ * ended here, is written down for its source alone.)
+ */
+static void check_moves(json_t *list)
+{
+	glob_t found;
+
+	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
+		return;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		json_t *state = json_load_file(found.gl_pathv[i], 0, NULL);
+		const char *id = json_string_value(json_object_get(state, "id"));
+		int stage = json_integer_value(json_object_get(state, "number"));
+		int lock = id && stage && stage != STAGE_RUNNING ? state_lock(id) : -1;
+
+		if (lock >= 0)
+			problem(list, "move %s: godwit was killed there and has left it half done: there: godwit settle %s %s",
+				id, id, stage == STAGE_COMMITTED ? "commit" : "abort");
+		close_fd(&lock);
+		json_decref(state);
+	}
+	globfree(&found);
+	fault_clear();
+}
+
 /* Does the source talk to us from an address that is to move? */
 static int check_ssh(const struct addresses *addresses)
 {
@@ -310,6 +336,7 @@ json_t *agent_check(struct agent *a, json_t *message)
 	fault_clear();
 	if (a->criu_trouble)
 		problem(list, "%s", a->criu_trouble);
+	check_moves(list);
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
 	check_files(list, json_object_get(message, "files"));

@@ -47,10 +47,9 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	addresses_free(&a->addresses);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
-	agent_set_stage(a, STAGE_PREPARED);
+	a->stage = STAGE_PREPARED;
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
-	agent_save(a);
-	if (!a->images || addresses_guard(&a->addresses, a->id) ||
+	if (!a->images || agent_save(a) || addresses_guard(&a->addresses, a->id, false) ||
 	    agent_start_criu(a, json_object_get(message, "env")))
 		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);
@@ -61,9 +60,10 @@ static int op_addresses(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)message;
 	(void)answer;
-	if (addresses_add(&a->addresses))
+	/* (written down before: to undo one that is not there does no harm) */
+	a->adding = true;
+	if (agent_save(a) || addresses_add(&a->addresses))
 		return -1;
-	agent_save(a);
 	agent_tell(a, json_pack("{s:b}", "added", 1));
 	/* The images are on their way meanwhile. */
 	return addresses_wait_gids(&a->addresses, 5000);
@@ -117,7 +117,7 @@ static int op_commit(struct agent *a, json_t *message, json_t **answer)
 static int op_abort(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)message;
-	if (a->stage >= STAGE_COMMITTED)
+	if (a->stage == STAGE_COMMITTED || a->stage == STAGE_RUNNING)
 		return fault("it is too late: the process runs here");
 	agent_undo(a);
 	*answer = json_pack("{s:b, s:O}", "aborted", 1, "warnings", a->warnings);
@@ -130,11 +130,14 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 		return fault("it is too early: say commit or abort");
 	if (a->stage < STAGE_COMMITTED)
 		agent_undo(a);
-	else if (!json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
+	else if (a->stage == STAGE_RUNNING && !json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
 		agent_warn(a, fault_text());
 	fault_clear();
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
-	agent_set_stage(a, STAGE_END);
+	if (a->stage == STAGE_LOST)
+		a->over = true;	/* what is written down stays */
+	else
+		agent_set_stage(a, STAGE_END);
 	return 0;
 }
 

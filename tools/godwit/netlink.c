@@ -337,8 +337,9 @@ static struct request nft_request(int type, int flags, int family, int res_id)
  * All of them at once, or none. The socket is left to the end of the process: closed, it waits until no CPU
  * looks at the rules any more, and nobody runs meanwhile.
  */
-static int delete_tables(const int *families, size_t n, const char *name)
+static int change_tables(int type, const int *family, size_t n, const char *name)
 {
+	uint32_t no_flags = 0;
 	struct request part[TABLES_MAX + 2];
 	int fd = nl_open(NETLINK_NETFILTER);
 	char batch[sizeof(part)];
@@ -349,9 +350,11 @@ static int delete_tables(const int *families, size_t n, const char *name)
 	part[0] = nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	for (size_t i = 0; i < n; i++) {
 		/* (one that fails is answered anyway, and first) */
-		part[i + 1] = nft_request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE,
-					  i == n - 1 ? NLM_F_ACK : 0, families[i], 0);
+		part[i + 1] = nft_request(NFNL_SUBSYS_NFTABLES << 8 | type,
+					  i == n - 1 ? NLM_F_ACK : 0, family[i], 0);
 		put_attr(&part[i + 1], NFTA_TABLE_NAME, name, strlen(name) + 1);
+		if (type == NFT_MSG_NEWTABLE)
+			put_attr(&part[i + 1], NFTA_TABLE_FLAGS, &no_flags, sizeof(no_flags));
 	}
 	part[n + 1] = nft_request(NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	for (size_t i = 0; i < n + 2; i++) {
@@ -364,13 +367,19 @@ static int delete_tables(const int *families, size_t n, const char *name)
 
 static int nl_table_delete(int family, const char *name)
 {
-	return delete_tables(&family, 1, name);
+	return change_tables(NFT_MSG_DELTABLE, &family, 1, name);
+}
+
+static const int families[TABLES_MAX] = { NFPROTO_INET, NFPROTO_ARP };
+
+int nl_tables_wake(const char *name)
+{
+	return change_tables(NFT_MSG_NEWTABLE, families, TABLES_MAX, name);
 }
 
 int nl_tables_delete(const char *name)
 {
-	static const int families[TABLES_MAX] = { NFPROTO_INET, NFPROTO_ARP };
-	int ret = delete_tables(families, TABLES_MAX, name), failed = 0;
+	int ret = change_tables(NFT_MSG_DELTABLE, families, TABLES_MAX, name), failed = 0;
 
 	if (ret == 0)
 		return 0;

@@ -32,6 +32,8 @@ uint32_t nl_unix_peer(int sock, uint32_t inode);
 
 /* nftables: delete the tables of this name, of inet and of arp; that there is none is no error. */
 int nl_tables_delete(const char *name);
+/* Wake them: tables made with "flags dormant" do nothing until then. */
+int nl_tables_wake(const char *name);
 /* All whose names are the beginning of this one, at least min bytes of it: CRIU cuts its tables' names. */
 int nl_tables_delete_cut(int family, const char *name, size_t min);
 

@@ -7,8 +7,6 @@
 
 #include "wire.h"
 
-#define AGENT_DIR	"/run/godwit"
-
 struct peer {
 	struct wire wire;	/* in: its answers; out: to it */
 	pid_t ssh;

@@ -327,6 +327,37 @@ pid_t proc_sid(pid_t pid)
 	return sid;
 }
 
+struct proc_id proc_identify(pid_t pid)
+{
+	struct proc_id id = { .pid = pid };
+	char *text, *field = stat_fields(pid, &text);
+
+	if (!field || sscanf(field, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			     &id.start) != 1)
+		id.start = 0;
+	free(text);
+	return id;
+}
+
+bool proc_is_there(const struct proc_id *id)
+{
+	return id->pid > 0 && id->start && proc_identify(id->pid).start == id->start;
+}
+
+#define KILL_MS	10000
+
+void proc_kill_tree(const struct proc_id *id)
+{
+	struct tree tree;
+
+	if (!proc_is_there(id) || tree_collect(&tree, id->pid))
+		return;
+	for (size_t i = tree.n; i-- > 0;)
+		pidfd_send_signal(tree.task[i].pidfd, SIGKILL, NULL, 0);
+	tree_wait_gone(&tree, KILL_MS);
+	tree_free(&tree);
+}
+
 /* Is a file of its /proc folder another than ours? false, if that can't be told. */
 static bool differs(pid_t pid, const char *name)
 {

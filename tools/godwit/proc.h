@@ -43,6 +43,16 @@ size_t tree_threads(const struct tree *tree, pid_t **tids);
 size_t proc_children(pid_t pid, pid_t **children);
 /* Kill and reap all of ours, children before their parents, until none is left. */
 void proc_kill_descendants(void);
+/* A process whose number may have been given to another meanwhile. */
+struct proc_id {
+	pid_t pid;
+	unsigned long long start;	/* when it began */
+};
+
+struct proc_id proc_identify(pid_t pid);
+bool proc_is_there(const struct proc_id *id);	/* also as a zombie */
+/* Kill it and all below it, children before their parents, and wait a while until they are dead. */
+void proc_kill_tree(const struct proc_id *id);
 char *proc_name(pid_t pid);	/* its comm, or "?" */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);

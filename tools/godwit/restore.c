@@ -3,9 +3,11 @@
  * The destination's `criu restore`, the gate that holds the restored tasks, and how all of it is undone.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,20 +34,20 @@ static int set_environment(json_t *env)
 int agent_start_criu(struct agent *a, json_t *env)
 {
 	char number[16];
-	int sk[2], ret;
+	int ret;
 
 	if (set_environment(env))
 		return -1;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sk))
-		return fault("socketpair: %s", strerror(errno));
-	snprintf(number, sizeof(number), "%d", sk[1]);
+	snprintf(number, sizeof(number), "%d", a->plugin_sk);
 	setenv("GODWIT_COMMIT_FD", number, 1);
 	/* (who holds a copy must not give it up by itself: only the source knows) */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
-	a->commit_sk = sk[0];
-	ret = criu_start(&a->criu, a->images, sk[1]);
-	close(sk[1]);
-	return ret;
+	ret = criu_start(&a->criu, a->images, a->plugin_sk);
+	close_fd(&a->plugin_sk);
+	if (ret)
+		return -1;
+	a->criu_id = proc_identify(a->criu.pid);
+	return agent_save(a);
 }
 
 int agent_restore(struct agent *a, json_t *message)
@@ -87,9 +89,77 @@ static void all_held(struct agent *a)
 		agent_failed(a);
 		return;
 	}
+	a->root_id = proc_identify(a->root);
 	agent_set_stage(a, STAGE_READY);
 	agent_tell(a, json_pack("{s:b, s:i, s:i}", "ready", 1, "processes", (int)a->tree.n,
 				"contexts", (int)a->contexts.n));
+}
+
+/* From here on the address speaks, and the tasks run. */
+static void unguard(struct agent *a)
+{
+	if (addresses_unguard(&a->addresses, a->id))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+static void announce(struct agent *a)
+{
+	if (addresses_announce(&a->addresses))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+/* The plugin has taken the commit: now the tasks outlive CRIU. */
+static void plugin_goes(struct agent *a)
+{
+	a->goes = true;
+	unguard(a);
+	if (write(a->commit_sk, "go\n", 3) < 0)
+		close_fd(&a->commit_sk);	/* (that it has ended, we hear) */
+	announce(a);
+}
+
+/* (as it answers, if it can; that it can't, we hear when CRIU has ended) */
+static void let_go(struct agent *a)
+{
+	if (!a->gate) {
+		if (write(a->commit_sk, "commit\n", 7) < 0)
+			close_fd(&a->commit_sk);
+		return;
+	}
+	a->gate = false;
+	a->goes = true;
+	unguard(a);
+	criu_answer(&a->criu, true);
+	fault_clear();
+	announce(a);
+}
+
+/* The last word that the plugin has for us, if CRIU was killed. */
+static void hear_plugin_out(struct agent *a)
+{
+	char text[16];
+
+	if (a->commit_sk >= 0 && recv(a->commit_sk, text, sizeof(text), MSG_DONTWAIT) > 0)
+		plugin_goes(a);
+}
+
+/*
+ * Killed after the commit, CRIU has let go of the tasks, or they have ended with it. What did not hear of the commit
+ * can be undone: none of them has run.
+ */
+static void criu_died_late(struct agent *a)
+{
+	hear_plugin_out(a);
+	if (a->goes && agent_see_through(a) == 0)
+		return;
+	if (a->goes) {
+		agent_set_stage(a, STAGE_LOST);
+	} else {
+		a->stage = STAGE_READY;
+	}
+	agent_failed(a);
 }
 
 static void criu_ended(struct agent *a, enum criu_event event)
@@ -100,10 +170,11 @@ static void criu_ended(struct agent *a, enum criu_event event)
 	criu_close(&a->criu);
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
 		a->running_ns = now_ns();
+	} else if (a->stage == STAGE_COMMITTED) {
+		criu_died_late(a);
 	} else {
 		if (event == CRIU_DONE)
 			fault("criu let the tasks go before the commit");
-		/* (after the commit nothing is undone, but the source is told) */
 		agent_failed(a);
 	}
 }
@@ -139,40 +210,97 @@ void agent_plugin_event(struct agent *a)
 	fault_clear();
 	if (n > 0 && a->stage == STAGE_RESTORING)
 		all_held(a);
+	else if (n > 0)
+		plugin_goes(a);
 	else if (n <= 0)
 		close_fd(&a->commit_sk);	/* why, CRIU tells */
 }
 
-static int let_go(struct agent *a)
-{
-	if (a->gate) {
-		a->gate = false;
-		return criu_answer(&a->criu, true);
-	}
-	return write(a->commit_sk, "commit\n", 7) == 7 ? 0 : fault("the CRIU plugin is gone");
-}
-
-/* Nothing here may fail before the tasks are let go: the source has no process any more. */
+/* It is written down before anything can run: "undone" is never said of what has. */
 int agent_commit(struct agent *a)
 {
 	/* (a source that lost us says it twice) */
 	if (a->stage == STAGE_RUNNING)
 		agent_tell_resumed(a);
+	if (a->stage == STAGE_LOST)
+		return fault("the process has ended as it was to go on");
 	if (a->stage >= STAGE_COMMITTED)
 		return 0;
 	if (a->stage != STAGE_READY)
 		return fault("there is nothing to commit");
-	agent_set_stage(a, STAGE_COMMITTED);
-	a->committed_ns = now_ns();
-	if (addresses_unguard(&a->addresses, a->id))
-		agent_warn(a, fault_text());
-	fault_clear();
-	if (let_go(a))
+	a->stage = STAGE_COMMITTED;
+	if (agent_save(a)) {
+		a->stage = STAGE_READY;
 		return -1;
-	if (addresses_announce(&a->addresses))
-		agent_warn(a, fault_text());
-	fault_clear();
+	}
+	a->committed_ns = now_ns();
+	let_go(a);
 	return 0;
+}
+
+/* ------------------------------------------- where somebody was killed -- */
+
+/* What the plugin does at last. */
+static int resume_contexts(struct agent *a)
+{
+	for (size_t i = 0; i < a->contexts.n; i++) {
+		const struct context *c = &a->contexts.context[i];
+		struct ibv_restore_args args = { .pid = c->pid };
+		struct ibv_context *ctx = c->query.state == RXE_MIGR_CTX_RESTORING ? context_attach(c) : NULL;
+		int ret = ctx ? ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, &args, sizeof(args)) : 0;
+
+		if (ctx)
+			ibv_detach_context(ctx);
+		if (ret)
+			return fault("process %d, descriptor %d: its context can't go on: %s", c->pid, c->fd,
+				     strerror(ret));
+	}
+	return 0;
+}
+
+int agent_see_through(struct agent *a)
+{
+	fault_clear();
+	tree_free(&a->tree);
+	contexts_free(&a->contexts);
+	if (proc_is_there(&a->root_id) && tree_collect(&a->tree, a->root) == 0 &&
+	    (json_int_t)tree_alive(&a->tree) == a->want_processes && contexts_find(&a->tree, &a->contexts) == 0 &&
+	    contexts_query(&a->contexts) == 0 && resume_contexts(a) == 0) {
+		a->running_ns = now_ns();
+		return 0;
+	}
+	proc_kill_tree(&a->root_id);
+	fault_clear();
+	return fault("criu was killed as it let the tasks go, and they have ended");
+}
+
+void agent_take_over(struct agent *a)
+{
+	struct criu criu = { .pid = a->criu_id.pid, .sk = -1, .images = -1 };
+	bool ended = true;
+
+	if (a->stage < STAGE_COMMITTED) {
+		agent_undo(a);
+		return;
+	}
+	if (a->stage != STAGE_COMMITTED)
+		return;
+	a->committed_ns = now_ns();
+	unguard(a);
+	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
+		close_fd(&a->commit_sk);
+	if (proc_is_there(&a->criu_id)) {
+		criu.pidfd = pidfd_open(criu.pid, 0);
+		kill(criu.pid, SIGCONT);
+		ended = criu_wait(&criu, CRIU_END_MS) == 0;
+		if (!ended)
+			kill(criu.pid, SIGKILL);
+		criu_wait(&criu, CRIU_END_MS);
+		close_fd(&criu.pidfd);
+	}
+	if (agent_see_through(a))
+		agent_set_stage(a, STAGE_LOST);
+	announce(a);
 }
 
 /* How long ago was the last RESUME of all answered? Without any: since the tasks run. */
@@ -232,6 +360,8 @@ void agent_resumed(struct agent *a)
 		return;
 	}
 	agent_set_stage(a, STAGE_RUNNING);
+	if (a->wire.in < 0)
+		agent_linger(a);
 	agent_tell_resumed(a);
 	addresses_announce(&a->addresses);	/* once more: the first may have been lost */
 	fault_clear();
@@ -257,11 +387,15 @@ static void warn_of(struct agent *a, int failed)
 void agent_undo(struct agent *a)
 {
 	incoming_drop(&a->incoming);
+	/* (of an agent that was killed, they need not be our children) */
+	proc_kill_tree(&a->criu_id);
+	proc_kill_tree(&a->root_id);
 	proc_kill_descendants();
 	criu_close(&a->criu);
 	close_fd(&a->commit_sk);
 	a->criu = (struct criu)CRIU_INIT;
-	a->gate = false;
+	a->criu_id = a->root_id = (struct proc_id){ 0 };
+	a->gate = a->adding = a->goes = false;
 	fault_clear();
 	/* Their sockets speak on after their death, so: not before the guard falls. */
 	warn_of(a, addresses_kill_sockets(&a->addresses));

@@ -13,6 +13,7 @@
 #include "host.h"
 #include "peer.h"
 #include "rdma.h"
+#include "state.h"
 
 struct status {
 	json_t *qps, *devices;
@@ -68,13 +69,13 @@ static int add_device(const char *device, void *arg)
 	return 0;
 }
 
-/* Moves to this host that are not over. */
+/* Moves to and from this host that are not over. */
 static json_t *moves(void)
 {
 	json_t *array = json_array(), *move;
 	glob_t found;
 
-	if (glob(AGENT_DIR "/*.json", 0, NULL, &found))
+	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
 		return array;
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		move = json_load_file(found.gl_pathv[i], 0, NULL);
