@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "images.h"
 #include "move.h"
+#include "state.h"
 
 /* Peers wait 60 s for a process that is stopped; we give up before they do. */
 #define LIMIT_S		45
@@ -40,6 +41,7 @@ static int transact(struct move *m)
 	if (code)
 		return move_back(m);
 	m->shared->decided = true;
+	move_save(m);
 	return move_forward(m);
 }
 
@@ -85,8 +87,13 @@ static int recover(struct move *m, int status)
 	tree_refresh(&m->plan.tree, m->pid);
 	fault_clear();
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
-	if (m->shared->over || !m->shared->stopping)
-		return conclude(m, m->shared->over ? EXIT_LOST : EXIT_REFUSED);
+	if (m->shared->over)
+		return conclude(m, m->shared->ran ? EXIT_OK : EXIT_STAYED);
+	if (!m->shared->stopping) {
+		addresses_unguard(&m->addresses, m->id);
+		state_remove(m->id);
+		return conclude(m, EXIT_REFUSED);
+	}
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
 	addresses_check_source(&m->addresses);	/* where they are */
 	adopt_criu(m);
@@ -103,10 +110,14 @@ static int guard(struct move *m)
 {
 	int status;
 
+	m->lock = state_lock(m->id);
+	if (m->lock < 0)
+		return failed(EXIT_REFUSED);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	worker = fork();
 	if (worker == 0)
 		return work(m);
+	prctl(PR_SET_NAME, "godwit-keeper");	/* who kills by name hits one of us only */
 	signal(SIGINT, pass_on);
 	signal(SIGHUP, pass_on);
 	signal(SIGTERM, pass_on);

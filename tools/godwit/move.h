@@ -19,8 +19,10 @@ struct move_shared {
 	bool stopped;		/* CRIU had it all frozen */
 	bool held;		/* by tree_hold() */
 	bool restoring;		/* the destination may hold a copy */
-	bool decided;		/* the source is to die: from here it only goes forward */
+	bool decided;		/* the destination may have let its copy go: the process is held here */
+	bool ran;		/* it has: the source is to die */
 	bool over;		/* nothing is left to do */
+	char boot[40];		/* the destination's */
 };
 
 struct move {
@@ -40,17 +42,20 @@ struct move {
 	struct peer peer;
 	struct criu criu;
 	bool criu_asks;		/* and waits for our answer */
+	bool ended;		/* by us: it runs at the destination */
 	bool gids_change;
 	char *gid_map;
 	int signals;		/* signalfd */
-	int64_t deadline;
+	int lock;		/* state_lock() */
+	bool word;		/* a person says that it runs there */
+	int64_t deadline, heard_ns;
 	int64_t freeze_ns, stop_ns, dumped_ns, sent_ns, ready_ns, resumed_ns;
 	struct report report;
 	struct move_shared *shared;
 };
 
 #define MOVE_INIT {							\
-	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, \
+	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
 /* migrate.c: its name, once host and pid are known; a file to take along. */
@@ -68,8 +73,11 @@ json_t *move_problems_there(struct move *m);
 int move_check(struct move *m);
 int move_until_ready(struct move *m);
 
-/* settle.c */
-/* From the decision on: kill, commit, wait until it runs there. */
+/* settle.c: for who must settle it by hand. */
+int move_save(struct move *m);
+int move_load(struct move *m, json_t *state);
+
+/* From the decision on: commit, wait until it runs there, end it here. */
 int move_forward(struct move *m);
 /* Before it: the process goes on here, and the destination forgets it. */
 int move_back(struct move *m);

@@ -19,10 +19,11 @@
 #include "images.h"
 #include "move.h"
 #include "netlink.h"
+#include "state.h"
 
 #define ANSWER_MS	20000
 /* How long we try to reach a destination again whose connection broke. */
-#define COMMIT_TRY_S	60
+#define COMMIT_TRY_S	20
 #define ABORT_TRY_S	15
 
 static void warn(struct move *m)
@@ -93,36 +94,92 @@ static void unlock_network(struct move *m)
 	free(table);
 }
 
+/* -------------------------------------------------------- written down -- */
+
+int move_save(struct move *m)
+{
+	json_t *stopped = json_array();
+
+	for (size_t i = 0; i < m->plan.tree.n; i++)
+		if (m->plan.tree.task[i].was_stopped)
+			json_array_append_new(stopped, json_integer(m->plan.tree.task[i].pid));
+	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b}",
+		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start",
+		(json_int_t)proc_identify(m->pid).start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
+		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
+		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran));
+}
+
+int move_load(struct move *m, json_t *state)
+{
+	struct proc_id id = { json_integer_value(json_object_get(state, "pid")),
+			      json_integer_value(json_object_get(state, "start")) };
+	json_t *pid;
+	size_t i;
+
+	m->pid = id.pid;
+	m->host = json_string_value(json_object_get(state, "to"));
+	m->ssh = json_string_value(json_object_get(state, "ssh"));
+	m->images_base = json_string_value(json_object_get(state, "images_base"));
+	m->images = xasprintf("%s/%s", m->images_base, m->id);
+	m->shared->stopping = m->shared->stopped = true;
+	m->shared->held = json_is_true(json_object_get(state, "held"));
+	m->shared->ran = json_is_true(json_object_get(state, "ran"));
+	m->shared->decided = json_is_true(json_object_get(state, "decided"));
+	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
+	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))
+		return -1;
+	addresses_check_source(&m->addresses);	/* where they are */
+	fault_clear();
+	if (!proc_is_there(&id))
+		return 0;
+	if (tree_collect(&m->plan.tree, m->pid))
+		return -1;
+	for (i = 0; i < m->plan.tree.n; i++)
+		m->plan.tree.task[i].was_stopped = false;
+	json_array_foreach(json_object_get(state, "was_stopped"), i, pid)
+		for (size_t j = 0; j < m->plan.tree.n; j++)
+			if (m->plan.tree.task[j].pid == json_integer_value(pid))
+				m->plan.tree.task[j].was_stopped = true;
+	return 0;
+}
+
 /* -------------------------------------------------------------- forward -- */
 
 /*
- * CRIU kills them, too, but it may have been killed itself. The destination is told only when they are gone:
- * files that both hosts see are written to until then. How CRIU ends is nobody's business but ours.
+ * It runs there. The address goes first: a connection that CRIU lets go of as it dies can say nothing without it. CRIU
+ * kills the tasks, too, but it may have been killed itself; how it ends is nobody's business but ours. Of its contexts
+ * nothing ran since the stop: their end takes time that nobody waits for any more.
  */
-static int end_tasks(struct move *m)
+static void end_here(struct move *m)
 {
 	char *name;
 
+	if (m->ended)
+		return;
+	m->ended = true;
+	if (addresses_del(&m->addresses, false))
+		warn(m);
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
 	answer_criu(m, true);
 	fault_clear();
-	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS) == 0)
-		return 0;
-	name = proc_name(m->pid);
-	fault("process %d (%s) is killed but does not end, and %s holds its copy: there, when it is gone: "
-	      "godwit settle %s commit", m->pid, name, m->host, m->id);
-	free(name);
-	return -1;
+	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS)) {
+		name = proc_name(m->pid);
+		fault("process %d (%s) is killed here but does not end: it is stuck in the kernel", m->pid, name);
+		free(name);
+		warn(m);
+	}
+	contexts_free(&m->plan.contexts);
 }
 
 /*
- * Ask, and again over a new connection when the old one breaks: the destination holds the tasks so long.
- * An answer that has "gone" says that the destination knows no such move any more.
+ * Ask, and again over a new connection when the old one breaks: the destination holds the tasks so long, and
+ * remembers whether it let them go.
  */
 static json_t *insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
 {
-	int64_t end = now_ns() + seconds * INT64_C(1000000000);
+	int64_t begin = now_ns(), patience = seconds * INT64_C(1000000000);
 	bool connected = m->peer.wire.out >= 0;
 	json_t *answer = NULL;
 
@@ -132,7 +189,10 @@ static json_t *insist(struct move *m, const char *op, json_t *(*hear)(struct mov
 		else if (json_object_get(m->peer.hello, "gone"))
 			answer = json_incref(m->peer.hello);
 		fault_clear();
-		if (answer || now_ns() > end)
+		if (m->heard_ns > begin)
+			begin = m->heard_ns;
+		/* (once in any case: what an agent left that was killed, its successor undoes) */
+		if (answer || (tries && now_ns() > begin + patience))
 			return answer;
 		if (tries == 0)
 			report_note("the connection to %s is lost: trying again", m->host);
@@ -148,10 +208,17 @@ static json_t *hear_committed(struct move *m)
 	json_t *answer;
 
 	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
-		if (!json_object_get(answer, "waits"))
+		bool waits = json_object_get(answer, "waits");
+
+		m->heard_ns = now_ns();
+		if (waits || json_object_get(answer, "resumed_ns_ago")) {
+			m->shared->ran = true;
+			move_save(m);
+		}
+		if (!waits)
 			return answer;
 		/* Perhaps its peers move, too: then tombstones tell them where it is. */
-		contexts_free(&m->plan.contexts);
+		end_here(m);
 		report_detail("process %d has ended here; %d QPs wait for their peers, %d of which move, too", m->pid,
 			      (int)json_integer_value(json_object_get(answer, "waits")),
 			      (int)json_integer_value(json_object_get(answer, "moving")));
@@ -160,16 +227,13 @@ static json_t *hear_committed(struct move *m)
 	return NULL;
 }
 
-/*
- * It runs there now. What is left to do is tidying up. Of its contexts nothing ran since the stop: to destroy
- * them takes time that nobody waits for any more.
- */
-static int finish(struct move *m)
+static void say_bye(struct move *m)
 {
 	json_t *answer, *text, *warnings;
 	size_t i;
 
-	contexts_free(&m->plan.contexts);
+	if (m->peer.wire.out < 0)
+		return;
 	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
 			  ANSWER_MS);
 	warnings = json_object_get(answer, "warnings");
@@ -178,9 +242,16 @@ static int finish(struct move *m)
 	if (!answer)
 		warn(m);
 	json_decref(answer);
+}
+
+/* What is left to do is tidying up. */
+static int finish(struct move *m)
+{
+	say_bye(m);
 	if (!m->leave_images && images_remove(m->images))
 		warn(m);
 	peer_close(&m->peer);
+	state_remove(m->id);
 	m->shared->over = true;
 	return EXIT_OK;
 }
@@ -204,17 +275,57 @@ static void measure(struct move *m, json_t *answer)
 	warn(m);
 }
 
-/* Nobody has it any more, but for its images. */
-static int lost(struct move *m, json_t *answer)
+/* Does the destination say so, in the life in which it was told to restore? */
+static bool is_undone(const struct move *m, json_t *answer)
+{
+	const char *boot = json_string_value(json_object_get(answer, "boot"));
+
+	return json_is_true(json_object_get(answer, "undone")) && boot && !strcmp(boot, m->shared->boot);
+}
+
+static bool is_anew(const struct move *m, json_t *answer)
+{
+	const char *boot = json_string_value(json_object_get(answer, "boot"));
+
+	return boot && strcmp(boot, m->shared->boot);
+}
+
+/* It was never let go there. */
+static int undecide(struct move *m, json_t *answer)
 {
 	const char *why = json_string_value(json_object_get(answer, "failed"));
 
-	if (answer)
-		fault("%s: %s: the process is lost; its images are in %s", m->host, why ?: "it talks no sense",
-		      m->images);
+	fault("%s: %s", m->host, why ?: "it talks no sense");
+	m->shared->decided = m->shared->restoring = false;
+	json_decref(answer);
+	return move_back(m);
+}
+
+/*
+ * Nobody knows whether it runs there. Here it stays as it is, until somebody does: killed, CRIU undoes nothing, and
+ * no task that it held runs (tree_hold()).
+ */
+static int stay_held(struct move *m, json_t *answer)
+{
+	const char *why = json_string_value(json_object_get(answer, "failed"));
+
+	if (m->criu.pid > 0)
+		kill(m->criu.pid, SIGKILL);
+	criu_wait(&m->criu, -1);
+	criu_close(&m->criu);
+	peer_close(&m->peer);
+	fault_clear();
+	if (is_anew(m, answer))
+		fault("%s was started anew, and may have run it before; process %d is held here: to let it run on "
+		      "here: godwit settle %s abort", m->host, m->pid, m->id);
+	else if (answer)
+		fault("%s: %s; process %d is held here: to let it run on here: godwit settle %s abort", m->host,
+		      why ?: "it talks no sense", m->pid, m->id);
 	else
-		fault("%s can't be reached and holds the process, which has ended here: there: "
-		      "godwit settle %s commit", m->host, m->id);
+		fault("%s can't be reached, and may run it; process %d is held here: if %s is dead: godwit settle %s "
+		      "abort, else when it can be reached again: godwit settle %s commit", m->host, m->pid, m->host,
+		      m->id, m->id);
+	json_decref(answer);
 	return EXIT_LOST;
 }
 
@@ -222,21 +333,25 @@ int move_forward(struct move *m)
 {
 	json_t *answer;
 
-	report_phase("commit", "process %d ends here", m->pid);
-	/* First: a connection that CRIU lets go of as it dies can say nothing without it. */
-	if (addresses_del(&m->addresses, false))
+	report_phase("commit", "process %d is held here", m->pid);
+	if (addresses_silence(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		warn(m);
-	if (end_tasks(m))
-		return EXIT_LOST;
-	answer = insist(m, "commit", hear_committed, COMMIT_TRY_S);
+	fault_clear();
+	answer = m->word ? NULL : insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();
+	if (!m->shared->ran && !m->word)
+		return is_undone(m, answer) ? undecide(m, answer) : stay_held(m, answer);
 	report_phase("resume", "at %s", m->host);
+	end_here(m);
 	end_criu(m, true);
 	fault_clear();
 	unlock_network(m);
-	if (!json_object_get(answer, "resumed_ns_ago"))
-		return lost(m, answer);
-	measure(m, answer);
+	if (addresses_unguard(&m->addresses, m->id))
+		warn(m);
+	if (json_object_get(answer, "resumed_ns_ago"))
+		measure(m, answer);
+	else if (!m->word && fault("%s runs it, but can't be asked how it goes on: godwit status, there", m->host))
+		warn(m);
 	json_decref(answer);
 	return finish(m);
 }
@@ -282,7 +397,7 @@ static int revive(struct move *m)
 	unlock_network(m);
 	if (m->shared->held)
 		tree_release(&m->plan.tree);
-	if (tree_alive(&m->plan.tree) == m->plan.tree.n)
+	if (m->plan.tree.n && tree_alive(&m->plan.tree) == m->plan.tree.n)
 		return 0;
 	if (!m->shared->stopped)
 		return fault("a process of it has ended by itself, before it was stopped");
@@ -304,7 +419,6 @@ static json_t *hear_aborted(struct move *m)
 
 static void tell_abort(struct move *m)
 {
-	/* (before it was to restore, it forgets us by itself when the connection ends) */
 	json_t *answer = insist(m, "abort", hear_aborted, m->shared->restoring ? ABORT_TRY_S : 0), *text;
 	size_t i;
 
@@ -324,6 +438,8 @@ int move_back(struct move *m)
 	char *reason = set_aside();
 	int ret = 0;
 
+	if (addresses_unguard(&m->addresses, m->id))
+		warn(m);
 	if (m->shared->stopping && revive(m)) {
 		/* (a process that ends while it is asked to move is nobody's failure) */
 		ret = m->shared->stopped ? -1 : 0;
@@ -335,6 +451,7 @@ int move_back(struct move *m)
 		warn(m);
 	if (m->images && !m->leave_images && images_remove(m->images))
 		warn(m);
+	state_remove(m->id);
 	m->shared->over = true;
 	bring_back(reason);
 	return ret ? EXIT_LOST : EXIT_STAYED;

@@ -1,30 +1,94 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit settle: the word of a person where the source can't give its own any more.
+ * godwit settle: the word of a person where one end of a move can't hear the other's any more.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "host.h"
-#include "peer.h"
+#include "move.h"
+#include "state.h"
 
 #define ANSWER_MS	30000
 
-int cmd_settle(int argc, char **argv)
+/* At the destination, through its agent. What it lets go, it remembers for the source. */
+static int settle_there(const char *id, bool commit)
 {
 	struct peer peer = PEER_INIT;
 	json_t *answer;
 
-	if (argc != 3 || (strcmp(argv[2], "commit") && strcmp(argv[2], "abort")))
-		usage();
-	if (host_check_root() || peer_connect(&peer, NULL, NULL, argv[1], true))
+	if (peer_connect(&peer, NULL, NULL, id, true))
 		return failed(EXIT_REFUSED);
-	answer = peer_ask(&peer, json_pack("{s:s}", "op", argv[2]), ANSWER_MS);
+	answer = peer_ask(&peer, json_pack("{s:s}", "op", commit ? "commit" : "abort"), ANSWER_MS);
 	if (!answer)
 		return failed(EXIT_LOST);
 	json_decref(answer);
-	answer = peer_ask(&peer, json_pack("{s:s}", "op", "bye"), ANSWER_MS);
-	json_decref(answer);
+	if (!commit)
+		json_decref(peer_ask(&peer, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
 	peer_close(&peer);
-	printf("godwit: %s: %s\n", argv[1], strcmp(argv[2], "commit") ? "forgotten" : "the process runs here");
+	printf("godwit: %s: %s\n", id, commit ? "the process runs here" : "forgotten");
 	return EXIT_OK;
+}
+
+static int say(const struct move *m, int code, const char *text)
+{
+	size_t i;
+	json_t *warning;
+
+	json_array_foreach(m->report.warnings, i, warning)
+		fprintf(stderr, "godwit: warning: %s\n", json_string_value(warning));
+	if (code != EXIT_OK && code != EXIT_STAYED)
+		return failed(code);
+	printf("godwit: %s: %s\n", m->id, text);
+	return json_array_size(m->report.warnings) ? EXIT_WARNED : EXIT_OK;
+}
+
+/*
+ * At the source, where the process is held. The destination has the first word, if it can be reached; else the
+ * person's counts.
+ */
+static int settle_here(struct move *m, bool commit)
+{
+	bool reached = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
+	json_t *answer;
+
+	if (!reached && m->peer.hello && !json_object_get(m->peer.hello, "gone"))
+		return failed(EXIT_REFUSED);
+	fault_clear();
+	if (commit) {
+		m->word = !m->peer.hello;
+		return say(m, move_forward(m), "the process has ended here");
+	}
+	if (m->shared->ran) {
+		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
+		return failed(EXIT_REFUSED);
+	}
+	answer = reached ? peer_ask(&m->peer, json_pack("{s:s}", "op", "abort"), ANSWER_MS) : NULL;
+	if (reached && !answer)
+		return failed(EXIT_REFUSED);
+	json_decref(answer);
+	m->shared->restoring = false;
+	return say(m, move_back(m), "the process runs on here");
+}
+
+int cmd_settle(int argc, char **argv)
+{
+	static struct move_shared shared;
+	struct move m = MOVE_INIT;
+	json_t *state;
+
+	if (argc != 3 || (strcmp(argv[2], "commit") && strcmp(argv[2], "abort")))
+		usage();
+	if (host_check_root())
+		return failed(EXIT_REFUSED);
+	state = state_load(argv[1]);
+	if (!json_object_get(state, "to"))
+		return settle_there(argv[1], !strcmp(argv[2], "commit"));
+	m.shared = &shared;
+	m.report.warnings = json_array();
+	snprintf(m.id, sizeof(m.id), "%s", argv[1]);
+	m.lock = state_lock(m.id);
+	if (m.lock < 0 || move_load(&m, state))
+		return failed(EXIT_REFUSED);
+	return settle_here(&m, !strcmp(argv[2], "commit"));
 }

@@ -274,9 +274,14 @@ static json_t *ask_there(struct move *m)
 
 json_t *move_problems_there(struct move *m)
 {
+	const char *boot;
+
 	if (peer_hello(&m->peer))
 		return NULL;
-	if (!strcmp(json_string_value(json_object_get(m->peer.hello, "boot")) ?: "", host_boot_id())) {
+	boot = json_string_value(json_object_get(m->peer.hello, "boot")) ?: "";
+	if (m->shared)
+		snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", boot);
+	if (!strcmp(boot, host_boot_id())) {
 		fault("%s: that is this host", m->host);
 		return NULL;
 	}
@@ -529,15 +534,15 @@ static int freeze_and_dump(struct move *m)
 int move_until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
-	if (freeze_and_dump(m))
+	if (move_save(m) || addresses_guard(&m->addresses, m->id, true) || freeze_and_dump(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid))
 		return EXIT_STAYED;
 	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
-	tree_hold(&m->plan.tree);
 	m->shared->held = true;
-	if (find_stop_time(m) || transfer(m) || restore(m))
+	tree_hold(&m->plan.tree);
+	if (move_save(m) || find_stop_time(m) || transfer(m) || restore(m))
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
