@@ -95,8 +95,8 @@ migrate() {
 	status=0
 	on "$host" timeout 240 godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
-	# (what it says and how it ends come by two ways, in any order)
-	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1)
+	# (what it says and how it ends come by two ways, in any order; who is killed says nothing)
+	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1) || true
 }
 
 moved() { # the last one was, without a warning

@@ -214,8 +214,12 @@ int agent_load(struct agent *a)
 	a->want_processes = json_integer_value(json_object_get(state, "processes"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
 	a->adding = json_is_true(json_object_get(state, "added"));
-	for (size_t i = 0; i < a->addresses.n; i++)
-		a->addresses.address[i].added = a->adding;
+	for (size_t i = 0; i < a->addresses.n; i++) {
+		struct address *address = &a->addresses.address[i];
+
+		address->added = a->adding;
+		strcpy(address->here, address->ifname);
+	}
 	json_decref(state);
 	return 0;
 }
@@ -398,7 +402,8 @@ static int serve(struct agent *a)
  */
 static int keep(struct agent *a, pid_t worker)
 {
-	int status, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	char *path;
+	int status;
 
 	prctl(PR_SET_NAME, "godwit-keeper");	/* who kills by name hits one of us only */
 	close_fd(&a->plugin_sk);
@@ -409,18 +414,13 @@ static int keep(struct agent *a, pid_t worker)
 		;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	if (agent_load(a)) {
-		char *path = state_path(a->id, ".sock");
-
-		unlink(path);
-		free(path);
-		return EXIT_LOST;	/* there was nothing to undo */
-	}
-	/* (the source notices, and comes again when we are done: who knows what it was just being told) */
-	dup2(null, STDIN_FILENO);
-	dup2(null, STDOUT_FILENO);
-	agent_take_over(a);
-	return serve(a);
+	path = state_path(a->id, ".sock");
+	unlink(path);
+	free(path);
+	/* (ssh tells the source when we end: then it comes again and asks how it went) */
+	if (agent_load(a) == 0)
+		agent_take_over(a);
+	return EXIT_LOST;
 }
 
 static int begin(struct agent *a)

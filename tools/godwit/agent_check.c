@@ -330,13 +330,14 @@ json_t *agent_check(struct agent *a, json_t *message)
 	const char *base = json_string_value(json_object_get(message, "images"));
 	json_t *list = json_array();
 
+	/* (first: it is why an address, say, is taken) */
+	check_moves(list);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
 	    addresses_check_destination(&a->addresses) || check_ssh(&a->addresses) || host_check_nft())
 		problem(list, "%s", fault_text());
 	fault_clear();
 	if (a->criu_trouble)
 		problem(list, "%s", a->criu_trouble);
-	check_moves(list);
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
 	check_files(list, json_object_get(message, "files"));
