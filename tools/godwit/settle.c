@@ -5,8 +5,10 @@
  * the kernel shows, and take nothing for done.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <linux/netfilter.h>
+#include <mntent.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
@@ -329,11 +331,39 @@ static int stay_held(struct move *m, json_t *answer)
 	return EXIT_LOST;
 }
 
+/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
+static void sync_shared(pid_t pid)
+{
+	static const char *const types[] = {
+		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
+	};
+	char *path = xasprintf("/proc/%d/mounts", (int)pid);
+	FILE *f = setmntent(path, "re");
+	struct mntent *e;
+
+	free(path);
+	while (f && (e = getmntent(f)))
+		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+			if (!strncmp(e->mnt_type, types[i], strlen(types[i]))) {
+				int fd;
+
+				path = xasprintf("/proc/%d/root%s", (int)pid, e->mnt_dir);
+				fd = open(path, O_RDONLY | O_CLOEXEC);
+				if (fd >= 0)
+					syncfs(fd);
+				close_fd(&fd);
+				free(path);
+			}
+	if (f)
+		endmntent(f);
+}
+
 int move_forward(struct move *m)
 {
 	json_t *answer;
 
 	report_phase("commit", "process %d is held here", m->pid);
+	sync_shared(m->pid);
 	if (addresses_silence(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		warn(m);
 	fault_clear();
