@@ -13,6 +13,8 @@ MODULE_PARM_DESC(pause_timeout,
 #define RXE_MIGR_TRIES		8
 #define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
 #define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
+/* UC: so long a peer that goes on is waited for to say that it hears us. */
+#define RXE_MIGR_HEARD_MAX	(5 * HZ)
 
 static u32 rxe_migr_pause_ms(void)
 {
@@ -99,13 +101,10 @@ static void rxe_migr_enable(struct rxe_qp *qp)
 
 static void rxe_migr_work(struct work_struct *work);
 
-int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
+void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 {
 	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
 						struct rxe_ucontext, ibuc);
-	struct rxe_migr_hint hint;
-	struct pid *pid;
-	int err;
 
 	mutex_init(&qp->migr.mutex);
 	INIT_DELAYED_WORK(&qp->migr.work, rxe_migr_work);
@@ -114,16 +113,6 @@ int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 		qp->migr_state = RXE_MIGR_QP_STOPPED;
 		qp->resp.said_last_wqe = 1;	/* if at all, by the source */
 	}
-
-	if (rxe_migr_take_hint(uc, RXE_MIGR_HINT_QP, &hint, &pid)) {
-		put_pid(pid);
-		err = rxe_migr_claim(&qp->elem, hint.index);
-		if (err)
-			return err;
-		qp->ibqp.qp_num = qp->elem.index;
-	}
-
-	return 0;
 }
 
 void rxe_migr_qp_destroy(struct rxe_qp *qp)
@@ -190,6 +179,8 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.peer_stopped = false;
 		qp->migr.peer_knows = false;
 		qp->migr.resume_owed = false;
+		qp->migr.heard_owed = false;
+		qp->migr.unsure = false;
 		qp->migr.ack_owed = false;
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
@@ -222,6 +213,8 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
 				    rxe_migr_connected(qp);
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
+		qp->migr.heard_owed = false;
+		qp->migr.unsure = false;	/* our own RESUME will be answered */
 		if (!qp->migr.peer_stopped)
 			qp->migr.last_known = false;	/* of a stop before */
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
@@ -305,10 +298,27 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 	mutex_unlock(&qp->migr.mutex);
 }
 
-/* How long to wait for an answer. With many QPs it takes the peer its time. */
+/* How long to wait for an answer to what is said again */
 static unsigned long rxe_migr_backoff(unsigned int tries)
 {
 	return min(RXE_MIGR_BACKOFF_MIN << min(tries, 10U),
+		   RXE_MIGR_BACKOFF_MAX);
+}
+
+/*
+ * And at first: all QPs of a context call at once, and a peer of many takes its
+ * time. Said again meanwhile, all of it would take as long again. A UC peer is
+ * waited for, see rxe_migr_stop().
+ */
+static unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned int qps = atomic_read(&rxe->qp_pool.num_elem);
+
+	if (qp_type(qp) == IB_QPT_UC)
+		return RXE_MIGR_BACKOFF_MIN;
+
+	return min(RXE_MIGR_BACKOFF_MIN + msecs_to_jiffies(qps),
 		   RXE_MIGR_BACKOFF_MAX);
 }
 
@@ -320,7 +330,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.tries = 0;
-	qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
+	qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 	qp->migr.stop_acked = false;
 	qp->migr.resume_owed = false;
 	qp->migr.has_deadline = false;	/* of a pause or resume before */
@@ -331,7 +341,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 		return;
 
 	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
-	rxe_migr_kick(qp, rxe_migr_backoff(0));
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
 }
 
 /* -------------------------------------------------------------- going on -- */
@@ -404,7 +414,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	qp->migr.hushed = false;
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
-		qp->migr.next_tx = jiffies + rxe_migr_backoff(0);
+		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
 		qp->migr.unheard = false;
 		if (qp->migr.peer_stopped) {
@@ -444,21 +454,25 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 		rxe_migr_note_resume(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	rxe_migr_kick(qp, rxe_migr_backoff(0));
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
 }
 
 /* The peer is stopped since this epoch of its own. From softirq. */
 void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	bool went_on = qp->migr_state == RXE_MIGR_QP_RUNNING ||
+		       qp->migr_state == RXE_MIGR_QP_RESUMING ||
+		       qp->migr.unsure;
 
 	lockdep_assert_held(&qp->state_lock);
 
 	qp->migr.peer_stopped = true;
 	qp->migr.stop_epoch = epoch;
+	qp->migr.heard_owed = false;
+	qp->migr.unsure = false;
 
-	if (qp->migr_state == RXE_MIGR_QP_RUNNING ||
-	    qp->migr_state == RXE_MIGR_QP_RESUMING) {
+	if (went_on) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 		rxe_migr_set_deadline(qp);
 		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
@@ -468,17 +482,25 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 	}
 }
 
-/* Our RESUME was answered. From softirq. */
-void rxe_migr_resumed_qp(struct rxe_qp *qp)
+/*
+ * Our RESUME was answered. Does the peer wait to be told so? The answers to
+ * repeated ones come in any order. From softirq.
+ */
+void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 
 	lockdep_assert_held(&qp->state_lock);
 
+	if (!waits)
+		qp->migr.heard_owed = false;
 	if (!qp->migr.resume_owed)
 		return;
 
 	qp->migr.resume_owed = false;
+	qp->migr.heard_owed = waits;
+	qp->migr.tries = 0;
+	qp->migr.next_tx = jiffies + RXE_MIGR_BACKOFF_MIN;
 	rxe_migr_note_resume(qp);
 	rxe_counter_inc(rxe, RXE_CNT_MIGR_RESUMES);
 
@@ -524,10 +546,29 @@ static void rxe_migr_unpause(struct rxe_qp *qp)
 	if (qp->migr.resume_owed) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
 		rxe_migr_set_deadline(qp);
+	} else if (qp->migr.unsure) {
+		rxe_migr_set_deadline(qp);
+		if (!qp->migr.has_deadline ||
+		    time_after(qp->migr.deadline, jiffies + RXE_MIGR_HEARD_MAX))
+			qp->migr.deadline = jiffies + RXE_MIGR_HEARD_MAX;
+		qp->migr.has_deadline = true;
 	} else {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 		qp->migr.has_deadline = false;
 	}
+}
+
+/* What we answered has arrived, and so will what we send. From softirq. */
+void rxe_migr_sure_qp(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (!qp->migr.unsure)
+		return;
+
+	qp->migr.unsure = false;
+	rxe_migr_unpause(qp);
+	rxe_sched_task(&qp->send_task);
 }
 
 /* The peer has moved: call it at its new address from now on. */
@@ -566,6 +607,10 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
 		qp->migr.peer_stopped = false;
 		qp->migr.last_known = false;
+		qp->migr.unsure = qp_type(qp) == IB_QPT_UC &&
+				  rxe_migr_connected(qp) &&
+				  qp->migr_state == RXE_MIGR_QP_PAUSED &&
+				  !qp->migr.resume_owed;
 		rxe_migr_unpause(qp);
 	}
 	/* it called us here; or else does not know that we are, and is called */
@@ -629,13 +674,16 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	if (qp->migr_state != RXE_MIGR_QP_PAUSED &&
-	    qp->migr_state != RXE_MIGR_QP_RESUMING) {
+	/* (a stop, or a call, that came meanwhile has given it another time) */
+	if ((qp->migr_state != RXE_MIGR_QP_PAUSED &&
+	     qp->migr_state != RXE_MIGR_QP_RESUMING) ||
+	    qp->migr.has_deadline) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
 	}
 	qp->migr.peer_stopped = false;
 	qp->migr.resume_owed = false;
+	qp->migr.unsure = false;
 	qp->migr.has_deadline = false;
 	qp->migr.gave_up = qp_type(qp) == IB_QPT_RC;
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
@@ -705,6 +753,7 @@ static void rxe_migr_work(struct work_struct *work)
 	if (!alive || give_up) {
 		m->unheard = m->resume_owed;
 		m->resume_owed = false;
+		m->heard_owed = false;
 		m->has_deadline = false;
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
@@ -718,6 +767,11 @@ static void rxe_migr_work(struct work_struct *work)
 		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
 		seek = m->tries;	/* the peer has moved, too, perhaps */
+	} else if (m->heard_owed) {
+		if (m->tries < RXE_MIGR_TRIES)
+			opcode = RXE_MIGR_OPCODE_RESUME;
+		else
+			m->heard_owed = false;
 	}
 	if (opcode && time_before(jiffies, m->next_tx)) {
 		delay = m->next_tx - jiffies;

@@ -18,14 +18,13 @@
 #include <rdma/uverbs_ioctl.h>
 #include <rdma/rxe_migrate.h>
 
-struct rxe_ah;
 struct rxe_dev;
 struct rxe_mr;
 struct rxe_mw;
 struct rxe_pkt_info;
+struct rxe_pool;
 struct rxe_pool_elem;
 struct rxe_qp;
-struct rxe_srq;
 struct rxe_ucontext;
 
 /* A RESUME, or MOVED, that was accepted and is being applied. */
@@ -61,6 +60,8 @@ struct rxe_migr_qp {
 	bool			hushed;		/* UC, stopped: its requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			resume_owed;	/* our own RESUME is unanswered */
+	bool			heard_owed;	/* UC: the peer may wait to be told of its answer */
+	bool			unsure;		/* UC, paused: may what we send not arrive yet? */
 	bool			unheard;	/* it was until the end */
 	bool			gave_up;	/* failed past its deadline */
 	bool			held;		/* between rxe_migr_go_qp() and release */
@@ -111,7 +112,7 @@ void rxe_migr_dev_init(struct rxe_dev *rxe);
 void rxe_migr_dev_cleanup(struct rxe_dev *rxe);
 void rxe_migr_uctx_init(struct rxe_ucontext *uc);
 void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc);
-int rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
+void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
 void rxe_migr_qp_destroy(struct rxe_qp *qp);
 
 /* bracket the modify verb; begin fails for a QP that is stopped */
@@ -132,13 +133,22 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 		       struct sk_buff *skb);
 bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 
-/* identities of restored objects */
+/* identities of restored objects: what a hint says, beside the index */
+struct rxe_migr_wanted {
+	bool		set;
+	u32		key;
+	struct pid	*pid;	/* whose memory; ours until rxe_migr_unwant() */
+};
+
+void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
+			 struct ib_udata *udata, struct rxe_migr_wanted *wanted);
+void rxe_migr_unwant(struct rxe_migr_wanted *wanted);
+int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
+		   gfp_t gfp);
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
-			  struct ib_udata *udata);
-int rxe_migr_mw_init(struct rxe_mw *mw, struct ib_udata *udata);
-int rxe_migr_ah_init(struct rxe_ah *ah, struct ib_udata *udata);
-int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata);
+			  const struct rxe_migr_wanted *wanted);
+void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted);
 
 /* rings of restored contexts */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);

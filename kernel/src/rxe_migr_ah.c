@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Address handles: their identity, their record, and whom it names. */
+/* Address handles: their record, and whom it names. */
 
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
 #include "rxe_migr_loc.h"
-
-/* Not finalized yet: no request finds it. */
-int rxe_migr_ah_init(struct rxe_ah *ah, struct ib_udata *udata)
-{
-	return rxe_migr_claim_hinted(&ah->elem, RXE_MIGR_HINT_AH, udata);
-}
 
 void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {

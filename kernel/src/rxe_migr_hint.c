@@ -33,55 +33,116 @@ void rxe_migr_drop_hint(struct rxe_ucontext *uc)
 	put_pid(pid);
 }
 
-/*
- * Spend the hint of a context for an object of this type. A hint for another
- * type is dropped: it was not followed by its command. *pid is a reference.
- */
-bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
-			struct rxe_migr_hint *hint, struct pid **pid)
+/* Which pool a hint speaks of, and where in it; NULL if it can't be there */
+static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe,
+				      const struct rxe_migr_hint *hint,
+				      u32 *index)
 {
-	bool found;
+	struct rxe_pool *pool;
 
-	*pid = NULL;
-	if (!uc)
-		return false;
+	*index = hint->index;
+	switch (hint->type) {
+	case RXE_MIGR_HINT_QP:
+		pool = &rxe->qp_pool;
+		break;
+	case RXE_MIGR_HINT_SRQ:
+		pool = &rxe->srq_pool;
+		break;
+	case RXE_MIGR_HINT_AH:
+		pool = &rxe->ah_pool;
+		break;
+	case RXE_MIGR_HINT_MR:
+		pool = &rxe->mr_pool;
+		*index = hint->key >> 8;
+		break;
+	case RXE_MIGR_HINT_MW:
+		pool = &rxe->mw_pool;
+		*index = hint->key >> 8;
+		break;
+	default:
+		return NULL;
+	}
+
+	return *index < pool->limit.min || *index > pool->limit.max ? NULL :
+								      pool;
+}
+
+/* *pid, if it is one, becomes the context's */
+int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
+		      struct pid *pid)
+{
+	struct pid *old;
+	u32 index;
+
+	if (!rxe_migr_pool(to_rdev(uc->ibuc.device), in, &index))
+		return -EINVAL;
 
 	spin_lock(&uc->migr.lock);
-	found = uc->migr.has_hint && uc->migr.state == RXE_MIGR_CTX_RESTORING;
-	*hint = uc->migr.hint;
-	*pid = __rxe_migr_drop_hint(uc);
+	if (uc->migr.state != RXE_MIGR_CTX_RESTORING) {
+		spin_unlock(&uc->migr.lock);
+		return -EINVAL;
+	}
+	old = __rxe_migr_drop_hint(uc);
+	uc->migr.hint = *in;
+	uc->migr.hint_pid = pid;
+	uc->migr.has_hint = true;
 	spin_unlock(&uc->migr.lock);
+	put_pid(old);
 
-	if (found && hint->type == type)
-		return true;
-
-	put_pid(*pid);
-	*pid = NULL;
-	return false;
+	return 0;
 }
 
 /*
- * Move an element that is not finalized yet to another index of its pool.
+ * Before an object is added to its pool: spend the hint of its context. One for
+ * another type is dropped: it was not followed by its command. What else than
+ * the index it says is put into *wanted, until rxe_migr_unwant().
+ */
+void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
+			 struct ib_udata *udata, struct rxe_migr_wanted *wanted)
+{
+	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
+						struct rxe_ucontext, ibuc);
+	struct rxe_migr_hint hint;
+	struct pid *pid;
+	bool found;
+
+	if (wanted)
+		*wanted = (struct rxe_migr_wanted){};
+	if (!uc)
+		return;
+
+	spin_lock(&uc->migr.lock);
+	found = uc->migr.has_hint && uc->migr.hint.type == type &&
+		uc->migr.state == RXE_MIGR_CTX_RESTORING;
+	hint = uc->migr.hint;
+	pid = __rxe_migr_drop_hint(uc);
+	spin_unlock(&uc->migr.lock);
+
+	if (found)
+		rxe_migr_pool(to_rdev(uc->ibuc.device), &hint, &elem->index);
+	if (found && wanted)
+		*wanted = (struct rxe_migr_wanted){ true, hint.key, pid };
+	else
+		put_pid(pid);
+}
+
+void rxe_migr_unwant(struct rxe_migr_wanted *wanted)
+{
+	put_pid(wanted->pid);
+	wanted->pid = NULL;
+}
+
+/*
+ * The index that an element wants, as xa_alloc_cyclic() would give it one: at
+ * once, since another that is restored may want any that it had meanwhile.
  * Until __rxe_finalize() the entry is reserved and look-ups don't find it.
  */
-int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index)
+int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
+		   gfp_t gfp)
 {
-	struct rxe_pool *pool = elem->pool;
-	int err;
+	int err = xa_insert(&pool->xa, elem->index, NULL, gfp);
 
-	if (index < pool->limit.min || index > pool->limit.max)
-		return -EINVAL;
-	if (index == elem->index)
-		return 0;
-
-	err = xa_insert(&pool->xa, index, NULL, GFP_KERNEL);
-	if (err)
-		return err == -EBUSY ? -EEXIST : err;
-
-	xa_erase(&pool->xa, elem->index);
-	elem->index = index;
-
-	return 0;
+	return err == -EBUSY ? -EEXIST : err;
 }
 
 /* xa_load() does not tell of reserved ones; SRQs are never more than that. */
@@ -103,51 +164,14 @@ static bool rxe_migr_is_reserved(struct xarray *xa, u32 index)
 /* Would rxe_migr_claim() find it taken? */
 int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in)
 {
-	u32 index = in->index;
 	struct rxe_pool *pool;
+	u32 index;
 
-	switch (in->type) {
-	case RXE_MIGR_HINT_QP:
-		pool = &rxe->qp_pool;
-		break;
-	case RXE_MIGR_HINT_SRQ:
-		pool = &rxe->srq_pool;
-		break;
-	case RXE_MIGR_HINT_AH:
-		pool = &rxe->ah_pool;
-		break;
-	case RXE_MIGR_HINT_MR:
-		pool = &rxe->mr_pool;
-		index = in->key >> 8;
-		break;
-	case RXE_MIGR_HINT_MW:
-		pool = &rxe->mw_pool;
-		index = in->key >> 8;
-		break;
-	default:
-		return -EINVAL;
-	}
-
-	if (in->pid || index < pool->limit.min || index > pool->limit.max)
+	pool = rxe_migr_pool(rxe, in, &index);
+	if (in->pid || !pool)
 		return -EINVAL;
 
 	return rxe_migr_is_reserved(&pool->xa, index) ? -EEXIST : 0;
-}
-
-/* Take the index that a hint for this type names, if there is one. */
-int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
-			  struct ib_udata *udata)
-{
-	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
-						struct rxe_ucontext, ibuc);
-	struct rxe_migr_hint hint;
-	struct pid *pid;
-
-	if (!rxe_migr_take_hint(uc, type, &hint, &pid))
-		return 0;
-	put_pid(pid);
-
-	return rxe_migr_claim(elem, hint.index);
 }
 
 struct rxe_migr_pin {
@@ -230,33 +254,33 @@ static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 /* rxe_mr_init_user() with the keys and the memory that a hint asks for */
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
-			  struct ib_udata *udata)
+			  const struct rxe_migr_wanted *wanted)
 {
-	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
-						struct rxe_ucontext, ibuc);
 	struct rxe_migr_pin pin = {
 		.rxe = rxe, .mr = mr,
 		.start = start, .length = length, .access = access,
 	};
-	struct rxe_migr_hint hint;
-	struct pid *pid;
 	int err;
 
-	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_MR, &hint, &pid))
-		return rxe_mr_init_user(rxe, start, length, access, mr);
-
-	err = rxe_migr_claim(&mr->elem, hint.key >> 8);
-	if (!err)
-		err = pid ? rxe_migr_pin(&pin, pid) :
+	err = wanted->pid ? rxe_migr_pin(&pin, wanted->pid) :
 			    rxe_mr_init_user(rxe, start, length, access, mr);
-	put_pid(pid);
-	if (err)
+	if (err || !wanted->set)
 		return err;
 
-	mr->lkey = hint.key;
-	mr->rkey = hint.key;
-	mr->ibmr.lkey = hint.key;
-	mr->ibmr.rkey = hint.key;
+	mr->lkey = wanted->key;
+	mr->rkey = wanted->key;
+	mr->ibmr.lkey = wanted->key;
+	mr->ibmr.rkey = wanted->key;
 
 	return 0;
+}
+
+/* The key of a window that is not finalized yet: nobody finds it by either. */
+void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted)
+{
+	if (!wanted->set)
+		return;
+
+	mw->rkey = wanted->key;
+	mw->ibmw.rkey = wanted->key;
 }

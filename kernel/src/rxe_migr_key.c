@@ -7,7 +7,8 @@
 
 /*
  * Two keys while they are being changed on one host after the other: packets
- * are signed with the current one and may be signed with either.
+ * are signed with the first and may be signed with either. The second is the
+ * next one before, and the old one after this host has changed.
  */
 static DEFINE_SPINLOCK(key_lock);
 static u8 keys[2][RXE_MIGR_KEY_LEN];
@@ -53,13 +54,13 @@ bool rxe_migr_verify(const struct rxe_migr_hdr *hdr)
 	return ok;
 }
 
-static u64 rxe_migr_fingerprint(void)
+static u64 rxe_migr_fingerprint(unsigned int i)
 {
 	static const u8 label[] = "rxe_migr key fingerprint";
 	__le64 print = 0;
 
-	if (num_keys)
-		blake2s((u8 *)&print, label, keys[0], sizeof(print),
+	if (i < num_keys)
+		blake2s((u8 *)&print, label, keys[i], sizeof(print),
 			sizeof(label), RXE_MIGR_KEY_LEN);
 
 	return le64_to_cpu(print);
@@ -76,6 +77,7 @@ int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint)
 	spin_lock_irqsave(&key_lock, flags);
 	switch (key->op) {
 	case RXE_MIGR_KEY_QUERY:
+	case RXE_MIGR_KEY_QUERY_OLD:
 		break;
 	case RXE_MIGR_KEY_SET:
 		if (num_keys && !memcmp(keys[0], key->key, sizeof(keys[0])))
@@ -84,6 +86,14 @@ int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint)
 			memcpy(keys[1], keys[0], sizeof(keys[1]));
 		memcpy(keys[0], key->key, sizeof(keys[0]));
 		WRITE_ONCE(num_keys, min(num_keys + 1, 2U));
+		break;
+	case RXE_MIGR_KEY_ADD:
+		if (!num_keys) {
+			err = -EINVAL;
+			break;
+		}
+		memcpy(keys[1], key->key, sizeof(keys[1]));
+		WRITE_ONCE(num_keys, 2);
 		break;
 	case RXE_MIGR_KEY_CLEAR:
 		memzero_explicit(keys, sizeof(keys));
@@ -96,7 +106,7 @@ int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint)
 	default:
 		err = -EINVAL;
 	}
-	*fingerprint = rxe_migr_fingerprint();
+	*fingerprint = rxe_migr_fingerprint(key->op == RXE_MIGR_KEY_QUERY_OLD);
 	spin_unlock_irqrestore(&key_lock, flags);
 
 	return err;

@@ -23,7 +23,8 @@ void rxe_migr_announce_stop(struct rxe_qp *qp);
 void rxe_migr_go_qp(struct rxe_qp *qp);
 void rxe_migr_release_qp(struct rxe_qp *qp);
 void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
-void rxe_migr_resumed_qp(struct rxe_qp *qp);
+void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits);
+void rxe_migr_sure_qp(struct rxe_qp *qp);
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
 bool rxe_migr_connected(struct rxe_qp *qp);
 bool rxe_migr_failed(struct rxe_qp *qp);
@@ -66,6 +67,7 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
 bool rxe_migr_same_family(const u8 *gid, const u8 *other);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
+bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
 void rxe_migr_send_moved(struct rxe_qp *qp);
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr);
@@ -87,12 +89,9 @@ unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
 
 /* rxe_migr_hint.c */
-int rxe_migr_claim(struct rxe_pool_elem *elem, u32 index);
 int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in);
-int rxe_migr_claim_hinted(struct rxe_pool_elem *elem, u32 type,
-			  struct ib_udata *udata);
-bool rxe_migr_take_hint(struct rxe_ucontext *uc, u32 type,
-			struct rxe_migr_hint *hint, struct pid **pid);
+int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
+		      struct pid *pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);
 
 /* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held for writing */
@@ -123,6 +122,7 @@ bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
 /* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
 struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
 				 u16 object_id);
+void rxe_migr_forget_uevents(struct ib_uevent_object *uevent);
 int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 			  size_t length);
 

@@ -1,31 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Memory windows: their identity, their record, and what a record binds. */
+/* Memory windows: their record, and what it binds. */
 
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
-
-/* Not finalized yet: nobody finds it by either key. */
-int rxe_migr_mw_init(struct rxe_mw *mw, struct ib_udata *udata)
-{
-	struct rxe_ucontext *uc = rdma_udata_to_drv_context(udata,
-						struct rxe_ucontext, ibuc);
-	struct rxe_migr_hint hint;
-	struct pid *pid;
-	int err;
-
-	if (!rxe_migr_take_hint(uc, RXE_MIGR_HINT_MW, &hint, &pid))
-		return 0;
-	put_pid(pid);
-
-	err = rxe_migr_claim(&mw->elem, hint.key >> 8);
-	if (err)
-		return err;
-
-	mw->rkey = hint.key;
-	mw->ibmw.rkey = hint.key;
-
-	return 0;
-}
 
 void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {

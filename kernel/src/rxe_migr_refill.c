@@ -152,6 +152,31 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 
 /* --------------------------------------------------------------- objects -- */
 
+/* Of a REFILL before this one, which found no memory for another */
+static void rxe_migr_forget_events(struct ib_uverbs_event_queue *queue,
+				   struct list_head *list)
+{
+	struct ib_uverbs_event *ev, *next;
+
+	if (!queue)
+		return;
+
+	spin_lock_irq(&queue->lock);
+	list_for_each_entry_safe(ev, next, list, obj_list) {
+		list_del(&ev->list);
+		list_del(&ev->obj_list);
+		kfree(ev);
+	}
+	spin_unlock_irq(&queue->lock);
+}
+
+void rxe_migr_forget_uevents(struct ib_uevent_object *uevent)
+{
+	if (uevent->event_file)
+		rxe_migr_forget_events(&uevent->event_file->ev_queue,
+				       &uevent->event_list);
+}
+
 static int rxe_migr_refill_cq(struct ib_uverbs_file *ufile,
 			      const struct rxe_migr_rec *hdr, size_t length)
 {
@@ -167,6 +192,8 @@ static int rxe_migr_refill_cq(struct ib_uverbs_file *ufile,
 
 	ucq = container_of(uobj, struct ib_ucq_object, uevent.uobject);
 	cq = to_rcq(uobj->object);
+	rxe_migr_forget_events(cq->ibcq.cq_context, &ucq->comp_list);
+	rxe_migr_forget_uevents(&ucq->uevent);
 	cq->notify = rec->notify;
 	ucq->comp_events_reported = le32_to_cpu(rec->comp_events);
 	ucq->uevent.events_reported = le32_to_cpu(rec->async_events);
@@ -365,6 +392,7 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 		goto unlock;
 
 	uqp = qp->ibqp.uobject;
+	rxe_migr_forget_uevents(&uqp->uevent);
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
 
 	/* its path was made without looking for the peer, which may be dead */
@@ -462,10 +490,31 @@ static int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 	return 0;
 }
 
+/* uverbs tells nobody that it had no memory for an event. */
+static int rxe_migr_check_queued(const struct list_head *list,
+				 const struct list_head *last)
+{
+	return list->prev == last ? -ENOMEM : 0;
+}
+
+static int rxe_migr_refill_completion(struct rxe_cq *cq)
+{
+	struct list_head *list = &cq->ibcq.uobject->comp_list;
+	struct list_head *last = list->prev;
+
+	if (!cq->ibcq.cq_context)
+		return -EINVAL;
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+
+	return rxe_migr_check_queued(list, last);
+}
+
 static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 				 const struct rxe_migr_rec *hdr, size_t length)
 {
 	const struct rxe_migr_rec_event *rec = (const void *)hdr;
+	struct ib_uevent_object *uevent;
+	struct list_head *last;
 	struct ib_event ev = {};
 	struct ib_uobject *uobj;
 	struct rxe_srq *srq;
@@ -489,33 +538,39 @@ static int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		if (!uobj)
 			return -EINVAL;
 		cq = to_rcq(uobj->object);
-		if (event == RXE_MIGR_EVENT_COMPLETION) {
-			cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-			return 0;
-		}
+		if (event == RXE_MIGR_EVENT_COMPLETION)
+			return rxe_migr_refill_completion(cq);
+		uevent = &cq->ibcq.uobject->uevent;
+		last = uevent->event_list.prev;
 		ev.device = cq->ibcq.device;
 		ev.element.cq = &cq->ibcq;
 		cq->ibcq.event_handler(&ev, cq->ibcq.cq_context);
-		return 0;
+		break;
 	case RXE_MIGR_REC_QP:
 		qp = rxe_migr_uqp(ufile, hdr);
 		if (!qp || !qp->ibqp.event_handler)
 			return -EINVAL;
+		uevent = &qp->ibqp.uobject->uevent;
+		last = uevent->event_list.prev;
 		ev.device = qp->ibqp.device;
 		ev.element.qp = &qp->ibqp;
 		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
-		return 0;
+		break;
 	case RXE_MIGR_REC_SRQ:
 		srq = rxe_migr_usrq(ufile, hdr);
 		if (!srq || !srq->ibsrq.event_handler)
 			return -EINVAL;
+		uevent = &srq->ibsrq.uobject->uevent;
+		last = uevent->event_list.prev;
 		ev.device = srq->ibsrq.device;
 		ev.element.srq = &srq->ibsrq;
 		srq->ibsrq.event_handler(&ev, srq->ibsrq.srq_context);
-		return 0;
+		break;
+	default:
+		return -EINVAL;
 	}
 
-	return -EINVAL;
+	return rxe_migr_check_queued(&uevent->event_list, last);
 }
 
 /* What is applied before what: a QP's receive in hand lies in its ring. */

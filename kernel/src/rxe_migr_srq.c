@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Shared receive queues: their identity, their record, and what it restores. */
+/* Shared receive queues: their record, and what it restores. */
 
 #include "rxe_migr_loc.h"
-
-/* Nobody has its number yet. */
-int rxe_migr_srq_init(struct rxe_srq *srq, struct ib_udata *udata)
-{
-	mutex_init(&srq->migr_mutex);
-
-	return rxe_migr_claim_hinted(&srq->elem, RXE_MIGR_HINT_SRQ, udata);
-}
 
 static struct ib_uevent_object *rxe_migr_srq_uevent(struct ib_uobject *uobj)
 {
@@ -71,6 +63,7 @@ int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 	srq->limit = le32_to_cpu(rec->limit);
 	srq->error = !!rec->error;
 	mutex_unlock(&srq->migr_mutex);
+	rxe_migr_forget_uevents(&srq->ibsrq.uobject->uevent);
 	srq->ibsrq.uobject->uevent.events_reported =
 		le32_to_cpu(rec->async_events);
 

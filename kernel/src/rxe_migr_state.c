@@ -9,7 +9,8 @@
 /*
  * RUNNING  -> PAUSED	 the peer stopped (STOP, NAK_STOPPED)
  * RUNNING  -> STOPPED	 checkpoint
- * PAUSED   -> RUNNING	 the peer resumed, the deadline passed, reset
+ * PAUSED   -> RUNNING	 the peer resumed (and of UC has heard our answer, or
+ *			 is waited for no longer), the deadline passed, reset
  * PAUSED   -> RESUMING	 the peer resumed and still owes us an answer
  * PAUSED   -> STOPPED	 checkpoint
  * RESUMING -> RUNNING	 our RESUME was answered, the deadline passed, reset
@@ -59,8 +60,9 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 
 /*
  * What a QP that is held has in its queues is dropped, and will be sent again:
- * a packet of a QP of the same host holds a reference to that one, which may
- * be the very one that is stopped here and ends before this one goes on.
+ * a QP of the same host, which may be the very one that is stopped here, does
+ * not have more than some packets on their way, and these count until they
+ * are freed.
  */
 
 /* May the requester and the completer not run? From their task */

@@ -49,10 +49,18 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	unsigned long index;
 	struct rxe_dev *rxe;
 	struct rxe_qp *qp;
+	bool unknown;
+	u32 flags;
+	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
 	rxe = to_rdev(uc->ibuc.device);
+
+	err = uverbs_get_flags32(&flags, attrs, RXE_ATTR_MIGR_IN,
+				 RXE_MIGR_QUERY_ASK);
+	if (err)
+		return err;
 
 	/* asked again and again while peers answer: no lock that closing an
 	 * event file of the application could meet
@@ -61,8 +69,11 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		qp = rxe_pool_get_index(&rxe->qp_pool, index);
 		if (!qp)
 			continue;
+		unknown = false;
 		spin_lock_irq(&qp->state_lock);
 		if (rxe_migr_qp_uctx(qp) == uc) {
+			unknown = rxe_migr_peer_is_unknown(qp);
+			resp.num_unknown += unknown;
 			resp.num_qp++;
 			resp.num_resuming += rxe_migr_is_resuming(qp);
 			resp.num_paused += rxe_migr_is_resuming(qp) &&
@@ -71,7 +82,10 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 					   qp_state(qp) == IB_QPS_ERR;
 		}
 		spin_unlock_irq(&qp->state_lock);
+		if (unknown && (flags & RXE_MIGR_QUERY_ASK))
+			rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 		rxe_put(qp);
+		cond_resched();
 	}
 	spin_lock(&uc->migr.lock);
 	if (uc->migr.state == RXE_MIGR_CTX_RESUMING && !resp.num_resuming)
@@ -307,8 +321,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_BEGIN)(struct uverbs_attr_bundle *attr
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_HINT)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	struct pid *pid = NULL, *old = NULL;
 	struct rxe_migr_hint in;
+	struct pid *pid = NULL;
 	int err;
 
 	if (IS_ERR(uc))
@@ -317,8 +331,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_HINT)(struct uverbs_attr_bundle *attrs
 	err = uverbs_copy_from(&in, attrs, RXE_ATTR_MIGR_IN);
 	if (err)
 		return err;
-	if (in.type < RXE_MIGR_HINT_QP || in.type > RXE_MIGR_HINT_MW ||
-	    in.pid < 0 || (in.pid && in.type != RXE_MIGR_HINT_MR))
+	if (in.pid < 0 || (in.pid && in.type != RXE_MIGR_HINT_MR))
 		return -EINVAL;
 
 	if (in.pid) {
@@ -327,18 +340,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_HINT)(struct uverbs_attr_bundle *attrs
 			return -ESRCH;
 	}
 
-	spin_lock(&uc->migr.lock);
-	if (uc->migr.state == RXE_MIGR_CTX_RESTORING) {
-		old = uc->migr.hint_pid;
-		uc->migr.hint = in;
-		uc->migr.hint_pid = pid;
-		uc->migr.has_hint = true;
-	} else {
-		old = pid;
-		err = -EINVAL;
-	}
-	spin_unlock(&uc->migr.lock);
-	put_pid(old);
+	err = rxe_migr_set_hint(uc, &in, pid);
+	if (err)
+		put_pid(pid);
 
 	return err;
 }
@@ -809,6 +813,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_DEVICE)(struct uverbs_attr_bundle *
 			    UVERBS_ATTR_STRUCT(type, last), UA_MANDATORY)
 
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_QUERY,
+	UVERBS_ATTR_FLAGS_IN(RXE_ATTR_MIGR_IN, enum rxe_migr_query_flags,
+			     UA_OPTIONAL),
 	RXE_MIGR_RESP(struct rxe_migr_query, now_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_DUMP,
 	RXE_MIGR_IN(struct rxe_migr_buf),

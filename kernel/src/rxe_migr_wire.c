@@ -88,7 +88,6 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	*to = *hdr;
 	to->version = RXE_MIGR_WIRE_VERSION;
 	to->opcode = opcode;
-	to->flags = 0;
 	rxe_migr_sign(to);
 
 	err = rxe_prepare(av, &pkt, skb);
@@ -109,6 +108,18 @@ static bool rxe_migr_owes_resume(struct rxe_qp *qp)
 	lockdep_assert_held(&qp->state_lock);
 
 	return qp->migr.resume_owed && qp->migr_state != RXE_MIGR_QP_STOPPED;
+}
+
+/*
+ * May it be asked whether it speaks the protocol? A RESUME that says nothing new
+ * asks: the peer answers it, whatever its state, and makes nothing of it.
+ */
+bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr_state == RXE_MIGR_QP_RUNNING &&
+	       !qp->migr.peer_knows && rxe_migr_connected(qp);
 }
 
 /*
@@ -146,7 +157,8 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	u32 epoch, psn;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp)) {
+	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp) &&
+	    !qp->migr.heard_owed && !rxe_migr_peer_is_unknown(qp)) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		return 0;
 	}
@@ -159,7 +171,13 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
 		epoch = qp->migr.epoch;
 		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn : qp->comp.psn;
-		memcpy(hdr.old_gid, qp->migr.old_gid.raw, sizeof(hdr.old_gid));
+		if (opcode == RXE_MIGR_OPCODE_RESUME && !qp->migr.resume_owed)
+			memcpy(hdr.old_gid, gid.raw, sizeof(hdr.old_gid));
+		else
+			memcpy(hdr.old_gid, qp->migr.old_gid.raw,
+			       sizeof(hdr.old_gid));
+		if (opcode == RXE_MIGR_OPCODE_RESUME && qp->migr.heard_owed)
+			hdr.flags = cpu_to_be16(RXE_MIGR_FLAG_HEARD);
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		epoch = qp->migr.stop_epoch;
@@ -169,6 +187,8 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	default:
 		epoch = qp->migr.peer_epoch;
 		psn = qp->resp.psn - 1;
+		if (qp->migr.unsure)
+			hdr.flags = cpu_to_be16(RXE_MIGR_FLAG_WAITS);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
@@ -326,6 +346,8 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 	if (same && epoch == qp->migr.peer_epoch) {
 		if (qp->migr.gave_up)
 			return -ETIMEDOUT;
+		if (hdr->flags)
+			rxe_migr_sure_qp(qp);
 		return qp->migr_state == RXE_MIGR_QP_STOPPED ?
 			RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
 	}
@@ -453,8 +475,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
 		qp->migr.peer_knows = true;
-		rxe_migr_resumed_qp(qp);
-		return 0;
+		rxe_migr_resumed_qp(qp, !!hdr->flags);
+		return qp->migr.heard_owed ? RXE_MIGR_OPCODE_RESUME : 0;
 	}
 
 	return -EINVAL;
@@ -494,15 +516,27 @@ static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		rxe_counter_inc(rxe, RXE_CNT_RCVD_MOVED);
 		break;
 	}
-	/* a move to apply, or a deadline to keep */
+	/* a move to apply, a deadline to keep, or something to say again */
 	if (hdr->opcode != RXE_MIGR_OPCODE_STOP_ACK &&
-	    hdr->opcode != RXE_MIGR_OPCODE_RESUME_ACK)
+	    (hdr->opcode != RXE_MIGR_OPCODE_RESUME_ACK || ret > 0))
 		rxe_migr_kick(qp, 0);
 	/* (to a RESUME that is not accepted, from another address perhaps) */
 	if (ret > 0)
 		rxe_migr_send_to(qp, ret, from);
 
 	return ret;
+}
+
+static u16 rxe_migr_flags_of(u8 opcode)
+{
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_RESUME:
+		return RXE_MIGR_FLAG_HEARD;
+	case RXE_MIGR_OPCODE_RESUME_ACK:
+		return RXE_MIGR_FLAG_WAITS;
+	}
+
+	return 0;
 }
 
 /*
@@ -533,7 +567,8 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	qpn = bth_qpn(pkt);
 	trace_rxe_migr_rcv(qpn, pkt->opcode, be32_to_cpu(hdr->epoch), pkt->psn);
 
-	if (hdr->version != RXE_MIGR_WIRE_VERSION || hdr->flags ||
+	if (hdr->version != RXE_MIGR_WIRE_VERSION ||
+	    (be16_to_cpu(hdr->flags) & ~rxe_migr_flags_of(pkt->opcode)) ||
 	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
 	    (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) != pkt->psn ||
 	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||

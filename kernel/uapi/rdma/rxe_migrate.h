@@ -97,7 +97,19 @@ enum rxe_migr_qp_state {
 	RXE_MIGR_QP_STOPPED	= 3,	/* being checkpointed or restored */
 };
 
-/* QUERY: RESP is struct rxe_migr_query. */
+/*
+ * QUERY: IN, optional, is enum rxe_migr_query_flags, 32 bits wide; RESP is
+ * struct rxe_migr_query, as it was before peers were asked.
+ */
+enum rxe_migr_query_flags {
+	/*
+	 * Ask the peers of num_unknown whether they speak the protocol. Neither
+	 * end changes, and nobody is waited for: who has answered by the next
+	 * QUERY is counted there no more.
+	 */
+	RXE_MIGR_QUERY_ASK	= 1 << 0,
+};
+
 struct rxe_migr_query {
 	__u32 abi_version;
 	__u32 state;		/* enum rxe_migr_ctx_state */
@@ -109,7 +121,7 @@ struct rxe_migr_query {
 	__aligned_u64 resume_ns;/* last RESUME answered, 0 if never */
 	__aligned_u64 now_ns;	/* CLOCK_MONOTONIC at this call */
 	__u32 num_paused;	/* of num_resuming: whose peers are stopped, too */
-	__u32 reserved;
+	__u32 num_unknown;	/* that run, and whose peers never spoke the protocol */
 };
 
 /*
@@ -151,6 +163,7 @@ struct rxe_migr_begin {
  * HINT: IN is struct rxe_migr_hint: the identity that the next object created
  * on this context takes. It is spent by that object, whether that fails or
  * not; EEXIST from the standard command says that the identity is taken.
+ * EINVAL: no object can have it.
  */
 enum rxe_migr_hint_type {
 	RXE_MIGR_HINT_QP	= 1,	/* index: QP number */
@@ -178,7 +191,8 @@ struct rxe_migr_hint {
 
 /*
  * REFILL: IN is struct rxe_migr_buf: whole records as dumped, with the handles
- * of this context. Once, or in parts, after the last modify of its QPs.
+ * of this context. Once, or in parts, after the last modify of its QPs; events
+ * not before the records of their objects. ENOMEM: do it again, from the first.
  */
 
 /*
@@ -223,7 +237,9 @@ enum rxe_migr_key_op {
 	RXE_MIGR_KEY_QUERY	= 0,
 	RXE_MIGR_KEY_SET	= 1,	/* the key in force stays valid as the old one */
 	RXE_MIGR_KEY_CLEAR	= 2,	/* forgets both */
-	RXE_MIGR_KEY_DROP_OLD	= 3,	/* ends a rotation */
+	RXE_MIGR_KEY_DROP_OLD	= 3,	/* accepts only the key in force */
+	RXE_MIGR_KEY_ADD	= 4,	/* accepts this one, too, in place of an old one */
+	RXE_MIGR_KEY_QUERY_OLD	= 5,	/* RESP is of the key that is accepted only */
 };
 
 struct rxe_migr_key {
@@ -735,8 +751,9 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 
 /*
  * BTH opcodes from the range that the specification leaves to manufacturers
- * (InfiniBand vol. 1, 9.2: bits 7-5 of 110 and 111), and an AETH NAK code that
- * it reserves (9.7.5.2.1). All of them are followed by struct rxe_migr_hdr.
+ * (InfiniBand vol. 1, 9.2: bits 7-5 of 110 and 111), NAK_STOPPED among them,
+ * which is no NAK code of an AETH. All of them are followed by struct
+ * rxe_migr_hdr; docs/PROTOCOL.md has what each of them says in it, and why.
  */
 #define RXE_MIGR_OPCODE_STOP		0xc0
 #define RXE_MIGR_OPCODE_STOP_ACK	0xc1
@@ -745,23 +762,39 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 #define RXE_MIGR_OPCODE_NAK_STOPPED	0xc4
 #define RXE_MIGR_OPCODE_MOVED		0xc5
 
+/*
+ * UC has nothing sent again, so a peer that is called sends nothing before it
+ * knows that what it sends arrives. RESUME_ACK: it waits until it is told so.
+ * RESUME: the answer to one of this epoch has come.
+ */
+#define RXE_MIGR_FLAG_HEARD		0x0001
+#define RXE_MIGR_FLAG_WAITS		0x0002
+
 #define RXE_MIGR_WIRE_VERSION		1
 #define RXE_MIGR_MAC_LEN		16
 
 struct rxe_migr_hdr {
 	__u8   version;
 	__u8   opcode;		/* that of the BTH */
-	__be16 flags;		/* 0 */
-	__be32 src_qpn;		/* the sender's */
+	__be16 flags;		/* RXE_MIGR_FLAG_* */
+	__be32 src_qpn;		/* the sender's; a tombstone's QP */
 	__be32 dest_qpn;	/* the receiver's */
 	__be32 epoch;		/* of the side that moves */
-	__be32 psn;		/* STOP, RESUME: first unacknowledged; their
-				 * answers: the last one received in order;
-				 * STOP, STOP_ACK of UC: the next to be sent;
-				 * MOVED to a tombstone: the peer's QP number
+	__be32 psn;		/* STOP, RESUME, NAK_STOPPED: first
+				 * unacknowledged; their answers: the last one
+				 * received in order; of UC, but in RESUME_ACK:
+				 * the next to be sent; of a tombstone: that of
+				 * the packet it answers; MOVED to a tombstone:
+				 * the peer's QP number
 				 */
-	__u8   old_gid[16];	/* of the side that moves */
-	__u8   new_gid[16];
+	__u8   old_gid[16];	/* where the side that moves was when its peer
+				 * last heard of it; MOVED: where its tombstone
+				 * is; a RESUME that asks, a tombstone's
+				 * NAK_STOPPED: new_gid; STOP_ACK, RESUME_ACK: 0
+				 */
+	__u8   new_gid[16];	/* where the sender is; a tombstone's MOVED:
+				 * where its QP is
+				 */
 	__u8   mac[RXE_MIGR_MAC_LEN];
 } __attribute__((packed));
 RXE_MIGR_SIZE(struct rxe_migr_hdr, 68);
