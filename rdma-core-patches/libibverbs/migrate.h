@@ -127,6 +127,13 @@ struct ibv_context *ibv_open_restore_context(const char *device,
 
 int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
 
+/*
+ * The same, and ask the peers of query->num_unknown whether they speak the
+ * protocol; nobody is waited for. Call it again until all have answered, or
+ * long enough: a peer with another driver never does.
+ */
+int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query);
+
 /* Which event file of ctx is fd? ENOENT: none. */
 int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 		       struct rxe_migr_event_fd *event_fd);
