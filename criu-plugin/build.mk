@@ -33,5 +33,5 @@ $(plugin_so): $(plugin_obj) $(verbs_lib)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(plugin_obj) $(VERBS_LIBS) -lprotobuf-c -lz
 
 install-plugin: $(plugin_so)
-	$(call say,INSTALL,$(DESTDIR)$(PREFIX)/lib/criu/rdma_plugin.so)
-	$(Q)install -D -m 755 $(plugin_so) $(DESTDIR)$(PREFIX)/lib/criu/rdma_plugin.so
+	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)
+	$(Q)install -D -m 755 $(plugin_so) $(DESTDIR)$(CRIUDIR)/rdma_plugin.so

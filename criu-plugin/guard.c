@@ -7,6 +7,9 @@
  *
  *	tasks dead			the contexts are gone with them: done
  *	CRIU gone before the end	CRIU's ptrace too, the tasks run: abort
+ *	the same, tasks stopped		abort; but if GODWIT_HOLDS is set, wait: who
+ *					stopped them says what becomes of them, and
+ *					a copy may have their peers by now
  *	checkpoint, tasks run		--leave-running, or a post-dump script
  *					said no: abort
  *	checkpoint, tasks stopped	--leave-stopped: wait. SIGCONT alone
@@ -200,7 +203,7 @@ static void abort_all(void)
 			for_each_fd(watched[i].pid, abort_fd, NULL);
 }
 
-static void wait_and_see(bool saved)
+static void wait_and_see(bool may_be_held)
 {
 	struct timespec pause = { .tv_nsec = 1000000 };
 	int looks, running = 0;
@@ -214,7 +217,7 @@ static void wait_and_see(bool saved)
 		 * Whoever killed CRIU early may stop its tasks, too. What dies
 		 * may have a copy elsewhere, which its peers belong to now.
 		 */
-		running = seen.traced || seen.dying || (saved && seen.held) ?
+		running = seen.traced || seen.dying || (may_be_held && seen.held) ?
 			  0 : running + 1;
 		if (looks == 2000)
 			pause.tv_nsec = 50000000;
@@ -240,7 +243,7 @@ static void guard(int sock)
 		/* An answer: no context is stopped before it is watched. */
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
-	wait_and_see(saved);
+	wait_and_see(saved || getenv("GODWIT_HOLDS"));
 }
 
 /* A child of init's, in a session of its own, with this one descriptor. */

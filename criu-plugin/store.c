@@ -177,7 +177,8 @@ void store_drain(void)
 {
 	int sock, fd;
 
-	if (store->id < 0)
+	/* (without RDMA there is none) */
+	if (!store || store->id < 0)
 		return;
 	sock = open_socket();
 	if (sock < 0)
