@@ -20,8 +20,8 @@
 #include "agent.h"
 #include "host.h"
 
-/* How long a move that is over waits for a source that was lost. */
-#define LINGER_S	60
+/* How long a source is waited for that was lost, or says nothing where it has to: perhaps its host is dead. */
+#define LINGER_S	120
 
 /* How often the driver is asked whether all peers have answered. */
 #define RESUME_POLL_MS	1
@@ -227,6 +227,8 @@ int agent_load(struct agent *a)
 void agent_set_stage(struct agent *a, enum stage stage)
 {
 	a->stage = stage;
+	if (stage == STAGE_IDLE || stage >= STAGE_RUNNING)
+		agent_linger(a);
 	if (stage == STAGE_RUNNING)
 		signal(SIGCHLD, SIG_IGN);	/* it is our child, but its end is none of our business */
 	agent_save(a);
@@ -299,6 +301,8 @@ static void hear(struct agent *a)
 		return;
 	}
 	fault_clear();
+	if (a->stage == STAGE_IDLE)
+		agent_linger(a);
 	if (!message) {
 		if (a->stage == STAGE_PREPARED && incoming_data(&a->incoming, data, length))
 			agent_failed(a);
@@ -318,8 +322,7 @@ static int poll_timeout(const struct agent *a)
 
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
-	if (!a->deadline || a->stage == STAGE_IDLE || a->stage == STAGE_READY ||
-	    (a->stage >= STAGE_RUNNING && a->wire.in >= 0))
+	if (a->stage == STAGE_READY)
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
 	return left > 0 ? left : 0;
@@ -350,6 +353,8 @@ static void loop(struct agent *a)
 			agent_resumed(a);
 		else if (n == 0 && a->stage >= STAGE_RUNNING)
 			over(a);
+		else if (n == 0 && a->stage == STAGE_IDLE)
+			agent_set_stage(a, STAGE_END);
 		else if (n == 0 && fault("the source did not say commit in time"))
 			agent_failed(a);
 		if (n <= 0)
@@ -385,6 +390,7 @@ static int serve(struct agent *a)
 	signal(SIGINT, SIG_IGN);
 	sigaction(SIGTERM, &term, NULL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	agent_linger(a);
 	if (listen_for_attach(a)) {
 		agent_failed(a);
 		ret = EXIT_REFUSED;

@@ -31,7 +31,7 @@ struct agent {
 	struct wire wire;	/* -1: nobody is connected */
 	int attached;		/* socket of the process that brought the wire, or -1 */
 	int listener;
-	int64_t deadline;	/* an unfinished preparation is undone then; 0: none */
+	int64_t deadline;	/* an unfinished preparation is undone then */
 	char *criu_trouble;	/* what speaks against CRIU here, or NULL */
 	char *images;
 	struct incoming incoming;
@@ -75,6 +75,7 @@ void agent_resumed(struct agent *a);	/* have all connections been resumed? Then 
 void agent_tell_resumed(struct agent *a);
 void agent_undo(struct agent *a);	/* as if nothing had ever come here */
 /* CRIU has ended, or was killed, after the commit: do what it left undone. -1: the tasks have not lived through that. */
+int agent_lost(void);
 int agent_see_through(struct agent *a);
 /* Go on where an agent was killed, from what it wrote down. */
 void agent_take_over(struct agent *a);
@@ -85,7 +86,7 @@ int agent_load(struct agent *a);
 void agent_tell(struct agent *a, json_t *message);
 void agent_failed(struct agent *a);	/* undo, and tell fault() */
 void agent_set_stage(struct agent *a, enum stage stage);
-void agent_linger(struct agent *a);	/* for who comes and asks how it went */
+void agent_linger(struct agent *a);	/* the source is waited for so long, from now on */
 void agent_warn(struct agent *a, const char *text);
 
 #endif /* GODWIT_AGENT_H */

@@ -12,9 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <linux/capability.h>
 #include <rdma/rdma_user_cm.h>
 #include "agent.h"
 #include "host.h"
+#include "huge.h"
 
 static void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -50,18 +52,27 @@ static int add_device(const char *device, void *arg)
 	return 0;
 }
 
+static int add_guid(const char *device, void *arg)
+{
+	char guid[NODE_GUID];
+
+	rdma_node_guid(device, guid);
+	json_object_set_new(arg, device, json_string(guid));
+	return 0;
+}
+
 json_t *agent_hello(struct agent *a)
 {
-	json_t *devices = json_object();
-	char key[20] = "";
-	uint64_t fingerprint;
+	json_t *devices = json_object(), *guids = json_object();
+	uint64_t keys[2];
 
 	rdma_each_device(add_device, devices);
-	if (rdma_key_fingerprint(&fingerprint) == 0 && fingerprint)
-		snprintf(key, sizeof(key), "%016llx", (unsigned long long)fingerprint);
+	rdma_each_device(add_guid, guids);
+	rdma_key_fingerprints(keys);
 	fault_clear();
-	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION,
-			 "boot", host_boot_id(), "key", key, "devices", devices, "stage", (int)a->stage);
+	return json_pack("{s:i, s:s, s:s, s:[I, I], s:o, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION,
+			 "boot", host_boot_id(), "keys", (json_int_t)keys[0], (json_int_t)keys[1], "devices",
+			 devices, "guids", guids, "stage", (int)a->stage);
 }
 
 /* ---------------------------------------------------------------- check -- */
@@ -136,6 +147,48 @@ static void check_space(json_t *list, const char *base, json_int_t memory)
 	if (space < need)
 		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
 			base, (unsigned long long)space >> 20, (unsigned long long)need >> 20);
+}
+
+static void check_huge(json_t *list, json_t *huge)
+{
+	const char *size;
+	json_t *bytes;
+
+	json_object_foreach(huge, size, bytes) {
+		uint64_t page = strtoull(size, NULL, 10);
+		uint64_t need = page ? json_integer_value(bytes) / page : 0, has = huge_free(page);
+
+		if (has < need)
+			problem(list, "huge pages of %llu KiB: the process has %llu, and %llu are free there: raise "
+				HUGE_DIR "/nr_hugepages", (unsigned long long)page >> 10, (unsigned long long)need,
+				(unsigned long long)has, (unsigned long long)page >> 10);
+	}
+}
+
+static bool may_lock(void)
+{
+	char *text = read_file("/proc/self/status");
+	char *line = text ? strstr(text, "\nCapEff:") : NULL;
+	bool may = line && strtoull(line + 8, NULL, 16) & (1ULL << CAP_IPC_LOCK);
+
+	free(text);
+	return may;
+}
+
+/* CRIU pins it again, with the rights that we have. */
+static void check_pinned(json_t *list, json_t *pinned)
+{
+	json_t *process;
+	size_t i;
+
+	if (may_lock())
+		return;
+	json_array_foreach(pinned, i, process)
+		problem(list, "process %d: its memory regions, %lld KiB, can't be pinned there: its RLIMIT_MEMLOCK is %lld "
+			"KiB: give it a higher one, or godwit there CAP_IPC_LOCK",
+			(int)json_integer_value(json_object_get(process, "pid")),
+			(long long)json_integer_value(json_object_get(process, "bytes")) >> 10,
+			(long long)json_integer_value(json_object_get(process, "limit")) >> 10);
 }
 
 /* Who has it, as far as `rdma resource` tells: " by process 17 (name)", or "". To be freed. */
@@ -269,15 +322,40 @@ static void check_cm_ids(json_t *list, json_t *ids)
 		close(fd);
 }
 
+/* One that is dead is one problem, however many ids have it for their peer. */
+static void check_cm_peers(json_t *list, json_t *peers)
+{
+	json_t *known = json_object(), *peer;
+	size_t i;
+
+	json_array_foreach(peers, i, peer) {
+		const char *address = json_string_value(json_object_get(peer, "address"));
+		int err;
+
+		if (!address || json_object_get(known, address))
+			continue;
+		json_object_set_new(known, address, json_true());
+		err = rdma_resolve(address);
+		if (err)
+			problem(list, "process %d, descriptor %d, id %lld of librdmacm: its peer's address %s cannot be "
+				"resolved there: %s: is that host up?", (int)json_integer_value(json_object_get(peer, "pid")),
+				(int)json_integer_value(json_object_get(peer, "fd")),
+				(long long)json_integer_value(json_object_get(peer, "id")), address, strerror(err));
+	}
+	json_decref(known);
+}
+
 /* Files of librdmacm, too, take the driver, if no device of a certain name. */
-static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids)
+static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids, json_t *peers)
 {
 	check_contexts(list, contexts);
 	if (cm && rdma_each_device(check_driver, NULL) <= 0)
 		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
 			"rxe0 type rxe netdev INTERFACE");
-	if (cm)
+	if (cm) {
 		check_cm_ids(list, ids);
+		check_cm_peers(list, peers);
+	}
 	fault_clear();
 	if ((cm || json_array_size(contexts)) && host_check_plugin())
 		problem(list, "%s", fault_text());
@@ -342,7 +420,10 @@ json_t *agent_check(struct agent *a, json_t *message)
 	check_ptys(list, json_object_get(message, "ptys"));
 	check_files(list, json_object_get(message, "files"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
+	check_huge(list, json_object_get(message, "huge"));
+	check_pinned(list, json_object_get(message, "pinned"));
 	check_rdma(list, json_object_get(message, "contexts"),
-		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"));
+		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"),
+		   json_object_get(message, "cm_peers"));
 	return list;
 }

@@ -116,9 +116,11 @@ static int op_commit(struct agent *a, json_t *message, json_t **answer)
 
 static int op_abort(struct agent *a, json_t *message, json_t **answer)
 {
-	(void)message;
 	if (a->stage == STAGE_COMMITTED || a->stage == STAGE_RUNNING)
 		return fault("it is too late: the process runs here");
+	/* (some of it may have run: that is for a person to say) */
+	if (a->stage == STAGE_LOST && !json_object_get(message, "word"))
+		return agent_lost();
 	agent_undo(a);
 	*answer = json_pack("{s:b, s:O}", "aborted", 1, "warnings", a->warnings);
 	return 0;

@@ -28,11 +28,11 @@ static int look_at_device(const char *device, void *list)
 
 static int check_key(void)
 {
-	uint64_t fingerprint;
+	uint64_t fingerprints[2];
 
-	if (rdma_key_fingerprint(&fingerprint))
+	if (rdma_key_fingerprints(fingerprints))
 		return -1;
-	return fingerprint ? 0 : fault("none is set: only connections whose address moves along can move");
+	return fingerprints[0] ? 0 : fault("none is set: only connections whose address moves along can move");
 }
 
 static json_t *look_at_host(void)

@@ -62,6 +62,19 @@ int criu_start(struct criu *criu, const char *images, int inherit)
 	return 0;
 }
 
+static enum criu_event died(struct criu *criu)
+{
+	if (criu_wait(criu, 10000))
+		fault("criu closed its socket, but runs on");
+	else if (WIFSIGNALED(criu->status))
+		fault("criu was killed by signal %d", WTERMSIG(criu->status));
+	else if (WEXITSTATUS(criu->status) == 127)
+		fault("criu is not installed");
+	else
+		fault("criu ended with status %d", WEXITSTATUS(criu->status));
+	return CRIU_DIED;
+}
+
 static int request(struct criu *criu, CriuReq *req)
 {
 	size_t length = criu_req__get_packed_size(req);
@@ -71,7 +84,13 @@ static int request(struct criu *criu, CriuReq *req)
 	criu_req__pack(req, buf);
 	n = send(criu->sk, buf, length, MSG_NOSIGNAL);
 	free(buf);
-	return n == (ssize_t)length ? 0 : fault("criu does not listen: %s", strerror(errno));
+	if (n == (ssize_t)length)
+		return 0;
+	if (errno == EPIPE || errno == ECONNRESET)
+		died(criu);
+	else
+		fault("criu does not listen: %s", strerror(errno));
+	return -1;
 }
 
 static void common_options(CriuOpts *opts, const struct criu *criu, const struct criu_options *options)
@@ -130,19 +149,6 @@ static const char *bare(const char *message)
 
 	p = p ? strstr(p, "): ") : NULL;
 	return p ? p + 3 : message;
-}
-
-static enum criu_event died(struct criu *criu)
-{
-	if (criu_wait(criu, 10000))
-		fault("criu closed its socket, but runs on");
-	else if (WIFSIGNALED(criu->status))
-		fault("criu was killed by signal %d", WTERMSIG(criu->status));
-	else if (WEXITSTATUS(criu->status) == 127)
-		fault("criu is not installed");
-	else
-		fault("criu ended with status %d", WEXITSTATUS(criu->status));
-	return CRIU_DIED;
 }
 
 static enum criu_event understand(const CriuResp *resp, char script[64], pid_t *pid)

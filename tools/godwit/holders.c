@@ -185,6 +185,31 @@ void find_outsiders(const struct tree *tree, struct contexts *list, struct event
 	free(o.ring);
 }
 
+struct outside_search {
+	const struct tree *tree;
+	const struct proc_fd *fd;
+	pid_t pid;
+};
+
+static int has_open(const struct proc_fd *fd, void *arg)
+{
+	struct outside_search *s = arg;
+
+	if (fd->st.st_ino != s->fd->st.st_ino || fd->st.st_dev != s->fd->st.st_dev || tree_has(s->tree, fd->pid) ||
+	    !proc_same_file(s->fd->pid, s->fd->fd, fd->pid, fd->fd) || proc_is_ours(fd->pid))
+		return 0;
+	s->pid = fd->pid;
+	return 1;
+}
+
+pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd)
+{
+	struct outside_search s = { .tree = tree, .fd = fd };
+
+	proc_each_fd_of_all(has_open, &s);
+	return s.pid;
+}
+
 int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2])
 {
 	const struct rxe_migr_rec_qp *qp = (const void *)rec;

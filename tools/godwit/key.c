@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * godwit key: the cluster's key. It lies in KEY_FILE, one line of 64 hexadecimal digits, during a rotation
- * followed by the old one; and in the driver, which forgets it when it is unloaded (key load). It is never
- * on a command line, and never printed.
+ * followed by one that is accepted, too: first the new one, then the old one; and in the driver, which forgets it
+ * when it is unloaded (key load). It is never on a command line, and never printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #define KEY_DIGITS	(2 * RXE_MIGR_KEY_LEN)
 
 struct keys {
-	uint8_t key[2][RXE_MIGR_KEY_LEN];	/* the one in force, the old one */
+	uint8_t key[2][RXE_MIGR_KEY_LEN];	/* the one in force, one that is accepted, too */
 	int n;
 };
 
@@ -70,9 +70,9 @@ static int read_keys(const char *name, struct keys *keys)
 	return ret;
 }
 
-static int write_keys(const char *path, const struct keys *keys, int flags)
+static int write_keys(const char *path, const struct keys *keys)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int ret = 0;
 
 	if (fd < 0 || fchmod(fd, 0600))
@@ -89,61 +89,53 @@ static int write_keys(const char *path, const struct keys *keys, int flags)
 	return ret ? fault("%s: %s", path, strerror(errno)) : 0;
 }
 
-/* The file is whole at any time. */
+/* The file is whole at any time. What lies at the new one's name is not ours: it is not written through. */
 static int store(const struct keys *keys)
 {
 	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
 		return fault("%s: %s", KEY_DIR, strerror(errno));
-	if (write_keys(KEY_FILE ".new", keys, O_TRUNC))
+	if (unlink(KEY_FILE ".new") && errno != ENOENT)
+		return fault("%s: %s", KEY_FILE ".new", strerror(errno));
+	if (write_keys(KEY_FILE ".new", keys))
 		return -1;
 	return rename(KEY_FILE ".new", KEY_FILE) ? fault("%s: %s", KEY_FILE, strerror(errno)) : 0;
 }
 
 /* --------------------------------------------------------------- driver -- */
 
-struct request {
-	struct rxe_migr_key key;
-	uint64_t fingerprint;
-};
-
 static int tell_device(const char *device, void *arg)
 {
 	struct ibv_context *ctx = rdma_open(device);
-	struct request *r = arg;
 	int ret;
 
 	if (!ctx)
 		return -1;
-	ret = ibv_migration_key(ctx, &r->key, &r->fingerprint);
+	ret = ibv_migration_key(ctx, arg, NULL);
 	ibv_close_device(ctx);
 	/* (one device speaks for all of this host) */
 	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
 }
 
-static int tell(unsigned int op, const uint8_t *key, uint64_t *fingerprint)
+static int tell(unsigned int op, const uint8_t *key)
 {
-	struct request r = { .key.op = op };
+	struct rxe_migr_key request = { .op = op };
 	int ret;
 
 	if (key)
-		memcpy(r.key.key, key, sizeof(r.key.key));
-	ret = rdma_each_device(tell_device, &r);
-	explicit_bzero(&r.key, sizeof(r.key));
-	if (fingerprint)
-		*fingerprint = r.fingerprint;
+		memcpy(request.key, key, sizeof(request.key));
+	ret = rdma_each_device(tell_device, &request);
+	explicit_bzero(&request, sizeof(request));
 	if (ret == 0)
 		return fault("there is no rxe device here yet: add one, then godwit key load");
 	return ret < 0 ? -1 : 0;
 }
 
+/* The driver has a key at any time, and accepts what it accepted before until it has both. */
 static int load(const struct keys *keys)
 {
-	if (tell(RXE_MIGR_KEY_CLEAR, NULL, NULL))
+	if (tell(RXE_MIGR_KEY_SET, keys->key[0]))
 		return -1;
-	for (int n = keys->n - 1; n >= 0; n--)
-		if (tell(RXE_MIGR_KEY_SET, keys->key[n], NULL))
-			return -1;
-	return 0;
+	return keys->n == 2 ? tell(RXE_MIGR_KEY_ADD, keys->key[1]) : tell(RXE_MIGR_KEY_DROP_OLD, NULL);
 }
 
 /* ------------------------------------------------------------- commands -- */
@@ -166,34 +158,56 @@ static int key_generate(const char *file)
 		return fault("say which file the new key is to be written to");
 	if (getrandom(keys.key[0], RXE_MIGR_KEY_LEN, 0) != RXE_MIGR_KEY_LEN)
 		return fault("no random numbers: %s", strerror(errno));
-	return write_keys(file, &keys, O_EXCL);
+	return write_keys(file, &keys);
 }
 
 static int key_show(const char *file)
 {
-	uint64_t fingerprint;
+	uint64_t fingerprints[2];
 
 	(void)file;
-	if (rdma_key_fingerprint(&fingerprint))
+	if (rdma_key_fingerprints(fingerprints))
 		return -1;
-	if (fingerprint)
-		printf("%016llx\n", (unsigned long long)fingerprint);
+	if (fingerprints[0])
+		printf("%016llx\n", (unsigned long long)fingerprints[0]);
 	else
 		printf("none\n");
+	if (fingerprints[1])
+		printf("%016llx is accepted, too\n", (unsigned long long)fingerprints[1]);
 	return 0;
+}
+
+static bool is_key(const struct keys *keys, int n, const struct keys *new)
+{
+	return n < keys->n && !memcmp(keys->key[n], new->key[0], RXE_MIGR_KEY_LEN);
+}
+
+static int key_add(const char *file)
+{
+	struct keys new, keys;
+
+	if (read_keys(file, &new) || read_keys(KEY_FILE, &keys))
+		return -1;
+	if (is_key(&keys, 0, &new))
+		return fault("this key is in force here already");
+	if (keys.n == 2 && !is_key(&keys, 1, &new))
+		return fault("another key is accepted here already: when no host signs with it: godwit key drop-old");
+	memcpy(keys.key[1], new.key[0], RXE_MIGR_KEY_LEN);
+	keys.n = 2;
+	return store(&keys) ?: load(&keys);
 }
 
 static int key_rotate(const char *file)
 {
 	struct keys new, old;
 
-	if (read_keys(file, &new))
+	if (read_keys(file, &new) || read_keys(KEY_FILE, &old))
 		return -1;
-	if (read_keys(KEY_FILE, &old))
-		return -1;
+	if (is_key(&old, 0, &new))
+		return load(&old);
 	memcpy(new.key[1], old.key[0], RXE_MIGR_KEY_LEN);
 	new.n = 2;
-	return store(&new) ?: tell(RXE_MIGR_KEY_SET, new.key[0], NULL);
+	return store(&new) ?: load(&new);
 }
 
 static int key_drop_old(const char *file)
@@ -204,7 +218,7 @@ static int key_drop_old(const char *file)
 	if (read_keys(KEY_FILE, &keys))
 		return -1;
 	keys.n = 1;
-	return store(&keys) ?: tell(RXE_MIGR_KEY_DROP_OLD, NULL, NULL);
+	return store(&keys) ?: load(&keys);
 }
 
 static int key_clear(const char *file)
@@ -212,7 +226,7 @@ static int key_clear(const char *file)
 	(void)file;
 	if (unlink(KEY_FILE) && errno != ENOENT)
 		return fault("%s: %s", KEY_FILE, strerror(errno));
-	return tell(RXE_MIGR_KEY_CLEAR, NULL, NULL);
+	return tell(RXE_MIGR_KEY_CLEAR, NULL);
 }
 
 static int key_load(const char *file)
@@ -231,7 +245,7 @@ int cmd_key(int argc, char **argv)
 		bool takes_file;
 	} commands[] = {
 		{ "set", key_set, true }, { "generate", key_generate, true }, { "show", key_show, false },
-		{ "rotate", key_rotate, true }, { "drop-old", key_drop_old, false },
+		{ "add", key_add, true }, { "rotate", key_rotate, true }, { "drop-old", key_drop_old, false },
 		{ "clear", key_clear, false }, { "load", key_load, false },
 	};
 

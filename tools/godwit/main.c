@@ -15,7 +15,7 @@ static const struct command {
 	{ "status", cmd_status, "", "what is stopped, paused, resuming or held here" },
 	{ "dump", cmd_dump, "PID", "the RDMA objects of a process" },
 	{ "show", cmd_show, "IMAGES", "the RDMA part of a checkpoint" },
-	{ "key", cmd_key, "COMMAND", "the cluster's key: set, generate, show, rotate, drop-old, clear, load" },
+	{ "key", cmd_key, "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },
 	{ "settle", cmd_settle, "ID commit|abort", "decide about a process that is held here" },
 	{ "agent", cmd_agent, NULL, NULL },
 };

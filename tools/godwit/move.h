@@ -43,6 +43,7 @@ struct move {
 	struct criu criu;
 	bool criu_asks;		/* and waits for our answer */
 	bool ended;		/* by us: it runs at the destination */
+	bool synced;		/* move_sync() was here */
 	bool gids_change;
 	char *gid_map;
 	int signals;		/* signalfd */
@@ -77,6 +78,8 @@ int move_until_ready(struct move *m);
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
 
+/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
+void move_sync(struct move *m);
 /* From the decision on: commit, wait until it runs there, end it here. */
 int move_forward(struct move *m);
 /* Before it: the process goes on here, and the destination forgets it. */

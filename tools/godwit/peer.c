@@ -125,10 +125,19 @@ int peer_start(struct peer *peer, const char *host, const char *command, const c
 	return ret;
 }
 
+static int hello_ms(const struct peer *peer)
+{
+	int64_t left = (peer->until - now_ns()) / 1000000;
+
+	if (!peer->until)
+		return HELLO_MS;
+	return left > 1000 ? left : 1000;
+}
+
 int peer_hello(struct peer *peer)
 {
 	if (wire_send(&peer->wire, json_pack("{s:s, s:i}", "op", "hello", "wire", WIRE_VERSION)) ||
-	    wire_receive(&peer->wire, &peer->hello, NULL, NULL, HELLO_MS))
+	    wire_receive(&peer->wire, &peer->hello, NULL, NULL, hello_ms(peer)))
 		return no_hello(peer);
 	return peer_understand(peer, peer->hello);
 }

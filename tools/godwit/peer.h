@@ -13,6 +13,7 @@ struct peer {
 	const char *host;
 	int64_t rtt_ns;		/* the shortest seen */
 	json_t *hello;		/* what it said of itself */
+	int64_t until;		/* a connection is waited for until then; 0: as long as it takes */
 };
 
 #define PEER_INIT { .wire = { -1, -1 }, .ssh = -1 }

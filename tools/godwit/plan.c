@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "huge.h"
 #include "plan.h"
 
 static void add(json_t *list, const char *format, va_list ap)
@@ -107,7 +108,7 @@ static bool is_any(const struct in6_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
 }
 
-static const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
+const char *plan_ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
 {
 	if (IN6_IS_ADDR_V4MAPPED(a))
 		return inet_ntop(AF_INET, &a->s6_addr[12], text, INET6_ADDRSTRLEN);
@@ -122,8 +123,8 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 	if (is_any(&tcp->local) || is_loopback(&tcp->local) ||
 	    addresses_have(look->addresses, &tcp->local))
 		return 0;
-	ip_text(&tcp->local, local);
-	ip_text(&tcp->remote, remote);
+	plan_ip_text(&tcp->local, local);
+	plan_ip_text(&tcp->remote, remote);
 	if (tcp->remote_port)
 		plan_problem(look->plan, "process %d, descriptor %d: the TCP connection %s:%u - %s:%u can't "
 			     "move without its address: use an address of its own, and --address %s",
@@ -137,20 +138,22 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
-static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *addresses)
+static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked)
 {
 	struct tcp_look look = { plan, addresses };
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
-		.cm_ids = json_array(), .addresses = addresses,
+		.cm_ids = json_array(), .cm_peers = json_array(), .stock_peers = json_array(), .addresses = addresses,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
 	look_at_tasks(plan);
 	if (proc_files(&plan->tree, &plan->files) ||
+	    contexts_find(&plan->tree, &plan->contexts) ||
+	    contexts_inspect(&plan->contexts) ||
 	    plan_fds(plan) ||
-	    plan_rdma(plan, addresses))
+	    plan_rdma(plan, addresses, asked))
 		goto fail;
 	/* (a network namespace of its own goes along, addresses and all) */
 	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
@@ -166,10 +169,10 @@ fail:
  * librdmacm is about. What is there to stay is there again at each look. (UCX unmaps first, and deregisters
  * when it comes by.)
  */
-int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses)
+int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked)
 {
 	for (int looks = 1;; looks++) {
-		if (look_at_all(plan, pid, addresses))
+		if (look_at_all(plan, pid, addresses, asked))
 			return -1;
 		if (!plan->passing || looks == 20)
 			return 0;
@@ -188,6 +191,8 @@ void plan_free(struct plan *plan)
 	json_decref(plan->objects);
 	json_decref(plan->ptys);
 	json_decref(plan->cm_ids);
+	json_decref(plan->cm_peers);
+	json_decref(plan->stock_peers);
 	*plan = (struct plan){ 0 };
 }
 
@@ -220,7 +225,9 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
-	return json_pack("{s:o, s:o, s:O, s:O, s:o, s:I, s:b}", "pids", pids_json(&plan->tree),
-			 "files", files_json(&plan->files), "ptys", plan->ptys, "cm_ids", plan->cm_ids, "contexts", contexts,
-			 "memory", (json_int_t)plan->memory, "rdma_cm", plan->cm);
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b}", "pids", pids_json(&plan->tree),
+			 "files", files_json(&plan->files), "ptys", plan->ptys, "cm_ids", plan->cm_ids,
+			 "cm_peers", plan->cm_peers, "contexts", contexts,
+			 "memory", (json_int_t)plan->memory, "huge", huge_used(&plan->tree),
+			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm);
 }

@@ -28,22 +28,34 @@ struct plan {
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
+	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */
+	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
 	const struct addresses *addresses; /* that move along */
 };
 
-/* Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along. */
-int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses);
+/*
+ * Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along; asked: what
+ * plan_ask_peers() left, or no contexts.
+ */
+int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked);
 void plan_free(struct plan *plan);
 
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
-/* plan_fd.c: what descriptors, other than those of contexts, stand in the way with. */
+/* plan_fd.c, with contexts in the plan: what descriptors, other than those of contexts, stand in the way with. */
 int plan_fds(struct plan *plan);
 /* plan_cm.c: a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
+/* What of those there are is other on this host; guids: of its devices, by name. contexts have their names there. */
+void plan_cm_there(struct plan *plan, const char *host, json_t *guids);
 /* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */
-int plan_rdma(struct plan *plan, const struct addresses *addresses);
+int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct contexts *asked);
+/*
+ * Ask the peers whether they speak our protocol. asked: the contexts of the process and its children as they were
+ * before, for contexts_free(). -1 with fault().
+ */
+int plan_ask_peers(pid_t pid, struct contexts *asked);
 /*
  * One more object, as it is printed: {"object": "qp", "device": "rxe0", "context": 3, field: value, ...,
  * "moves": true}. c: NULL if it is of none that is open. Takes fields over; the plan keeps the object.
@@ -59,8 +71,13 @@ void plan_print_object(FILE *f, json_t *object);
 
 /* What takes a number on the device: {"device": "rxe0", "identities": [[enum rxe_migr_hint_type, number], ...]} */
 json_t *plan_context_json(const struct context *c);
+/* Processes that have pinned more than their RLIMIT_MEMLOCK: [{"pid": 17, "bytes": 131072, "limit": 65536}] */
+json_t *plan_pinned(const struct plan *plan);
 /* The GIDs that its QPs and AHs send from: an array of strings. */
 json_t *plan_context_gids(const struct context *c);
+
+/* As people write it: IPv4 without ::ffff: */
+const char *plan_ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);
 
 void plan_problem(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plan_note(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));

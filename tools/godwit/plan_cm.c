@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* What stands in the way of a move: files of librdmacm and their ids. */
 #include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "godwit.h"
@@ -44,29 +46,118 @@ static bool moves_along(const struct addresses *addresses, const char *text)
 	return false;
 }
 
+static bool is_connected(const struct rxe_migr_cm_id *id)
+{
+	return id->state == RXE_MIGR_CM_CONNECTED || id->state == RXE_MIGR_CM_LEFT;
+}
+
+/* As the CRIU plugin looks for it. dgid: its peer's */
+static bool have_qp(const struct contexts *list, const char *device, uint32_t qpn, struct in6_addr *dgid)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct context *c = &list->context[i];
+		const struct rxe_migr_rec *rec;
+
+		if (strcmp(c->device, device))
+			continue;
+		for_each_record(rec, c->dump, c->length) {
+			const struct rxe_migr_rec_qp *qp = (const void *)rec;
+
+			if (le16toh(rec->type) == RXE_MIGR_REC_QP && le32toh(qp->qpn) == qpn) {
+				memcpy(dgid, qp->dgid, sizeof(*dgid));
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* The contexts were read before the ids: what is not there may be new. */
+static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, struct in6_addr *dgid)
+{
+	struct contexts now;
+	bool has;
+
+	if (have_qp(&plan->contexts, device, qpn, dgid))
+		return true;
+	has = !contexts_find(&plan->tree, &now) && !contexts_inspect(&now) && have_qp(&now, device, qpn, dgid);
+	contexts_free(&now);
+	fault_clear();
+	return has;
+}
+
+/* Whom the destination must find */
+static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, const char *address)
+{
+	json_array_append_new(plan->cm_peers, json_pack("{s:i, s:i, s:I, s:s}", "pid", fd->pid, "fd", fd->fd, "id",
+							(json_int_t)id, "address", address));
+}
+
 static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct rxe_migr_cm_id *id)
 {
-	bool connected = id->state == RXE_MIGR_CM_CONNECTED || id->state == RXE_MIGR_CM_LEFT;
+	bool connected = is_connected(id), has;
 	const char *why = ibv_cm_id_refusal(id);
 	char src[INET6_ADDRSTRLEN], dst[INET6_ADDRSTRLEN];
+	struct in6_addr dgid;
 	json_t *object;
 
-	object = plan_object(plan, "cm_id", NULL, json_pack("{s:i, s:i, s:I, s:s}",
+	object = plan_object(plan, "cm_id", NULL, json_pack("{s:i, s:i, s:I, s:s, s:I}",
 		"pid", fd->pid, "fd", fd->fd, "id", (json_int_t)id->id,
-		"state", id->state <= RXE_MIGR_CM_STRAY ? states[id->state] : "unknown"));
+		"state", id->state <= RXE_MIGR_CM_STRAY ? states[id->state] : "unknown",
+		"unread", (json_int_t)id->events_unread));
 	json_object_set_new(object, "src", endpoint(id->src_addr, src));
 	json_object_set_new(object, "dst", endpoint(id->dst_addr, dst));
 	if (connected)
 		json_object_set_new(object, "qp", json_integer(id->qp_num));
 	json_array_append_new(plan->cm_ids, json_integer(id->id));
+	has = !why && connected && has_qp(plan, id->device, id->qp_num, &dgid);
 	if (why)
 		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s", fd->pid, fd->fd, id->id, why);
+	else if (connected && !has)
+		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: its queue pair %u is another "
+			   "process tree's", fd->pid, fd->fd, id->id, id->qp_num);
 	else if (connected && moves_along(plan->addresses, src))
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
 			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
 			       id->id, src);
+	/* (the peer of a queue pair may have moved since the id was connected) */
+	if (has)
+		add_peer(plan, fd, id->id, plan_ip_text(&dgid, dst));
+	else if (!why && (id->state == RXE_MIGR_CM_ADDR_RESOLVED || id->state == RXE_MIGR_CM_ROUTE_RESOLVED))
+		add_peer(plan, fd, id->id, dst);
 	if (id->state == RXE_MIGR_CM_BUSY || id->flags & RXE_MIGR_CM_REQUESTED)
 		plan->passing = true;
+}
+
+static bool has_threads(pid_t pid)
+{
+	struct tree one = { .task = &(struct task){ .pid = pid }, .n = 1 };
+	pid_t *tids;
+	size_t n = tree_threads(&one, &tids);
+
+	free(tids);
+	return n > 1;
+}
+
+/* What cannot be kept, wherever it moves to: criu-plugin/README.md has it. */
+static void say_limits(struct plan *plan, json_t *object, const struct proc_fd *fd, const struct rxe_migr_cm_id *ids,
+		       int count)
+{
+	bool listens = false, connected = false;
+
+	for (int i = 0; i < count; i++) {
+		listens |= ids[i].state == RXE_MIGR_CM_LISTENING;
+		connected |= is_connected(&ids[i]);
+	}
+	if (listens)
+		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: who asks for a connection while it is "
+			       "stopped is refused", fd->pid, fd->fd);
+	if (connected)
+		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: of a peer that ends while it is stopped "
+			       "no RDMA_CM_EVENT_DISCONNECTED comes", fd->pid, fd->fd);
+	if (has_threads(fd->pid))
+		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: afterwards its ids can't be handed to "
+			       "another event channel: rdma_migrate_id() and rdma_get_request() fail", fd->pid, fd->fd);
 }
 
 void plan_cm(struct plan *plan, const struct proc_fd *fd)
@@ -75,12 +166,60 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 								      "path", fd->link));
 	struct rxe_migr_cm_id *ids = NULL;
 	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
+	pid_t outsider = find_outsider(&plan->tree, fd);
 
 	plan->rdma = plan->cm = true;
+	if (outsider)
+		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: process %d has this file open, too, and "
+			   "stays here: end it, or start both under one process", fd->pid, fd->fd, outsider);
 	if (count < 0)
 		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: %s", fd->pid, fd->fd, fault_text());
 	fault_clear();
 	for (int i = 0; i < count; i++)
 		look_at_id(plan, fd, &ids[i]);
+	say_limits(plan, object, fd, ids, count);
 	free(ids);
+}
+
+/* By what GUID the process of such a file knows the device of a context, as sysfs has it; "" if nobody tells. */
+static void known_guid(const struct context *c, pid_t pid, int fd, char text[NODE_GUID])
+{
+	struct ibv_context *ctx = context_attach(c);
+	struct rxe_migr_cm_device known;
+	int copy = proc_get_fd(pid, fd);
+
+	text[0] = '\0';
+	if (ctx && copy >= 0 && ibv_cm_device(ctx, copy, &known, NULL) == 0)
+		for (int i = 0; i < 8; i += 2)
+			sprintf(text + i / 2 * 5, "%02x%02x%s", known.guid[i], known.guid[i + 1], i < 6 ? ":" : "");
+	if (ctx)
+		ibv_detach_context(ctx);
+	close_fd(&copy);
+}
+
+void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
+{
+	char known[NODE_GUID];
+	json_t *object;
+	size_t i;
+
+	json_array_foreach(plan->objects, i, object) {
+		int pid = json_integer_value(json_object_get(object, "pid"));
+		int fd = json_integer_value(json_object_get(object, "fd"));
+
+		if (strcmp(json_string_value(json_object_get(object, "object")), "rdma_cm"))
+			continue;
+		for (size_t n = 0; n < plan->contexts.n; n++) {
+			const struct context *c = &plan->contexts.context[n];
+			const char *there = json_string_value(json_object_get(guids, c->device));
+
+			known_guid(c, pid, fd, known);
+			if (!there || !strcmp(there, known))
+				continue;
+			plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: on %s the device %s has another "
+				       "node GUID: event channels that are opened afterwards connect nothing, and ids can't be "
+				       "handed to them", pid, fd, host, c->device);
+			break;
+		}
+	}
 }

@@ -2,6 +2,7 @@
 /* What the descriptors of the tree stand in the way with. */
 #include <linux/major.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -166,6 +167,59 @@ static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 	plan->passing = true;
 }
 
+/* Descriptors that were passed, and that the tree has no other of. */
+static int is_this_file(const struct proc_fd *fd, void *arg)
+{
+	return proc_same_file(getpid(), *(int *)arg, fd->pid, fd->fd);
+}
+
+static bool is_stray_rdma(const struct plan *plan, int passed)
+{
+	char *path = xasprintf("/proc/self/fd/%d", passed), link[64] = "", device[64];
+	bool rdma = readlink(path, link, sizeof(link) - 1) > 0 && !strcmp(link, "anon_inode:[infinibandevent]");
+	struct stat st;
+
+	free(path);
+	if (!rdma)
+		rdma = !fstat(passed, &st) && S_ISCHR(st.st_mode) && rdma_node(st.st_rdev, device) != NODE_OTHER;
+	return rdma && !proc_each_fd(&plan->tree, is_this_file, &passed);
+}
+
+/*
+ * What has been passed through a socket and is not received yet is in no table of descriptors. What comes first can
+ * be looked at. (Who peeks himself, from where he has come to, would be moved on by us.)
+ */
+static void look_at_queue(struct plan *plan, const struct proc_fd *fd, int copy)
+{
+	union {
+		struct cmsghdr hdr;
+		char room[CMSG_SPACE(253 * sizeof(int))];	/* SCM_MAX_FD */
+	} control;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	int from = -1, stray = 0, passed;
+	socklen_t len = sizeof(from);
+
+	if (getsockopt(copy, SOL_SOCKET, SO_PEEK_OFF, &from, &len) || from >= 0 ||
+	    recvmsg(copy, &msg, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		return;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at + sizeof(passed) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(passed)) {
+			memcpy(&passed, CMSG_DATA(c) + at, sizeof(passed));
+			stray += is_stray_rdma(plan, passed);
+			close(passed);
+		}
+	}
+	if (!stray)
+		return;
+	plan_stays(plan, rdma_file(plan, "passed", fd), "process %d, descriptor %d: an RDMA file has been passed through this "
+		   "socket that no process has received: receive it before", fd->pid, fd->fd);
+	plan->passing = true;
+}
+
 static bool known_protocol(int protocol)
 {
 	return protocol == IPPROTO_IP || protocol == IPPROTO_TCP || protocol == IPPROTO_UDP ||
@@ -183,13 +237,15 @@ static void look_at_socket(struct plan *plan, const struct proc_fd *fd)
 		close_fd(&copy);
 		return;
 	}
-	if (domain == AF_UNIX)
+	if (domain == AF_UNIX) {
 		look_at_unix(plan, fd, copy);
-	else if ((domain == AF_INET || domain == AF_INET6) ?
+		look_at_queue(plan, fd, copy);
+	} else if ((domain == AF_INET || domain == AF_INET6) ?
 		 type != SOCK_RAW && ((type != SOCK_STREAM && type != SOCK_DGRAM) || !known_protocol(protocol)) :
-		 domain != AF_NETLINK && domain != AF_PACKET)
+		 domain != AF_NETLINK && domain != AF_PACKET) {
 		plan_problem(plan, "process %d, descriptor %d: CRIU can't dump sockets of family %d, type %d, protocol "
 			     "%d: close it before", fd->pid, fd->fd, domain, type, protocol);
+	}
 	close_fd(&copy);
 }
 

@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include "plan.h"
 
 struct look {
 	struct plan *plan;
 	const struct addresses *addresses;
+	const struct contexts *asked;
 	struct event_files files;
 };
 
@@ -36,6 +39,7 @@ void plan_stays(struct plan *plan, json_t *object, const char *format, ...)
 
 void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
 {
+	const char *before = json_string_value(json_object_get(object, "note"));
 	char text[1024];
 	va_list ap;
 
@@ -43,7 +47,7 @@ void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
 	plan_note(plan, "%s", text);
-	json_object_set_new(object, "note", json_string(text));
+	json_object_set_new(object, "note", json_sprintf("%s%s%s", before ?: "", before ? "; " : "", text));
 }
 
 json_t *plan_object(struct plan *plan, const char *what, const struct context *c, json_t *fields)
@@ -111,6 +115,21 @@ static json_t *gid(const uint8_t raw[16])
 	char text[INET6_ADDRSTRLEN];
 
 	return json_string(inet_ntop(AF_INET6, raw, text, sizeof(text)));
+}
+
+static void add_gid(json_t *array, const uint8_t raw[16])
+{
+	json_t *text;
+
+	if (!memcmp(raw, &in6addr_any, 16))
+		return;
+	text = gid(raw);
+	for (size_t i = 0; i < json_array_size(array); i++)
+		if (json_equal(json_array_get(array, i), text)) {
+			json_decref(text);
+			return;
+		}
+	json_array_append_new(array, text);
 }
 
 /* "PID:FD,PID:FD" */
@@ -181,25 +200,41 @@ static json_t *ah_fields(const struct rxe_migr_rec_ah *ah)
 
 /* ------------------------------------------------------------- one object -- */
 
+/* Do all of a device's? (Of link-local ones nobody knows whether they are anybody's: they are there always.) */
+static bool all_move(const char *device, const struct addresses *addresses)
+{
+	struct gid *gids;
+	size_t i, n = rdma_gids(device, &gids);
+
+	for (i = 0; i < n; i++)
+		if (gids[i].rocev2 && !IN6_IS_ADDR_LINKLOCAL(&gids[i].gid) && !addresses_have(addresses, &gids[i].gid))
+			break;
+	free(gids);
+	fault_clear();
+	return n && i == n;
+}
+
 /*
  * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
- * Which one that is, only the address handles that it answers with can say.
+ * Which one that is, only the address handles that it answers with can say; of one that answers nobody, any.
  */
 static bool stays_reachable(const struct context *c, const struct addresses *addresses)
 {
 	const struct rxe_migr_rec_ah *ah;
 	const struct rxe_migr_rec *rec;
 	struct in6_addr sgid;
+	bool answers = false;
 
 	for_each_record(rec, c->dump, c->length) {
 		if (le16toh(rec->type) != RXE_MIGR_REC_AH)
 			continue;
+		answers = true;
 		ah = (const void *)rec;
 		memcpy(&sgid, ah->sgid, sizeof(sgid));
 		if (!addresses_have(addresses, &sgid))
 			return false;
 	}
-	return addresses->n;
+	return answers || all_move(c->device, addresses);
 }
 
 /* Is this QP connected to itself? Tombstones tell a peer apart by its address and number. */
@@ -212,6 +247,63 @@ static bool is_connected(const struct rxe_migr_rec_qp *qp)
 {
 	return (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) &&
 	       qp->qp_state >= IBV_QPS_RTR && qp->qp_state < IBV_QPS_ERR;
+}
+
+/* The same QP before its peer was asked; NULL: nobody has asked it. */
+static const struct rxe_migr_rec_qp *when_asked(const struct look *look, const struct context *c,
+						const struct rxe_migr_rec_qp *qp)
+{
+	for (size_t i = 0; i < look->asked->n; i++) {
+		const struct context *a = &look->asked->context[i];
+		const struct rxe_migr_rec *rec;
+
+		if (a->pid != c->pid || a->fd != c->fd)
+			continue;
+		for_each_record(rec, a->dump, a->length) {
+			const struct rxe_migr_rec_qp *was = (const void *)rec;
+
+			if (le16toh(rec->type) == RXE_MIGR_REC_QP && was->qpn == qp->qpn &&
+			    was->dest_qpn == qp->dest_qpn && is_connected(was))
+				return was;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * A peer that never spoke our protocol. If it was asked, and said nothing, but has sent or acknowledged something
+ * since, it lives.
+ */
+static void look_at_silent_peer(struct look *look, const struct context *c, const struct rxe_migr_rec_qp *qp,
+				json_t *object)
+{
+	const struct rxe_migr_rec_qp *was = when_asked(look, c, qp);
+	struct plan *plan = look->plan;
+	char peer[INET6_ADDRSTRLEN];
+	struct in6_addr sgid;
+	const char *has;
+
+	if (!was) {
+		plan_moves_but(plan, object, "process %d, %s, QP %u: it is not known yet whether its peer speaks our "
+			       "protocol", c->pid, c->device, le32toh(qp->qpn));
+		return;
+	}
+	if (qp->resp_psn != was->resp_psn || (qp->qp_type == IBV_QPT_RC && qp->comp_psn != was->comp_psn)) {
+		has = "has";
+		add_gid(plan->stock_peers, qp->dgid);
+	} else {
+		has = "does not answer, or has";
+	}
+	inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
+	memcpy(&sgid, qp->sgid, sizeof(sgid));
+	if (addresses_have(look->addresses, &sgid))
+		plan_moves_but(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
+			       "protocol, or another key: it lives through the move if its own retries last longer",
+			       c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
+	else
+		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
+			   "protocol, or another key, and would not find this one at another address: --address",
+			   c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
 }
 
 static void look_at_qp(struct look *look, const struct context *c, const struct rxe_migr_rec_qp *qp)
@@ -236,8 +328,7 @@ static void look_at_qp(struct look *look, const struct context *c, const struct 
 		plan_stays(plan, object, "process %d, %s, QP %u: it is connected to itself, and would not find itself at "
 			   "another address: --address", c->pid, c->device, qpn);
 	} else if (is_connected(qp) && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
-		plan_moves_but(plan, object, "process %d, %s, QP %u: it is not known yet whether its peer speaks our "
-			       "protocol", c->pid, c->device, qpn);
+		look_at_silent_peer(look, c, qp, object);
 	}
 }
 
@@ -326,6 +417,19 @@ static void look_at_event_file(struct look *look, const struct context *c, const
 			   f->holders.holder[0].fd, f->holders.outsider);
 }
 
+/* The driver asks the interface for its frames; IP throws them away where nobody has joined. */
+static void look_at_group(struct look *look, const struct context *c, const struct rxe_migr_rec_mcast *rec)
+{
+	struct plan *plan = look->plan;
+	json_t *object = plan_object(plan, "mcast", c, json_pack("{s:I, s:o}", "qp",
+				     (json_int_t)le32toh(rec->hdr.handle), "mgid", gid(rec->mgid)));
+
+	plan_moves_but(plan, object, "process %d, %s, QP with handle %u: what is sent to the group %s arrives only if "
+		       "the host that it moves to is a member of it in IP: ip address add GROUP dev INTERFACE autojoin",
+		       c->pid, c->device, le32toh(rec->hdr.handle),
+		       json_string_value(json_object_get(object, "mgid")));
+}
+
 static void look_at_record(struct look *look, const struct context *c, const struct rxe_migr_rec *rec)
 {
 	struct plan *plan = look->plan;
@@ -368,8 +472,7 @@ static void look_at_record(struct look *look, const struct context *c, const str
 		look_at_qp(look, c, (const void *)rec);
 		break;
 	case RXE_MIGR_REC_MCAST:
-		plan_object(plan, "mcast", c, json_pack("{s:I, s:o}", "qp", number, "mgid",
-			   gid(((const struct rxe_migr_rec_mcast *)rec)->mgid)));
+		look_at_group(look, c, (const void *)rec);
 		break;
 	case RXE_MIGR_REC_OTHER:
 		name = rdma_other_name(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
@@ -483,12 +586,26 @@ static int look_at_map(const struct proc_map *map, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
-int plan_rdma(struct plan *plan, const struct addresses *addresses)
+int plan_ask_peers(pid_t pid, struct contexts *asked)
 {
-	struct look look = { .plan = plan, .addresses = addresses };
+	struct tree tree;
+	int ret;
 
-	if (contexts_find(&plan->tree, &plan->contexts) || contexts_inspect(&plan->contexts) ||
-	    event_files_find(&plan->tree, &plan->contexts, &look.files))
+	*asked = (struct contexts){ 0 };
+	if (tree_collect(&tree, pid))
+		return -1;
+	ret = contexts_find(&tree, asked) ? -1 : contexts_inspect(asked);
+	tree_free(&tree);
+	if (!ret)
+		contexts_ask_peers(asked);
+	return ret;
+}
+
+int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct contexts *asked)
+{
+	struct look look = { .plan = plan, .addresses = addresses, .asked = asked };
+
+	if (event_files_find(&plan->tree, &plan->contexts, &look.files))
 		return -1;
 	find_outsiders(&plan->tree, &plan->contexts, &look.files);
 	for (size_t i = 0; i < plan->contexts.n; i++)
@@ -501,6 +618,45 @@ int plan_rdma(struct plan *plan, const struct addresses *addresses)
 }
 
 /* -------------------------------------------------- for the destination -- */
+
+/* Pages that a process of the tree has pinned for its regions. */
+static uint64_t pinned_pages(const struct plan *plan, pid_t pid, uint64_t page)
+{
+	uint64_t pages = 0;
+
+	for (size_t i = 0; i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+		const struct rxe_migr_rec *rec;
+
+		for_each_record(rec, c->dump, c->length) {
+			const struct rxe_migr_rec_mr *mr = (const void *)rec;
+			uint64_t end;
+
+			if (le16toh(rec->type) != RXE_MIGR_REC_MR || owner_of(c, mr) != pid)
+				continue;
+			end = le64toh(mr->start) + le64toh(mr->length);
+			pages += (end + page - 1) / page - le64toh(mr->start) / page;
+		}
+	}
+	return pages;
+}
+
+json_t *plan_pinned(const struct plan *plan)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < plan->tree.n; i++) {
+		pid_t pid = plan->tree.task[i].pid;
+		uint64_t bytes = pinned_pages(plan, pid, page) * page;
+		struct rlimit limit;
+
+		if (bytes && !prlimit(pid, RLIMIT_MEMLOCK, NULL, &limit) && bytes > limit.rlim_cur)
+			json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "pid", pid, "bytes", (json_int_t)bytes,
+							      "limit", (json_int_t)limit.rlim_cur));
+	}
+	return list;
+}
 
 static void add_identity(json_t *list, unsigned int type, __le32 number)
 {
@@ -534,21 +690,6 @@ json_t *plan_context_json(const struct context *c)
 		}
 	}
 	return json_pack("{s:s, s:o}", "device", c->device, "identities", list);
-}
-
-static void add_gid(json_t *array, const uint8_t raw[16])
-{
-	json_t *text;
-
-	if (!memcmp(raw, &in6addr_any, 16))
-		return;
-	text = gid(raw);
-	for (size_t i = 0; i < json_array_size(array); i++)
-		if (json_equal(json_array_get(array, i), text)) {
-			json_decref(text);
-			return;
-		}
-	json_array_append_new(array, text);
 }
 
 json_t *plan_context_gids(const struct context *c)

@@ -109,6 +109,18 @@ bool tree_has(const struct tree *tree, pid_t pid)
 	return false;
 }
 
+/* Field 3 and on of /proc/PID/stat; the second, the name, may hold anything. */
+static char *stat_fields(pid_t pid, char **text)
+{
+	char *path = xasprintf("/proc/%d/stat", pid);
+	char *end;
+
+	*text = read_file(path);
+	free(path);
+	end = *text ? strrchr(*text, ')') : NULL;
+	return end && end[1] ? end + 2 : NULL;
+}
+
 static bool gone(const struct task *task, int timeout_ms)
 {
 	struct pollfd p = { .fd = task->pidfd, .events = POLLIN };
@@ -116,12 +128,26 @@ static bool gone(const struct task *task, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
+/*
+ * What kills a process is its exit code from the moment in which it was sent, however long its threads take to notice:
+ * the last field of its stat.
+ */
+static bool is_killed(pid_t pid)
+{
+	char *text, *field = stat_fields(pid, &text);
+	const char *code = field ? strrchr(field, ' ') : NULL;
+	bool killed = !code || (atoi(code) & 0x7f) == SIGKILL;
+
+	free(text);
+	return killed;
+}
+
 size_t tree_alive(const struct tree *tree)
 {
 	size_t i, n = 0;
 
 	for (i = 0; i < tree->n; i++)
-		n += !gone(&tree->task[i], 0);
+		n += !gone(&tree->task[i], 0) && !is_killed(tree->task[i].pid);
 	return n;
 }
 
@@ -293,18 +319,6 @@ char *proc_name(pid_t pid)
 		return xstrdup("?");
 	name[strcspn(name, "\n")] = '\0';
 	return name;
-}
-
-/* Field 3 and on of /proc/PID/stat; the second, the name, may hold anything. */
-static char *stat_fields(pid_t pid, char **text)
-{
-	char *path = xasprintf("/proc/%d/stat", pid);
-	char *end;
-
-	*text = read_file(path);
-	free(path);
-	end = *text ? strrchr(*text, ')') : NULL;
-	return end && end[1] ? end + 2 : NULL;
 }
 
 char proc_state(pid_t pid)
@@ -550,8 +564,8 @@ static void files_add(struct proc_files *files, const char *path, const struct s
 		}
 	GROW(files->file, files->n);
 	files->file[files->n++] = (struct proc_file){
-		.path = xstrdup(path), .size = st->st_size, .mode = st->st_mode,
-		.mapped = mapped, .writable = writable,
+		.path = xstrdup(path), .dev = st->st_dev, .ino = st->st_ino,
+		.size = st->st_size, .mode = st->st_mode, .mapped = mapped, .writable = writable,
 	};
 }
 
@@ -578,6 +592,29 @@ int proc_files(const struct tree *tree, struct proc_files *files)
 	for (size_t i = 0; i < tree->n; i++)
 		proc_each_map(tree->task[i].pid, files_add_map, files);
 	return proc_each_fd(tree, files_add_fd, files);
+}
+
+bool proc_files_refresh(struct proc_files *files)
+{
+	bool changed = false;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < files->n; i++) {
+		struct proc_file file = files->file[i];
+		struct stat st;
+
+		if (stat(file.path, &st) || st.st_dev != file.dev || st.st_ino != file.ino) {
+			free(file.path);
+			changed = true;
+			continue;
+		}
+		changed |= (uint64_t)st.st_size != file.size || st.st_mode != file.mode;
+		file.size = st.st_size;
+		file.mode = st.st_mode;
+		files->file[kept++] = file;
+	}
+	files->n = kept;
+	return changed;
 }
 
 void proc_files_free(struct proc_files *files)

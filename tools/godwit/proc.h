@@ -26,7 +26,7 @@ int tree_collect(struct tree *tree, pid_t root);
 int tree_refresh(struct tree *tree, pid_t root);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
-/* How many still run, that is: have not at least become zombies. */
+/* How many still run, that is: were not killed, and have not become zombies. */
 size_t tree_alive(const struct tree *tree);
 /* Wait until none does. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
@@ -101,6 +101,8 @@ bool proc_own_userns(pid_t pid);
 /* Files that must be at the destination as they are here. */
 struct proc_file {
 	char *path;
+	dev_t dev;
+	ino_t ino;
 	uint64_t size;
 	mode_t mode;
 	bool mapped;
@@ -113,6 +115,8 @@ struct proc_files {
 };
 
 int proc_files(const struct tree *tree, struct proc_files *files);
+/* Looks at them again, and drops those that have their names no longer. Did anything change? */
+bool proc_files_refresh(struct proc_files *files);
 void proc_files_free(struct proc_files *files);
 
 /* A TCP socket of the tree. */

@@ -4,7 +4,10 @@
 #include <endian.h>
 #include <errno.h>
 #include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +184,29 @@ int contexts_query(struct contexts *list)
 	return 0;
 }
 
+#define ASK_LAST_MS 1280
+
+void contexts_ask_peers(struct contexts *list)
+{
+	/* (each time those that have not answered; 2.5 s in all) */
+	for (int wait = 10;; wait *= 2) {
+		size_t unknown = 0;
+
+		for (size_t i = 0; i < list->n; i++) {
+			struct context *c = &list->context[i];
+			struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
+
+			if (ctx && ibv_ask_peers(ctx, &c->query) == 0)
+				unknown += c->query.num_unknown;
+			if (ctx)
+				ibv_detach_context(ctx);
+		}
+		if (!unknown || wait > ASK_LAST_MS)
+			return;
+		poll(NULL, 0, wait);
+	}
+}
+
 int contexts_abort(struct contexts *list)
 {
 	int failures = 0;
@@ -208,6 +234,20 @@ int contexts_abort(struct contexts *list)
 
 /* -------------------------------------------------------------- devices -- */
 
+/* One that is being removed, and waits for those who have it open, has no node any more. */
+static bool has_node(const char *device)
+{
+	DIR *dir = opendir("/sys/class/infiniband_verbs");
+	struct dirent *de;
+	char of[64] = "";
+
+	while (dir && strcmp(of, device) && (de = readdir(dir)))
+		device_of(de->d_name, of);
+	if (dir)
+		closedir(dir);
+	return !strcmp(of, device);
+}
+
 /* Only rxe's devices know our methods; others are none of our business. */
 static bool is_rxe(const char *device)
 {
@@ -215,7 +255,7 @@ static bool is_rxe(const char *device)
 	bool rxe = access(path, R_OK) == 0;
 
 	free(path);
-	return rxe;
+	return rxe && has_node(device);
 }
 
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
@@ -272,23 +312,24 @@ struct ibv_context *rdma_open(const char *device)
 	return ctx;
 }
 
-static int key_of(const char *device, void *arg)
+static int keys_of(const char *device, void *arg)
 {
 	struct ibv_context *ctx = rdma_open(device);
-	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
+	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY }, old = { .op = RXE_MIGR_KEY_QUERY_OLD };
+	uint64_t *fingerprints = arg;
 	int ret;
 
 	if (!ctx)
 		return -1;
-	ret = ibv_migration_key(ctx, &key, arg);
+	ret = ibv_migration_key(ctx, &key, &fingerprints[0]) ?: ibv_migration_key(ctx, &old, &fingerprints[1]);
 	ibv_close_device(ctx);
 	return ret ? fault("device %s: its driver has no cluster key: %s", device, strerror(ret)) : 1;
 }
 
-int rdma_key_fingerprint(uint64_t *fingerprint)
+int rdma_key_fingerprints(uint64_t fingerprints[2])
 {
-	*fingerprint = 0;
-	return rdma_each_device(key_of, fingerprint) < 0 ? -1 : 0;
+	fingerprints[0] = fingerprints[1] = 0;
+	return rdma_each_device(keys_of, fingerprints) < 0 ? -1 : 0;
 }
 
 /* -------------------------------------------------------------- rdma_cm -- */
@@ -331,6 +372,32 @@ int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids)
 	return ret < 0 ? -1 : q.count;
 }
 
+#define RESOLVE_MS 4000 /* ARP gives up after three seconds */
+
+int rdma_resolve(const char *address)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *info;
+	struct rdma_cm_id *id;
+	int err = 0;
+
+	/* (which link it is of, the plugin knows, by the device) */
+	if (!strncasecmp(address, "fe80:", 5))
+		return 0;
+	if (getaddrinfo(address, NULL, &hints, &info))
+		return EINVAL;
+	/* (without an event channel it waits for the answer) */
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		err = errno;
+	} else {
+		if (rdma_resolve_addr(id, NULL, info->ai_addr, RESOLVE_MS))
+			err = errno;
+		rdma_destroy_id(id);
+	}
+	freeaddrinfo(info);
+	return err;
+}
+
 /* ----------------------------------------------------------------- GIDs -- */
 
 size_t rdma_gids(const char *device, struct gid **gids)
@@ -362,6 +429,16 @@ size_t rdma_gids(const char *device, struct gid **gids)
 	}
 	free(entries);
 	return n > 0 ? n : 0;
+}
+
+void rdma_node_guid(const char *device, char guid[NODE_GUID])
+{
+	char *path = xasprintf("/sys/class/infiniband/%s/node_guid", device);
+	char *text = read_file(path);
+
+	snprintf(guid, NODE_GUID, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ?: "");
+	free(text);
+	free(path);
 }
 
 struct gid_search {

@@ -60,6 +60,8 @@ int contexts_hold(struct contexts *list);
 struct ibv_context *context_attach(const struct context *context);
 /* Ask anew for the states of all; -1 with fault(). */
 int contexts_query(struct contexts *list);
+/* Ask all peers that never spoke our protocol whether they do, and give them time; the records tell who has answered. */
+void contexts_ask_peers(struct contexts *list);
 /* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
 int contexts_abort(struct contexts *list);
 
@@ -72,6 +74,8 @@ int event_files_find(const struct tree *tree, const struct contexts *list, struc
 void event_files_free(struct event_files *files);
 /* Find who else, outside of the tree, has one of all these. */
 void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files);
+/* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
+pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
 
 /* The rings that a record has, by their offsets in the device's file; returns how many: at most two. */
 int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2]);
@@ -90,6 +94,9 @@ enum rdma_node rdma_node(dev_t rdev, char device[64]);
 /* A file of librdmacm: its ids, to be freed; their number or -1 with fault(). */
 int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
+/* Does librdmacm find this address, as the plugin must for an id that is connected to it? 0 (also if it is link-local) or an errno. */
+int rdma_resolve(const char *address);
+
 /* Call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
@@ -106,11 +113,19 @@ struct gid {
 };
 
 size_t rdma_gids(const char *device, struct gid **gids);
+
+#define NODE_GUID 20	/* "5054:00ff:fe12:3456" */
+
+/* Its node GUID, as sysfs has it, or "". */
+void rdma_node_guid(const char *device, char guid[NODE_GUID]);
 bool rdma_on_interface(const char *ifname);
 bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
 
-/* The cluster key's fingerprint on this host, 0: none is set. -1 with fault(). */
-int rdma_key_fingerprint(uint64_t *fingerprint);
+/*
+ * Of this host: the fingerprint of the key that signs, 0: none is set, and of the one that is accepted, too, 0: none.
+ * -1 with fault().
+ */
+int rdma_key_fingerprints(uint64_t fingerprints[2]);
 
 const char *rdma_record_name(unsigned int type);
 const char *rdma_qp_type(unsigned int type);

@@ -85,14 +85,15 @@ static json_t *milliseconds(int64_t ns)
 
 static void print_json(const struct report *report, const char *result, const char *reason)
 {
-	json_t *object = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:O}",
+	json_t *object = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:O?, s:O}",
 		"result", result, "pid", (int)report->pid, "to", report->host,
 		"blackout_ms", milliseconds(report->blackout),
 		"blackout_error_ms", milliseconds(report->blackout_error),
 		"checkpoint_ms", milliseconds(report->checkpoint),
 		"transfer_ms", milliseconds(report->transfer),
 		"restore_ms", milliseconds(report->restore),
-		"bytes", (json_int_t)report->bytes, "warnings", report->warnings);
+		"bytes", (json_int_t)report->bytes, "stock_peers", report->stock_peers,
+		"warnings", report->warnings);
 
 	if (reason)
 		json_object_set_new(object, "reason", json_string(reason));
@@ -112,6 +113,12 @@ static void print_warnings(const struct report *report)
 
 static void print_closing_line(const struct report *report)
 {
+	json_t *gid;
+	size_t i;
+
+	json_array_foreach(report->stock_peers, i, gid)
+		printf("godwit: the peer at %s has a driver without this protocol, or another key: it could not be told\n",
+		       json_string_value(gid));
 	printf("godwit: moved %d to %s", report->pid, report->host);
 	/* (a guard that had to take over knows no times) */
 	if (report->blackout >= 0)

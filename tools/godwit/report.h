@@ -18,6 +18,7 @@ struct report {
 	int64_t checkpoint, transfer, restore;
 	uint64_t bytes;
 	json_t *warnings;	/* strings */
+	json_t *stock_peers;	/* GIDs, see struct plan; NULL: not known */
 };
 
 void report_start(bool verbose, bool json);

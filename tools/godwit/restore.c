@@ -95,16 +95,12 @@ static void all_held(struct agent *a)
 				"contexts", (int)a->contexts.n));
 }
 
-/* From here on the address speaks, and the tasks run. */
+/* From here on the address speaks, and the tasks run. The link hears of it before they, or their queue pairs, call anybody. */
 static void unguard(struct agent *a)
 {
 	if (addresses_unguard(&a->addresses, a->id))
 		agent_warn(a, fault_text());
 	fault_clear();
-}
-
-static void announce(struct agent *a)
-{
 	if (addresses_announce(&a->addresses))
 		agent_warn(a, fault_text());
 	fault_clear();
@@ -117,7 +113,6 @@ static void plugin_goes(struct agent *a)
 	unguard(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
 		close_fd(&a->commit_sk);	/* (that it has ended, we hear) */
-	announce(a);
 }
 
 /* (as it answers, if it can; that it can't, we hear when CRIU has ended) */
@@ -133,7 +128,6 @@ static void let_go(struct agent *a)
 	unguard(a);
 	criu_answer(&a->criu, true);
 	fault_clear();
-	announce(a);
 }
 
 /* The last word that the plugin has for us, if CRIU was killed. */
@@ -154,11 +148,10 @@ static void criu_died_late(struct agent *a)
 	hear_plugin_out(a);
 	if (a->goes && agent_see_through(a) == 0)
 		return;
-	if (a->goes) {
+	if (a->goes)
 		agent_set_stage(a, STAGE_LOST);
-	} else {
+	else
 		a->stage = STAGE_READY;
-	}
 	agent_failed(a);
 }
 
@@ -216,6 +209,12 @@ void agent_plugin_event(struct agent *a)
 		close_fd(&a->commit_sk);	/* why, CRIU tells */
 }
 
+/* Whoever asks hears the same. */
+int agent_lost(void)
+{
+	return fault("criu was killed as it let the tasks go, and they have ended");
+}
+
 /* It is written down before anything can run: "undone" is never said of what has. */
 int agent_commit(struct agent *a)
 {
@@ -223,7 +222,7 @@ int agent_commit(struct agent *a)
 	if (a->stage == STAGE_RUNNING)
 		agent_tell_resumed(a);
 	if (a->stage == STAGE_LOST)
-		return fault("the process has ended as it was to go on");
+		return agent_lost();
 	if (a->stage >= STAGE_COMMITTED)
 		return 0;
 	if (a->stage != STAGE_READY)
@@ -271,7 +270,7 @@ int agent_see_through(struct agent *a)
 	}
 	proc_kill_tree(&a->root_id);
 	fault_clear();
-	return fault("criu was killed as it let the tasks go, and they have ended");
+	return agent_lost();
 }
 
 void agent_take_over(struct agent *a)
@@ -300,7 +299,6 @@ void agent_take_over(struct agent *a)
 	}
 	if (agent_see_through(a))
 		agent_set_stage(a, STAGE_LOST);
-	announce(a);
 }
 
 /* How long ago was the last RESUME of all answered? Without any: since the tasks run. */
@@ -360,8 +358,6 @@ void agent_resumed(struct agent *a)
 		return;
 	}
 	agent_set_stage(a, STAGE_RUNNING);
-	if (a->wire.in < 0)
-		agent_linger(a);
 	agent_tell_resumed(a);
 	addresses_announce(&a->addresses);	/* once more: the first may have been lost */
 	fault_clear();

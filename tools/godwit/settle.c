@@ -26,7 +26,11 @@
 #define ANSWER_MS	20000
 /* How long we try to reach a destination again whose connection broke. */
 #define COMMIT_TRY_S	20
-#define ABORT_TRY_S	15
+/* For how long it may be busy with itself. */
+#define BUSY_S		40
+/* The same before the commit, while the process stands still here, and again when it runs on. */
+#define ABORT_TRY_S	10
+#define ABORT_ANSWER_MS	5000
 
 static void warn(struct move *m)
 {
@@ -181,7 +185,7 @@ static void end_here(struct move *m)
  */
 static json_t *insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
 {
-	int64_t begin = now_ns(), patience = seconds * INT64_C(1000000000);
+	int64_t first = now_ns(), begin = first, patience = seconds * INT64_C(1000000000);
 	bool connected = m->peer.wire.out >= 0;
 	json_t *answer = NULL;
 
@@ -202,6 +206,9 @@ static json_t *insist(struct move *m, const char *op, json_t *(*hear)(struct mov
 			poll(NULL, 0, 500);
 		peer_close(&m->peer);
 		connected = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
+		/* It is there, and somebody puts right what a killed agent left: that ends. */
+		if (!connected && json_object_get(m->peer.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
+			m->heard_ns = now_ns();
 	}
 }
 
@@ -331,23 +338,23 @@ static int stay_held(struct move *m, json_t *answer)
 	return EXIT_LOST;
 }
 
-/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
-static void sync_shared(pid_t pid)
+void move_sync(struct move *m)
 {
 	static const char *const types[] = {
 		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
 	};
-	char *path = xasprintf("/proc/%d/mounts", (int)pid);
-	FILE *f = setmntent(path, "re");
+	char *path = xasprintf("/proc/%d/mounts", (int)m->pid);
+	FILE *f = m->synced ? NULL : setmntent(path, "re");
 	struct mntent *e;
 
+	m->synced = true;
 	free(path);
 	while (f && (e = getmntent(f)))
 		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 			if (!strncmp(e->mnt_type, types[i], strlen(types[i]))) {
 				int fd;
 
-				path = xasprintf("/proc/%d/root%s", (int)pid, e->mnt_dir);
+				path = xasprintf("/proc/%d/root%s", (int)m->pid, e->mnt_dir);
 				fd = open(path, O_RDONLY | O_CLOEXEC);
 				if (fd >= 0)
 					syncfs(fd);
@@ -363,7 +370,7 @@ int move_forward(struct move *m)
 	json_t *answer;
 
 	report_phase("commit", "process %d is held here", m->pid);
-	sync_shared(m->pid);
+	move_sync(m);
 	if (addresses_silence(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		warn(m);
 	fault_clear();
@@ -439,35 +446,84 @@ static json_t *hear_aborted(struct move *m)
 {
 	json_t *answer;
 
-	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
-		if (json_object_get(answer, "aborted"))
+	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ABORT_ANSWER_MS) == 0) {
+		if (json_object_get(answer, "aborted") || json_is_false(json_object_get(answer, "undone")))
 			return answer;
 		json_decref(answer);
 	}
 	return NULL;
 }
 
-static void tell_abort(struct move *m)
+enum copy { COPY_UNDONE, COPY_RUNS, COPY_UNKNOWN };
+
+/* What became of the destination's copy? COPY_RUNS: or it may, or may have run. */
+static enum copy tell_abort(struct move *m, int seconds)
 {
-	json_t *answer = insist(m, "abort", hear_aborted, m->shared->restoring ? ABORT_TRY_S : 0), *text;
+	json_t *answer = insist(m, "abort", hear_aborted, seconds), *text;
+	enum copy copy = COPY_RUNS;
 	size_t i;
 
 	json_array_foreach(json_object_get(answer, "warnings"), i, text)
 		report_warn(&m->report, json_string_value(text));
-	if (!answer && m->shared->restoring) {
-		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host,
-		      m->id);
-		warn(m);
-	}
+	if (json_object_get(answer, "aborted") || is_undone(m, answer))
+		copy = COPY_UNDONE;
+	else if (!answer && !json_object_get(m->peer.hello, "failed"))
+		copy = COPY_UNKNOWN;
 	json_decref(answer);
-	peer_close(&m->peer);
+	return copy;
+}
+
+/*
+ * A destination that is ready lets its copy go on a person's word, too, who took us for dead while we hung. So before
+ * anything runs on here it is asked; but not for longer than peers wait.
+ */
+static enum copy ask_first(struct move *m)
+{
+	enum copy copy;
+
+	m->peer.until = now_ns() + ABORT_TRY_S * INT64_C(1000000000);
+	copy = tell_abort(m, ABORT_TRY_S);
+	m->peer.until = 0;
+	return copy;
+}
+
+/* It runs on here: what is left there is to go. */
+static void tell_later(struct move *m)
+{
+	enum copy copy = tell_abort(m, m->shared->restoring ? ABORT_TRY_S : 0);
+
+	if (m->shared->restoring && copy == COPY_UNKNOWN)
+		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host, m->id);
+	if (m->shared->restoring && copy == COPY_RUNS)
+		fault("%s may run it, too: see there, and end one of the two", m->host);
+	warn(m);
+}
+
+/* Somebody had it let go there before we could take it back. */
+static int forward_after_all(struct move *m, char *reason)
+{
+	char *text = xasprintf("%s; but %s was told meanwhile to let it run", reason ?: "it failed", m->host);
+	int code;
+
+	free(reason);
+	m->stop_ns = 0;	/* (when it was let go, nobody knows) */
+	m->shared->decided = true;
+	move_save(m);
+	code = move_forward(m);
+	if (code == EXIT_OK)
+		report_warn(&m->report, text);
+	free(text);
+	return code;
 }
 
 int move_back(struct move *m)
 {
 	char *reason = set_aside();
+	enum copy copy = m->shared->restoring ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;
 
+	if (copy == COPY_RUNS)
+		return forward_after_all(m, reason);
 	if (addresses_unguard(&m->addresses, m->id))
 		warn(m);
 	if (m->shared->stopping && revive(m)) {
@@ -476,7 +532,9 @@ int move_back(struct move *m)
 		free(reason);
 		reason = set_aside();
 	}
-	tell_abort(m);
+	if (copy == COPY_UNKNOWN)
+		tell_later(m);
+	peer_close(&m->peer);
 	if (m->shared->stopping && addresses_announce(&m->addresses))
 		warn(m);
 	if (m->images && !m->leave_images && images_remove(m->images))

@@ -11,6 +11,11 @@
 
 #define ANSWER_MS	30000
 
+static json_t *word_abort(void)
+{
+	return json_pack("{s:s, s:b}", "op", "abort", "word", 1);
+}
+
 /* At the destination, through its agent. What it lets go, it remembers for the source. */
 static int settle_there(const char *id, bool commit)
 {
@@ -19,7 +24,7 @@ static int settle_there(const char *id, bool commit)
 
 	if (peer_connect(&peer, NULL, NULL, id, true))
 		return failed(EXIT_REFUSED);
-	answer = peer_ask(&peer, json_pack("{s:s}", "op", commit ? "commit" : "abort"), ANSWER_MS);
+	answer = peer_ask(&peer, commit ? json_pack("{s:s}", "op", "commit") : word_abort(), ANSWER_MS);
 	if (!answer)
 		return failed(EXIT_LOST);
 	json_decref(answer);
@@ -63,7 +68,7 @@ static int settle_here(struct move *m, bool commit)
 		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
 		return failed(EXIT_REFUSED);
 	}
-	answer = reached ? peer_ask(&m->peer, json_pack("{s:s}", "op", "abort"), ANSWER_MS) : NULL;
+	answer = reached ? peer_ask(&m->peer, word_abort(), ANSWER_MS) : NULL;
 	if (reached && !answer)
 		return failed(EXIT_REFUSED);
 	json_decref(answer);

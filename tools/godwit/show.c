@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 #include "godwit.h"
 #include "rdma.h"
 #include "rdma.pb-c.h"
@@ -111,7 +112,7 @@ static json_t *message_json(const ProtobufCMessage *message)
 
 /* --------------------------------------------------------------- images -- */
 
-/* The body of an image; its checksum is the restore's to look at. */
+/* The body of an image. */
 static int read_image(const char *dir, const char *name, struct image *image)
 {
 	char *path = xasprintf("%s/%s", dir, name);
@@ -132,10 +133,16 @@ static int read_image(const char *dir, const char *name, struct image *image)
 		image->data = xcalloc(1, image->length);
 		if (image->length && fread(image->data, image->length, 1, f) != 1)
 			ret = fault("%s: it can't be read", path);
+		else if (crc32_z(0, (uint8_t *)image->data, image->length) != le32toh(h.crc))
+			ret = fault("%s: it is damaged: its checksum is wrong", path);
 	}
 	if (f)
 		fclose(f);
 	free(path);
+	if (ret) {
+		free(image->data);
+		image->data = NULL;
+	}
 	return ret;
 }
 

@@ -16,6 +16,7 @@
 #include "move.h"
 
 #define CHECK_MS	60000
+#define CHECK_TRIES	5
 #define DUMP_TRIES	5
 
 /* -------------------------------------------------------------- waiting -- */
@@ -53,42 +54,37 @@ static int await(struct move *m, bool criu)
 }
 
 /* The destination's next word, which is to have this key. */
-static json_t *hear(struct move *m, const char *key)
+static int hear(struct move *m, const char *key)
 {
 	json_t *answer;
+	int ret = 0;
 
 	if (await(m, false) || wire_receive(&m->peer.wire, &answer, NULL, NULL, 1000))
-		return NULL;
-	if (!peer_understand(&m->peer, answer) && json_object_get(answer, key))
-		return answer;
-	fault("%s: godwit there talks no sense", m->host);
+		return -1;
+	if (peer_understand(&m->peer, answer) || !json_object_get(answer, key))
+		ret = fault("%s: godwit there talks no sense", m->host);
 	json_decref(answer);
-	return NULL;
+	return ret;
 }
 
-static json_t *ask(struct move *m, json_t *question, const char *key)
+/* The connection takes no more: did the destination say why it went away? */
+static int say_why(struct move *m)
 {
-	if (wire_send(&m->peer.wire, question)) {
-		/* Did it say why it went away? */
-		if (wire_ready(&m->peer.wire, 0)) {
-			char *lost = xstrdup(fault_text());
+	char *lost;
 
-			fault_clear();
-			json_decref(hear(m, key));
-			fault("%s", lost);
-			free(lost);
-		}
-		return NULL;
+	if (wire_ready(&m->peer.wire, 0)) {
+		lost = xstrdup(fault_text());
+		fault_clear();
+		hear(m, "failed");
+		fault("%s", lost);
+		free(lost);
 	}
-	return hear(m, key);
+	return -1;
 }
 
-static int ask_only(struct move *m, json_t *question, const char *key)
+static int say(struct move *m, json_t *message)
 {
-	json_t *answer = ask(m, question, key);
-
-	json_decref(answer);
-	return answer ? 0 : -1;
+	return wire_send(&m->peer.wire, message) ? say_why(m) : 0;
 }
 
 /* -------------------------------------------------------------- checking -- */
@@ -186,23 +182,32 @@ static int map_gids(struct move *m)
 	return ret;
 }
 
-/* Peers believe in a changed address only with the cluster's key. */
+static const char *key_text(uint64_t fingerprint, char text[20])
+{
+	snprintf(text, 20, "%016llx", (unsigned long long)fingerprint);
+	return fingerprint ? text : "none";
+}
+
+/*
+ * Peers believe in a changed address only with the cluster's key. While that rotates, what each host signs with the
+ * other has to accept.
+ */
 static int check_keys(struct move *m)
 {
-	const char *theirs = json_string_value(json_object_get(m->peer.hello, "key"));
-	char ours[20] = "";
-	uint64_t fingerprint;
+	json_t *keys = json_object_get(m->peer.hello, "keys");
+	uint64_t theirs[2] = { json_integer_value(json_array_get(keys, 0)), json_integer_value(json_array_get(keys, 1)) };
+	uint64_t ours[2];
+	char a[20], b[20];
 
 	if (!m->plan.rdma)
 		return 0;
-	if (rdma_key_fingerprint(&fingerprint))
+	if (rdma_key_fingerprints(ours))
 		return -1;
-	if (fingerprint)
-		snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)fingerprint);
-	if (strcmp(ours, theirs ?: ""))
+	if (ours[0] != theirs[0] &&
+	    (!ours[0] || !theirs[0] || ours[0] != theirs[1] || ours[1] != theirs[0]))
 		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
-			     *ours ? ours : "none", m->host, theirs && *theirs ? theirs : "none");
-	if (m->gids_change && !*ours)
+			     key_text(ours[0], a), m->host, key_text(theirs[0], b));
+	if (m->gids_change && !ours[0])
 		return fault("key: the RDMA address changes, and peers believe that only with the cluster's "
 			     "key: godwit key set, here, on %s and at all peers", m->host);
 	return 0;
@@ -251,7 +256,7 @@ static json_t *one_text(const char *text)
 }
 
 /* The destination's own answer: an array of texts; each is given the host's name. */
-static json_t *ask_there(struct move *m)
+static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *text, *named = json_array();
 	size_t i;
@@ -272,6 +277,18 @@ static json_t *ask_there(struct move *m)
 	return named;
 }
 
+/* The process runs on: a file that it renames, removes or cuts while we ask is not what the destination lacks. */
+static json_t *ask_there(struct move *m)
+{
+	for (int tries = 1;; tries++) {
+		json_t *problems = ask_once(m);
+
+		if (!json_array_size(problems) || tries == CHECK_TRIES || !proc_files_refresh(&m->plan.files))
+			return problems;
+		json_decref(problems);
+	}
+}
+
 json_t *move_problems_there(struct move *m)
 {
 	const char *boot;
@@ -286,6 +303,7 @@ json_t *move_problems_there(struct move *m)
 		return NULL;
 	}
 	map_devices(m);
+	plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
 	if (map_gids(m) || check_keys(m)) {
 		json_t *problems = one_text(fault_text());
 
@@ -307,9 +325,18 @@ static int check_there(struct move *m)
 
 int move_plan(struct move *m)
 {
-	if (plan_make(&m->plan, m->pid, &m->addresses))
+	struct contexts asked = { 0 };
+	int ret;
+
+	/* (who does not say where to, may mean an address that goes along) */
+	ret = m->host ? plan_ask_peers(m->pid, &asked) : 0;
+	if (!ret)
+		ret = plan_make(&m->plan, m->pid, &m->addresses, &asked);
+	contexts_free(&asked);
+	if (ret)
 		return -1;
 	m->report.rdma = m->plan.rdma;
+	m->report.stock_peers = json_incref(m->plan.stock_peers);
 	if (addresses_check_source(&m->addresses)) {
 		plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
@@ -373,6 +400,8 @@ static int start_dump(struct move *m)
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	m->shared->stopping = true;
+	/* (once we hold the tasks, nobody but us sets their contexts going) */
+	setenv("GODWIT_HOLDS", "1", 1);
 	if (criu_start(&m->criu, m->images, -1))
 		return -1;
 	m->shared->criu = m->criu.pid;
@@ -419,7 +448,7 @@ static int until_dumped(struct move *m)
 static int find_stop_time(struct move *m)
 {
 	contexts_free(&m->plan.contexts);
-	m->stop_ns = m->freeze_ns;
+	m->stop_ns = 0;
 	if (contexts_find(&m->plan.tree, &m->plan.contexts) ||
 	    contexts_query(&m->plan.contexts))
 		return -1;
@@ -429,9 +458,11 @@ static int find_stop_time(struct move *m)
 		if (c->query.state != RXE_MIGR_CTX_STOPPED)
 			return fault("process %d, descriptor %d: its context was not stopped: is the CRIU "
 				     "plugin %s loaded?", c->pid, c->fd, host_plugin_path());
-		if (c->query.stop_ns && (i == 0 || (int64_t)c->query.stop_ns < m->stop_ns))
+		if (c->query.stop_ns && (!m->stop_ns || (int64_t)c->query.stop_ns < m->stop_ns))
 			m->stop_ns = c->query.stop_ns;
 	}
+	if (!m->stop_ns)
+		m->stop_ns = m->freeze_ns;
 	return contexts_hold(&m->plan.contexts);
 }
 
@@ -440,6 +471,7 @@ static int find_stop_time(struct move *m)
 struct progress {
 	struct move *m;
 	uint64_t whole;
+	bool stopped;	/* by us: we know why */
 };
 
 /* Stop sending when the destination has something to say, which is never good news; or time is up. */
@@ -448,12 +480,15 @@ static int on_progress(void *arg, uint64_t bytes)
 	struct progress *p = arg;
 
 	report_progress(bytes, p->whole);
+	p->stopped = true;
 	if (wire_ready(&p->m->peer.wire, 0)) {
-		json_decref(hear(p->m, "failed"));
+		hear(p->m, "failed");
 		return fault("%s: godwit there talks no sense", p->m->host);
 	}
-	return now_ns() > p->m->deadline ?
-		fault("it took longer than %d s: give --limit", p->m->limit_ms / 1000) : 0;
+	if (now_ns() > p->m->deadline)
+		return fault("it took longer than %d s: give --limit", p->m->limit_ms / 1000);
+	p->stopped = false;
+	return 0;
 }
 
 static int send_files(struct move *m, struct progress *p)
@@ -469,24 +504,28 @@ static int send_files(struct move *m, struct progress *p)
 
 static int transfer(struct move *m)
 {
-	struct progress p = { m, images_size(m->images) };
+	struct progress p = { .m = m, .whole = images_size(m->images) };
 
 	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
-	if (m->addresses.n && ask_only(m, json_pack("{s:s}", "op", "addresses"), "added"))
+	if (m->addresses.n && (say(m, json_pack("{s:s}", "op", "addresses")) || hear(m, "added")))
 		return -1;
-	if (send_files(m, &p) || ask_only(m, json_pack("{s:s}", "op", "files-end"), "received"))
-		return -1;
-	m->sent_ns = now_ns();
-	return 0;
+	if (send_files(m, &p))
+		return p.stopped ? -1 : say_why(m);
+	return say(m, json_pack("{s:s}", "op", "files-end"));
 }
 
+/* Asked for at once behind the files: all of them are there when it is heard. */
 static int restore(struct move *m)
 {
-	report_phase("restore", "at %s", m->host);
 	m->shared->restoring = true;
-	return ask_only(m, json_pack("{s:s, s:b, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
-				     "file_locks", m->plan.file_locks, "processes", (int)m->plan.tree.n,
-				     "contexts", (int)m->plan.contexts.n), "ready");
+	if (say(m, json_pack("{s:s, s:b, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
+			     "file_locks", m->plan.file_locks, "processes", (int)m->plan.tree.n,
+			     "contexts", (int)m->plan.contexts.n)) || hear(m, "received"))
+		return -1;
+	m->sent_ns = now_ns();
+	report_phase("restore", "at %s", m->host);
+	move_sync(m);
+	return hear(m, "ready");
 }
 
 /* Does the plugin say that it is worth while? */
@@ -546,7 +585,7 @@ int move_until_ready(struct move *m)
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
-	if (ask_only(m, json_pack("{s:s}", "op", "ping"), "pong"))
+	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong"))
 		return EXIT_STAYED;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;

@@ -122,10 +122,10 @@ int wire_send_data(const struct wire *wire, const void *data, size_t length)
 	return send_frame(wire, WIRE_DATA, data, length);
 }
 
-static int receive_json(const struct wire *wire, json_t **message, size_t length, int timeout_ms)
+static int receive_json(const struct wire *wire, json_t **message, size_t length)
 {
 	char *text = xcalloc(1, length + 1);
-	int ret = read_some(wire->in, text, length, timeout_ms);
+	int ret = read_some(wire->in, text, length, STALL_MS);
 
 	if (!ret) {
 		*message = json_loadb(text, length, 0, NULL);
@@ -149,11 +149,12 @@ int wire_receive(const struct wire *wire, json_t **message, void *data, size_t *
 		return -1;
 	memcpy(&be, head, 4);
 	be = ntohl(be);
+	/* (what has begun goes on, or its sender is dead) */
 	if (head[4] == WIRE_JSON && be <= WIRE_MAX)
-		return receive_json(wire, message, be, timeout_ms);
+		return receive_json(wire, message, be);
 	if (head[4] == WIRE_DATA && be <= size) {
 		*length = be;
-		return read_some(wire->in, data, be, timeout_ms);
+		return read_some(wire->in, data, be, STALL_MS);
 	}
 	return fault("the other end talks no sense: is it godwit?");
 }
