@@ -4,7 +4,7 @@
 VM_PROGS := build/vm/agent build/vm/labd build/vm/labexec build/vm/tsc-khz
 
 .PHONY: vm
-vm: $(VM_PROGS) build/vm/initrd
+vm: $(VM_PROGS) build/vm/initrd build/vm/vmlinux
 
 build/vm/%: tests/vm/src/%.c tests/vm/src/frame.h
 	$(call say,CC,$@)
@@ -15,6 +15,11 @@ build/vm/initrd: tests/vm/initramfs tests/vm/packages tests/vm/guest/init
 	$(call say,GEN,$@)
 	$(Q)mkdir -p build/vm
 	$(Q)tests/vm/initramfs $@
+
+build/vm/vmlinux: tests/vm/vmlinux tests/vm/packages
+	$(call say,GEN,$@)
+	$(Q)mkdir -p build/vm
+	$(Q)tests/vm/vmlinux $@
 
 # (for the debug kernel; DEBUG_KERNEL is what tests/vm/debug-kernel printed)
 build/vm/initrd-debug: tests/vm/initramfs tests/vm/guest/init $(DEBUG_KERNEL)
