@@ -27,6 +27,16 @@ trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (${about:+$abou
 # The machine itself need not have it.
 jq() { "$top/tests/vm/in-tree" jq "$@"; }
 
+# busy: prints what else the machine does, nothing if it is idle: before a test says how long something may take there
+busy() {
+	local l load
+	read -r load _ </proc/loadavg
+	awk -v load="$load" 'BEGIN { if (load >= 0.5) print "the machine was not idle: load average " load }'
+	for l in "${XDG_RUNTIME_DIR:-/tmp}/godwit-lab-$UID"/*/lock; do
+		[ ! -e "$l" ] || flock -n "$l" true || echo "the machine was not idle: the lab $(basename "${l%/lock}") was up"
+	done
+}
+
 skip() {
 	echo "skip: $*"
 	exit 77
@@ -36,12 +46,18 @@ skip() {
 slow=1 # how much faster the machine's passes: lab up's --slow
 [ -z "${LAB_OPTIONS:-}" ] || slow=10
 wait_for() {
-	local end=$((SECONDS + $1 * slow))
+	local end=$((SECONDS + $1 * slow)) pause=1
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || fail "did not come true in time: $*"
-		sleep 0.1
+		sleep 0.$pause # (a look costs an emulated guest its time)
+		[ $pause = 3 ] || pause=$((pause + 1))
 	done
+}
+
+# seen FILE GREP-ARG...: this file of the guests' /lab has such a line (a condition for wait_for that asks no guest)
+seen() {
+	grep -q "${@:2}" "$("$lab_tool" share --name "${lab:-$lab_default}")${1#/lab}"
 }
 
 # lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME. All labs
@@ -101,6 +117,11 @@ start() {
 # listening HOST PORT: somebody does (a condition for wait_for)
 listening() {
 	on "$1" sh -c "ss -Htln 'sport = :$2' | grep -q ."
+}
+
+# ended HOST PID: it has (a condition for wait_for)
+ended() {
+	on "$1" sh -c "! kill -0 $2 2>/dev/null"
 }
 
 clean_up() {

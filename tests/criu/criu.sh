@@ -6,8 +6,9 @@
 
 # start_loop ARGS...: leave it running; sets $pid
 start_loop() {
+	on h1 rm -f /tmp/progress
 	# shellcheck disable=SC2016 # expanded in the guest
-	pid=$(bg h1 sh -c 'rm -f /tmp/progress; exec "$@" /tmp/progress >/tmp/out 2>&1 </dev/null' \
+	pid=$(bg h1 sh -c 'exec "$@" /tmp/progress >/tmp/out 2>&1 </dev/null' \
 		sh "$build/tests/criu-loop" "$@")
 	wait_for 60 on h1 test -s /tmp/progress
 	goes_on
@@ -18,7 +19,7 @@ goes_on() {
 	# shellcheck disable=SC2016
 	on h1 bash -c 'n=$(cat /tmp/progress)
 		for ((i = 0; i < 600; i++)); do
-			[ "$(cat /tmp/progress)" -lt $((n + 20)) ] || exit 0
+			if [ "$(cat /tmp/progress)" -ge $((n + 20)) ]; then exit 0; fi
 			sleep 0.1
 		done
 		exit 1' || fail "loop does not go on: $(on h1 cat /tmp/out)"
@@ -50,6 +51,11 @@ nothing_left() {
 dump() { # dump [OPTION...]
 	on h1 sh -c 'rm -rf /tmp/img && mkdir /tmp/img'
 	on h1 criu dump -t "$pid" -D /tmp/img -o dump.log -v4 "$@"
+}
+
+# why_not dump|restore: in one line
+why_not() {
+	on h1 sh -c "grep Error /tmp/img/$1.log || tail -n 5 /tmp/img/$1.log" | paste -s -d '|'
 }
 
 environment=() # of restore, NAME=VALUE

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # lib.sh sets some
 
 nothing_left() {
-	on h1 rdma resource show | grep 'pd 1 cq 1 qp 1 .* mr 0 ctx 0 ' >/dev/null
+	on h1 rdma resource show | grep 'pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 ' >/dev/null
 }
 
 # What the program left has gone with it, and the device works.

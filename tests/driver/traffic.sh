@@ -26,5 +26,5 @@ traffic() {
 nothing_left() {
 	local left
 	left=$(on "$1" rdma resource show)
-	[[ $left == *"pd 1 cq 1 qp 1 "*" mr 0 ctx 0 srq 0"* ]] || fail "$1 has objects left: $left"
+	[[ $left == *"pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 srq 0"* ]] || fail "$1 has objects left: $left"
 }

@@ -1,14 +1,42 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # For tests in which a move fails. After move.sh.
-# shellcheck disable=SC2154 # lib.sh and move.sh set some
+# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, integrity.sh uses one
 
-# broken RULES: a move of $pid during which this happens (src/tap.c)
-broken() {
-	echo "== $1"
+own_ssh="ssh -o BatchMode=yes"
+
+# ride FROM TO RULES: a move of $pid during which this happens (src/tap.c)
+ride() {
+	echo "== $1 to $2: $3"
 	# shellcheck disable=SC2016 # expanded in the guest
-	on h1 bash -c 'rm -f /lab/rules*; printf "%b\n" "$1" >/lab/rules' bash "$1"
-	migrate h1 "$pid" h2 --address "$extra" --ssh "$build/tests/tap /lab/rules ssh -o BatchMode=yes"
+	on "$1" bash -c 'rm -f /lab/rules*; printf "%b\n" "$1" >/lab/rules' bash "$3"
+	migrate "$1" "$pid" "$2" --address "$extra" --ssh "$build/tests/tap /lab/rules $own_ssh"
+}
+broken() { ride h1 h2 "$1"; }
+
+# damaged FILE CMD: a move in which CMD is run in the directory of the images at h2: not before FILE was found to be what
+# was sent, and is closed, and before criu is told to read it
+damaged() {
+	broken "to\\t\"op\":\"restore\"\\tssh h2 'cd /var/lib/godwit/* && until [ -e $1 ] && ! ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q $1\$; do sleep 0.1; done; $2' </dev/null"
+}
+
+# settle HOST WORD: its only move
+settle() {
+	local id
+	id=$(on "$1" godwit status | sed -n 's/^move \([^ ]*\) .*/\1/p')
+	on "$1" godwit settle "$id" "$2"
+}
+
+# runs HOST: $pid does, and is not stopped (a condition for wait_for)
+runs() {
+	on "$1" sh -c "grep -q 'State:.*[RSD] (' /proc/$pid/status"
+}
+
+# RDMA's traffic does (integrity.sh)
+goes_on() {
+	local before
+	before=$(packets h3)
+	wait_for 60 flows
 }
 
 # at_home REGEX [CODE]: nothing was moved, one line says why; h2 has nothing; what moves is at h1, and goes_on

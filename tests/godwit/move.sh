@@ -62,7 +62,7 @@ pair() {
 # For whoever reads why a test failed.
 state() {
 	local h
-	on h3 sh -c 'tail -n 20 /lab/bg/*.out'
+	on h3 sh -c 'tail -n 30 /lab/bg/*.out'
 	for h in h1 h2 h3; do
 		on $h sh -c "echo == $h; godwit status; rdma resource show qp; rdma statistic; ip -br addr; dmesg | tail -n 5"
 	done
@@ -73,19 +73,19 @@ packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts
 
 # ends_well OUT...: it does, within some minutes
 ends_well() {
-	local o
+	local o bad="error|fail|couldn't"
 	for o; do
-		wait_for 300 on h3 grep -q '^exit ' "$o"
-		if ! on h3 grep -q '^exit 0$' "$o" ||
-			on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"error|fail|couldn't\""; then
-			fail "$(on h3 cat "$o")"
+		wait_for 300 seen "$o" '^exit '
+		if ! on h3 grep -q '^exit 0$' "$o" || on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"$bad\""; then
+			# (one line; all of it comes with the state)
+			fail "$(on h3 sh -c "grep -iE \"$bad|^exit\" $o" | paste -s -d '|')"
 		fi
 	done
 }
 
-# ended HOST PID: it has (a condition for wait_for)
-ended() {
-	on "$1" sh -c "! kill -0 $2 2>/dev/null"
+# perftest_reports OUT: what it has measured
+perftest_reports() {
+	on h3 grep -A 1 '#bytes' "$1" | tail -n 1 | grep -E '^ *[0-9]+ +[0-9]+ +[0-9.]+' || fail "no report: $(on h3 cat "$1")"
 }
 
 # migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
@@ -97,6 +97,18 @@ migrate() {
 	cat "$work/migrate"
 	# (what it says and how it ends come by two ways, in any order; who is killed says nothing)
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1) || true
+}
+
+# when_frozen CMD...: in the background ($!), as soon as the next move says that its process is frozen
+when_frozen() {
+	rm -f "$work/migrate"
+	{
+		until grep -q '^ *freeze ' "$work/migrate" 2>/dev/null; do
+			kill -0 $$ || exit
+			sleep 0.1
+		done
+		"$@"
+	} &
 }
 
 moved() { # the last one was, without a warning
@@ -130,7 +142,17 @@ nothing_left() {
 			pgrep -l "criu|godwit"; true')
 		[ -z "$left" ] || fail "$h: left: $left"
 		left=$(on "$h" rdma resource show)
-		[[ $left == *"pd 1 cq 1 qp 1 "*" mr 0 ctx 0 srq 0"* ]] || fail "$h has objects left: $left"
+		[[ $left == *"pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 srq 0"* ]] || fail "$h has objects left: $left"
+	done
+}
+
+# untouched HOST...: no queue pair there was ever stopped or paused, and no move knows of it
+untouched() {
+	local h
+	for h; do
+		on "$h" sh -c 'cat /sys/class/infiniband/rxe*/ports/1/hw_counters/sent_stop \
+			/sys/class/infiniband/rxe*/ports/1/hw_counters/migr_pauses; godwit status' >"$work/touched"
+		if grep -vx 0 "$work/touched"; then fail "$h: something was stopped"; fi
 	done
 }
 

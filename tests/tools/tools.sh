@@ -29,24 +29,18 @@ paced_no_more() {
 }
 
 # moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. How long
-# godwit looks at it before nobody knows, and a run may be over by then. So it is held. If PEER is not "-", the process
-# of this name at h3 is, until the move is done; else both
-# are paced(), since before the run began, until the process is frozen.
+# godwit looks at it before nobody knows, and a run may be over by then. So hosts are paced(), since before the run began,
+# until the process is frozen. If PEER is not "-", the process of this name at h3 is held instead, from when the run is seen
+# to flow until the move is done.
 moves_on() {
 	local release before flow_at=h2
 	flows h1 60
 	before=$(packets h2)
-	rm -f "$work/migrate"
 	if [ "$1" != - ]; then
 		on h3 pkill -STOP -x "$1"
+		paced_no_more
 	else
-		{
-			until grep -q '^ *freeze ' "$work/migrate" 2>/dev/null; do
-				kill -0 $$ || exit
-				sleep 0.1
-			done
-			paced_no_more
-		} &
+		when_frozen paced_no_more
 		release=$!
 	fi
 	migrate h1 "$mover" h2 "${@:2}"

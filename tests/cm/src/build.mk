@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 
-cm_tests := build/tests/cm-idle build/tests/cm-talk
+cm_tests := build/tests/cm-idle build/tests/cm-talk build/tests/cm-hold
 ALL += $(cm_tests)
 
 $(cm_tests): build/tests/cm-%: tests/cm/src/%.c

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*
- * talk [--linger FILE] server ADDRESS COUNT PROGRESS GO
- * talk [--linger FILE] client ADDRESS COUNT PROGRESS GO
+ * talk [--deaf FILE] [--keep FILE] server ADDRESS COUNT PROGRESS GO
+ * talk [--deaf FILE] [--keep FILE] client ADDRESS COUNT PROGRESS GO
  *
  * COUNT connections made by librdmacm over one event channel. On each the client sends numbered messages, one
  * after another, and the server sends each back; both check them, and the client writes how many rounds of all
  * connections there were into PROGRESS. When there is a file GO, the client says so in its next message on
  * each: on those with an even number it disconnects itself, on the others the server does. Each end must be
- * told that its connection has ended, once. Then the client connects once more, to the address in GO, and ends
- * that. "done" in PROGRESS if all was so.
+ * told that its connection has ended, once: ids are destroyed when for a second nothing more was told. Then the
+ * client connects once more, to the address in GO, and ends that. "done" in PROGRESS if all was so.
  *
- *   --linger FILE	who is told that its peer has disconnected answers when there is this file; says
- *			"lingers" in PROGRESS
+ *   --deaf FILE	while there is this file, no event is read; says "unread" in PROGRESS when one waits
+ *   --keep FILE	who is told that its connection has ended while there is this file acknowledges that, and
+ *			answers, when it is gone, and reads no other event before; says "keeps" in PROGRESS
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -40,14 +41,16 @@ struct conn {
 	struct message in[DEPTH], out;
 	uint32_t number;	/* of the next message */
 	unsigned posted;	/* receives: how many, and so the next one's buffer */
-	bool last, told, over;
+	bool last, told, over, destroyed;
 };
 
 static struct rdma_event_channel *channel;
 static struct conn conns[MAX + 1];	/* the last is the one after all others */
 static int count, open_conns;
 static bool server;
-static const char *progress, *go, *linger;
+static bool unread;			/* an event waits to be read, and PROGRESS says so */
+static const char *progress, *go, *deaf, *keep;
+static struct rdma_cm_event *kept;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 
 /* (who reads it finds it whole) */
@@ -154,19 +157,28 @@ static struct rdma_conn_param *params(void)
 	return &param;
 }
 
-static void destroy(struct conn *c)
+static bool there_is(const char *path)
 {
-	rdma_destroy_qp(c->id);
-	MUST(!rdma_dereg_mr(c->mr));
-	MUST(!rdma_destroy_id(c->id));
+	return path && !access(path, F_OK);
+}
+
+static void end(struct conn *c)
+{
+	if (c->over)
+		DIE("connection %td: it has ended again", c - conns);
+	if (!c->told)
+		disconnect(c);
 	c->over = true;
 	open_conns--;
 }
 
-static void wait_for_file(const char *path)
+static void let_go(void)
 {
-	while (access(path, F_OK))
-		usleep(10000);
+	struct conn *c = kept->id->context;
+
+	MUST(!rdma_ack_cm_event(kept));
+	kept = NULL;
+	end(c);
 }
 
 static void next_event(void)
@@ -180,6 +192,11 @@ static void next_event(void)
 	type = event->event;
 	id = event->id;
 	c = id->context;
+	if (type == RDMA_CM_EVENT_DISCONNECTED && there_is(keep)) {
+		kept = event;
+		say("keeps\n", 0);
+		return;
+	}
 	MUST(!rdma_ack_cm_event(event));
 	switch (type) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
@@ -193,18 +210,12 @@ static void next_event(void)
 			send_message(c, 0);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		if (!c->told && linger) {
-			say("lingers\n", 0);
-			wait_for_file(linger);
-		}
-		if (!c->told)
-			disconnect(c);
-		destroy(c);
+		end(c);
 		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
 	default:
-		DIE("%s, status %d", rdma_event_str(type), event->status);
+		DIE("%s", rdma_event_str(type));
 	}
 }
 
@@ -240,6 +251,40 @@ static void connect_to(struct conn *c)
 	send_message(c, 0);
 }
 
+/* Who is told something twice would be by now. */
+static void destroy_all(void)
+{
+	struct conn *c;
+
+	while (event_waits(1000))
+		next_event();
+	for (c = conns; c <= &conns[count]; c++) {
+		if (!c->over || c->destroyed)
+			continue;
+		rdma_destroy_qp(c->id);
+		MUST(!rdma_dereg_mr(c->mr));
+		MUST(!rdma_destroy_id(c->id));
+		c->destroyed = true;
+	}
+}
+
+static void look_at_events(bool busy)
+{
+	if (kept && !there_is(keep))
+		let_go();
+	if (!event_waits(busy ? 0 : 1))
+		return;
+	if (!kept && !there_is(deaf)) {
+		next_event();
+		return;
+	}
+	if (!kept && !unread) {
+		say("unread\n", 0);
+		unread = true;
+	}
+	usleep(1000);
+}
+
 /* Until all connections have ended. */
 static void serve(void)
 {
@@ -252,38 +297,47 @@ static void serve(void)
 		for (i = 0; i <= count; i++)
 			if (conns[i].id && !conns[i].over && !conns[i].told)
 				busy |= poll_conn(&conns[i]);
-		if (!server && conns[0].number > rounds && !conns[0].last)
+		if (!server && !unread && conns[0].number > rounds && !conns[0].last)
 			say("%lu\n", rounds = conns[0].number);
-		if (event_waits(busy ? 0 : 1))
-			next_event();
+		look_at_events(busy);
 	}
+	destroy_all();
 }
 
+/* (it may be written when the file has been there for a while) */
 static void read_address(void)
 {
 	char text[64] = "";
-	FILE *file = fopen(go, "r");
+	FILE *file;
 
-	MUST(file && fgets(text, sizeof(text), file));
+	while (!strchr(text, '\n')) {
+		usleep(10000);
+		file = fopen(go, "r");
+		MUST(file && (fgets(text, sizeof(text), file) || feof(file)));
+		fclose(file);
+	}
 	text[strcspn(text, "\n")] = '\0';
 	MUST(inet_pton(AF_INET, text, &address.sin_addr) == 1);
-	fclose(file);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "linger", required_argument, NULL, 'l' }, { 0 } };
+	static const struct option options[] = {
+		{ "deaf", required_argument, NULL, 'd' }, { "keep", required_argument, NULL, 'k' }, { 0 },
+	};
 	struct rdma_cm_id *listener = NULL;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "+", options, NULL)) != -1)
-		if (c == 'l')
-			linger = optarg;
+		if (c == 'd')
+			deaf = optarg;
+		else if (c == 'k')
+			keep = optarg;
 		else
 			return 2;
 	argv += optind;
 	if (argc - optind != 5 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1)
-		DIE("usage: talk [--linger FILE] server|client ADDRESS COUNT PROGRESS GO");
+		DIE("usage: talk [--deaf FILE] [--keep FILE] server|client ADDRESS COUNT PROGRESS GO");
 	server = !strcmp(argv[0], "server");
 	count = atoi(argv[2]);
 	MUST(count > 0 && count <= MAX);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * images FOLDER [SEED]: records of every kind, full of bytes that mean nothing, go into image files and come back as they
- * were; and an image with any one byte changed, or cut anywhere, is refused. The plugin's code without CRIU.
+ * were; an image with any one byte changed, or cut anywhere, is refused; and if all checksums are those of the changed
+ * bytes, it is refused, or read as some other records. The plugin's code without CRIU.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -11,14 +12,17 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "plugin.h"
 
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s", __LINE__, #cond))
 
+#define HEADER	24	/* before the body; its bytes from 16 to 19 are the body's CRC-32 */
+
 static int dir;
-static int lines;
+static int lines, changes;
 
 int criu_get_image_dir(void)
 {
@@ -102,33 +106,85 @@ static void must_refuse(uint32_t n, const RdmaContextImageEntry *entry)
 	else
 		MUST(read_context(n, entry, &records));
 	MUST(lines == before + 1);
+	changes++;
+}
+
+static uint8_t *read_bytes(const char *name, off_t *size)
+{
+	int fd = openat(dir, name, O_RDONLY);
+	struct stat st;
+	uint8_t *data;
+
+	MUST(fd >= 0 && !fstat(fd, &st));
+	data = malloc(st.st_size);
+	MUST(read(fd, data, st.st_size) == st.st_size);
+	close(fd);
+	*size = st.st_size;
+	return data;
 }
 
 /* Each byte changed, many lengths: all are refused, with one line. */
 static void damage(const char *name, uint32_t n, const RdmaContextImageEntry *entry)
 {
-	struct stat st;
-	uint8_t *data;
-	off_t i;
-	int fd;
+	off_t size, i;
+	uint8_t *data = read_bytes(name, &size);
 
-	fd = openat(dir, name, O_RDONLY);
-	MUST(fd >= 0 && !fstat(fd, &st));
-	data = malloc(st.st_size);
-	MUST(read(fd, data, st.st_size) == st.st_size);
-	close(fd);
-
-	for (i = 0; i < st.st_size; i++) {
+	for (i = 0; i < size; i++) {
 		const uint8_t was = data[i];
 
 		data[i] ^= 1 << random() % 8;
-		write_bytes(name, data, st.st_size);
+		write_bytes(name, data, size);
 		must_refuse(n, entry);
 		data[i] = was;
 		if (i > 64 && i % 97)
 			continue;
 		write_bytes(name, data, i);
 		must_refuse(n, entry);
+	}
+	free(data);
+}
+
+/* What is read is whole, whatever it means: the build of this program sees who reads beyond it. */
+static void take(uint32_t n, const RdmaContextImageEntry *entry)
+{
+	int before = lines;
+
+	if (n == UINT32_MAX) {
+		RdmaInventoryEntry *inventory = read_inventory();
+
+		MUST(lines == before + !inventory);
+		if (inventory)
+			rdma_inventory_entry__free_unpacked(inventory, NULL);
+	} else {
+		struct records records;
+		uint32_t sum = 0;
+
+		MUST(!!read_context(n, entry, &records) == lines - before);
+		for (uint32_t i = 0; i < records.count; i++)
+			sum = crc32_z(sum, (const void *)records.rec[i], le32toh(records.rec[i]->length));
+		free_records(&records);
+	}
+	changes++;
+}
+
+/* Each byte of the body changed, and the checksums with it. */
+static void forge(const char *name, uint32_t n, const RdmaContextImageEntry *entry)
+{
+	RdmaContextImageEntry known = *entry;
+	off_t size, i;
+	uint8_t *data = read_bytes(name, &size);
+
+	for (i = HEADER; i < size; i++) {
+		const uint8_t was = data[i];
+		uint32_t crc;
+
+		data[i] ^= 1 << random() % 8;
+		known.crc = crc32_z(0, data + HEADER, size - HEADER);
+		crc = htole32(known.crc);
+		memcpy(data + 16, &crc, sizeof(crc));
+		write_bytes(name, data, size);
+		take(n, &known);
+		data[i] = was;
 	}
 	free(data);
 }
@@ -167,7 +223,11 @@ int main(int argc, char **argv)
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
+	/* (what was changed last is cut) */
+	MUST(!write_context(7, &records, &entry) && !write_inventory(&inventory));
+	forge("rdma-7.img", 7, &entry);
+	forge(INVENTORY, UINT32_MAX, &entry);
 	free_records(&records);
-	printf("%d changes\n", lines);
+	printf("%d changes\n", changes);
 	return 0;
 }

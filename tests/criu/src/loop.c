@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop [--contexts N] [--devices] [--unused] [--holes] [--fork] [--pass] [--thread] [--events] [--gib] PROGRESS
+ * loop [--contexts N] [--devices] [--unused] [--later FILE] [--holes] [--fork] [--grandchild] [--pass] [--thread]
+ *      [--events] [--gib] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their
  * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
@@ -9,8 +10,10 @@
  *   --contexts N  in N contexts of one device, by turns
  *   --devices     ... of all devices, by turns
  *   --unused      opens each device once more and does nothing with it
+ *   --later FILE  has its devices open and nothing else, and says 0, until there is this file
  *   --holes       creates ten of each kind and destroys every other before
  *   --fork        a child receives, through what its parent has opened before
+ *   --grandchild  ... a child of its child does
  *   --pass        a child does it all, in memory that its parent has mapped, too, and passes its contexts
  *                 to the parent, which asks them for their objects now and then
  *   --thread      all is sent and received by a second thread
@@ -178,7 +181,8 @@ static void open_pair(struct pair *p, int n, bool holes)
 	struct ibv_pd *pds[KINDS];
 	int i;
 
-	p->ctx = open_device(n);
+	if (!p->ctx)
+		p->ctx = open_device(n);
 	find_gid(p->ctx);
 	for (i = 0; holes && i < KINDS; i++) {
 		pds[i] = ibv_alloc_pd(p->ctx);
@@ -365,7 +369,17 @@ static void receive(int pipe)
 	exit(0);
 }
 
-static void run_forked(void)
+/* Between the two: it has all open, and does nothing with it. */
+static void stand_between(pid_t child)
+{
+	int status;
+
+	while (waitpid(child, &status, 0) < 0)
+		MUST(errno == EINTR && !kill(child, SIGTERM));
+	exit(status ? 1 : 0);
+}
+
+static void run_forked(bool twice)
 {
 	int pipes[2], status;
 	uint64_t n = 0;
@@ -377,6 +391,12 @@ static void run_forked(void)
 	MUST(child >= 0);
 	if (!child) {
 		close(pipes[0]);
+		child = twice ? fork() : 0;
+		MUST(child >= 0);
+		if (child) {
+			close(pipes[1]);
+			stand_between(child);
+		}
 		receive(pipes[1]);
 	}
 	close(pipes[1]);
@@ -500,16 +520,29 @@ static void run_passed(void)
 		close(fds[i]);
 }
 
+static void wait_for_file(const char *path)
+{
+	int i;
+
+	for (i = 0; i < job.count; i++)
+		job.pairs[i].ctx = open_device(i);
+	report(open_progress(job.progress), 0);
+	while (access(path, F_OK))
+		usleep(10000);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "contexts", required_argument, NULL, 'c' }, { "holes", no_argument, NULL, 'h' },
-		{ "fork", no_argument, NULL, 'f' }, { "thread", no_argument, NULL, 't' },
+		{ "fork", no_argument, NULL, 'f' }, { "grandchild", no_argument, NULL, 'F' },
+		{ "later", required_argument, NULL, 'l' }, { "thread", no_argument, NULL, 't' },
 		{ "events", no_argument, NULL, 'e' }, { "devices", no_argument, NULL, 'd' },
 		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, { "gib", no_argument, NULL, 'g' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
-	bool holes = false, forks = false, threads = false, unused = false, passes = false;
+	bool holes = false, forks = false, twice = false, threads = false, unused = false, passes = false;
+	const char *later = NULL;
 	pthread_t thread;
 	int opt, i;
 
@@ -517,7 +550,9 @@ int main(int argc, char **argv)
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		job.count = opt == 'c' ? atoi(optarg) : job.count;
 		holes |= opt == 'h';
-		forks |= opt == 'f';
+		forks |= opt == 'f' || opt == 'F';
+		twice |= opt == 'F';
+		later = opt == 'l' ? optarg : later;
 		threads |= opt == 't';
 		events |= opt == 'e';
 		devices |= opt == 'd';
@@ -531,10 +566,12 @@ int main(int argc, char **argv)
 	job.pairs = calloc(job.count, sizeof(*job.pairs));
 	for (i = 0; unused && i < (devices ? job.count : 1); i++)
 		open_device(i);
+	if (later)
+		wait_for_file(later);
 	for (i = 0; !passes && i < job.count; i++)
 		open_pair(&job.pairs[i], i, holes);
 	if (forks) {
-		run_forked();
+		run_forked(twice);
 	} else if (passes) {
 		run_passed();
 	} else if (threads) {

@@ -5,7 +5,7 @@
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 wire_tests := $(addprefix build/tests/,replays answers datagrams)
 # (and one that speaks the migration protocol)
-migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz)
+migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz attack)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
 driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults privilege) $(wire_tests) $(migr_tests)
 
@@ -23,7 +23,7 @@ $(wire_tests) $(migr_tests): $(wire_src)
 
 $(migr_tests): tests/driver/src/migr.c tests/driver/src/migr.h
 
-build/tests/ioctl_fuzz build/tests/wqe_fuzz build/tests/forge build/tests/rcv_fuzz: tests/driver/src/random.h
+build/tests/ioctl_fuzz build/tests/wqe_fuzz build/tests/forge build/tests/rcv_fuzz build/tests/attack: tests/driver/src/random.h
 
 $(driver_tests): build/tests/%: tests/driver/src/%.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)

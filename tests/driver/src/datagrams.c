@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*
  * datagrams [CASE]: what comes to UC and UD queue pairs after a message that was cut, by a loss or by a stop;
- * what comes by multicast to one that is stopped; and address handles and SRQs under a dump.
+ * what comes by multicast to one that is stopped; and address handles and SRQs under a dump, and an SRQ's entry
+ * that is half received.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_rxe.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
 #include "../../verbs/src/dumps.h"
 #include "wire.h"
 
-enum { SIZE = 64 * MTU, QKEY = 7, DUMPS = 500, HOPS = 7 };
+enum { SIZE = 64 * MTU, QKEY = 7, DUMPS = 500, HOPS = 7, FIRST_ID = 0x7001, MAX_PARTS = 64 };
 
 static struct ibv_context *ctx, *attached;
 static struct ibv_pd *pd;
@@ -21,15 +24,23 @@ static struct ibv_srq *srq;
 static struct ibv_qp *qp;
 static struct ibv_mr *mr;
 static uint8_t *memory;
+static uint32_t parts = 1;	/* of each receive */
+
+/* Where part i of the first receive begins */
+static uint32_t part(uint32_t i)
+{
+	return i < parts ? i * (4 * MTU / parts) : 4 * MTU;
+}
 
 static void post_receives(int count)
 {
-	struct ibv_sge sge = { .length = 4 * MTU, .lkey = mr->lkey };
-	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+	struct ibv_sge sge[MAX_PARTS];
+	struct ibv_recv_wr *bad, wr = { .sg_list = sge, .num_sge = parts };
 
 	for (int i = 0; i < count; i++) {
-		wr.wr_id = i;
-		sge.addr = (uintptr_t)memory + i * 4 * MTU;
+		wr.wr_id = FIRST_ID + i;
+		for (uint32_t j = 0; j < parts; j++)
+			sge[j] = (struct ibv_sge){ (uintptr_t)memory + i * 4 * MTU + part(j), part(j + 1) - part(j), mr->lkey };
 		IS(0, srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(qp, &wr, &bad));
 	}
 }
@@ -92,7 +103,7 @@ static void cut(bool write, bool by_stop, struct ibv_srq *with)
 
 static struct ibv_srq *create_srq(uint32_t max_wr)
 {
-	struct ibv_srq_init_attr init = { .attr = { .max_wr = max_wr, .max_sge = 1 } };
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = max_wr, .max_sge = parts } };
 	struct ibv_srq *s = ibv_create_srq(pd, &init);
 
 	CHECK(s);
@@ -293,12 +304,103 @@ static void srq_resized(void)
 	IS(0, ibv_destroy_srq(s));
 }
 
+static void own_srq(int ready)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *own = list && *list ? ibv_open_device(*list) : NULL;
+
+	CHECK(own && (pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
+	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
+	srq = create_srq(31);
+	qp = wire_qp(pd, IBV_QPT_RC, cq, srq, 0);
+	post_receives(2);
+	CHECK(write(ready, &own->cmd_fd, sizeof(int)) == sizeof(int));
+	for (;;)
+		pause();
+}
+
+static bool has(const struct dump *d, int type)
+{
+	const struct rxe_migr_rec *rec = NULL;
+
+	while ((rec = next(d, rec)))
+		if (type_of(rec) == type)
+			return true;
+	return false;
+}
+
+/*
+ * The first half of a message comes before, the second after the entry that it lands in is only in a dump. The entry
+ * has as many parts as the device has for one, and the message is cut within one of them.
+ */
+static void srq_in_hand(void)
+{
+	struct packet p = { .opcode = SEND_FIRST, .len = MTU };
+	struct ibv_context *its;
+	const struct rxe_migr_rec_recv_wqe *wqe;
+	const struct rxe_queue_buf *ring;
+	const struct ib_uverbs_wc *wc;
+	const struct rxe_migr_rec *of;
+	struct ibv_device_attr device;
+	struct dump d, after;
+	uint32_t size;
+
+	IS(0, ibv_query_device(ctx, &device));
+	parts = device.max_srq_sge;
+	CHECK(parts > 1 && parts <= MAX_PARTS && MTU % (4 * MTU / parts));
+	its = start_owner(own_srq);
+	d = take(its, ibv_inspect_context);
+	p.qpn = le32toh(((const struct rxe_migr_rec_qp *)first_of(&d, RXE_MIGR_REC_QP))->qpn);
+	CHECK(!has(&d, RXE_MIGR_REC_RECV_WQE));
+	wire_send(&p);
+	for (int i = 0; !has(&d, RXE_MIGR_REC_RECV_WQE); i++) {
+		CHECK(i < 20000);
+		usleep(1000);
+		free(d.buf);
+		d = take(its, ibv_inspect_context);
+	}
+	free(d.buf);
+	d = take(its, ibv_dump_context);
+	wqe = (const void *)first_of(&d, RXE_MIGR_REC_RECV_WQE);
+	CHECK(le64toh(wqe->wr_id) == FIRST_ID && le32toh(wqe->length) == 4 * MTU && le32toh(wqe->num_sge) == parts);
+	for (uint32_t i = 0; i < parts; i++)
+		CHECK(le64toh(wqe->sge[i].addr) == (uintptr_t)memory + part(i) &&
+		      le32toh(wqe->sge[i].length) == part(i + 1) - part(i));
+	of = first_of(&d, RXE_MIGR_REC_QP);
+	size = le32toh(of->length) + le32toh(wqe->hdr.length);
+	printf("\ta QP with an entry of %u parts: %u bytes, at most 823\n", parts, size);
+	CHECK(wqe->hdr.handle == of->handle && size <= 823);
+	end_owner(its);
+
+	memset(memory, 0, SIZE);
+	its = restore(&d, NULL);
+	after = take(its, ibv_inspect_context);
+	ring = mmap(NULL, 4096, PROT_READ, MAP_SHARED, its->cmd_fd,
+		    le64toh(((const struct rxe_migr_rec_cq *)first_of(&after, RXE_MIGR_REC_CQ))->ring_offset));
+	CHECK(ring != MAP_FAILED);
+	IS(0, ibv_restore_object(its, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	p = (struct packet){ .opcode = SEND_LAST, .qpn = p.qpn, .psn = 1, .ack = true, .len = 100 };
+	memset(p.data, 0x77, p.len);
+	wire_send(&p);
+	CHECK(wire_expect(ACK, 1).syndrome == ACKED);
+	CHECK(__atomic_load_n(&ring->producer_index, __ATOMIC_ACQUIRE) == 1);
+	wc = (const void *)ring->data;
+	CHECK(wc->status == IBV_WC_SUCCESS && wc->wr_id == FIRST_ID && wc->byte_len == MTU + 100 && wc->qp_num == p.qpn);
+	for (int i = 0; i < SIZE; i++)
+		CHECK(memory[i] == (i >= MTU && i < MTU + 100 ? 0x77 : 0));
+	free(after.buf);
+	free(d.buf);
+	CHECK(!munmap((void *)ring, 4096));
+	ibv_detach_context(its);
+	parts = 1;
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {
 	{ "uc_cut", uc_cut }, { "multicast", multicast }, { "ah_hops", ah_hops }, { "srq_resized", srq_resized },
-	{ "uc_length", uc_length },
+	{ "uc_length", uc_length }, { "srq_in_hand", srq_in_hand },
 };
 
 int main(int argc, char **argv)

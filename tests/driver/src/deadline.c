@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
  * deadline: what becomes of queue pairs whose peer stops and does not come back in time, or comes back too late,
- * and of a tombstone whose lease has ended.
+ * and of a tombstone whose lease has ended; and UC, which goes on when it knows that it is heard.
  */
 #include <time.h>
 
 #include "../../verbs/src/dumps.h"
 #include "migr.h"
 
-enum { LIMIT = 1 /* s */ };
+enum {
+	LIMIT = 6,	/* s: what is done before it has passed takes milliseconds, if the machine does not stand still */
+	HEARD_MAX = 5,	/* s: UC waits to know that it is heard */
+};
 
 static struct ibv_context *ctx;
 static struct ibv_mr *mr;
@@ -59,19 +62,31 @@ static void post_recv(struct ibv_qp *qp, uint64_t id)
 	IS(0, ibv_post_recv(qp, &wr, &bad));
 }
 
-static void say(int opcode, struct ibv_qp *qp, uint32_t epoch)
+static void say_with(int flags, int opcode, struct ibv_qp *qp, uint32_t epoch)
 {
 	struct rxe_migr_hdr hdr = migr_hdr(opcode, qp->qp_num, epoch, 0);
-	struct frame f = migr_frame(&hdr, NULL);
+	struct frame f;
 
+	hdr.flags = htobe16(flags);
+	f = migr_frame(&hdr, NULL);
 	wire_send_frame(&f);
+}
+
+static void say(int opcode, struct ibv_qp *qp, uint32_t epoch)
+{
+	say_with(0, opcode, qp, epoch);
+}
+
+static void answered_with(int flags, int opcode, struct ibv_qp *qp, uint32_t epoch)
+{
+	struct rxe_migr_hdr hdr = migr_expect(opcode, NULL);
+
+	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == epoch && be16toh(hdr.flags) == flags);
 }
 
 static void answered(int opcode, struct ibv_qp *qp, uint32_t epoch)
 {
-	struct rxe_migr_hdr hdr = migr_expect(opcode, NULL);
-
-	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == epoch);
+	answered_with(0, opcode, qp, epoch);
 }
 
 /* It is counted, and that is all. */
@@ -269,11 +284,95 @@ static void lease(void)
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
 }
 
+static int flags_of(const struct packet *p)
+{
+	return p->data[2] << 8 | p->data[3];
+}
+
+/* UC: what it has to send waits until it knows that the way to its peer is open, or for so long. */
+static void unsure(void)
+{
+	struct ibv_cq *cq;
+	struct ibv_pd *pd = new_context(&cq);
+	struct ibv_mr *region = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_qp *qp = wire_qp(pd, IBV_QPT_UC, cq, NULL, 0);
+	int sent = 0, answers = 0, heard = 0, late = 0;
+	struct packet p;
+	double began;
+
+	CHECK(region);
+	ctx = pd->context;
+	parameter("pause_timeout", 4 * LIMIT);
+	for (uint32_t epoch = 1; epoch <= 2; epoch++) {
+		say(RXE_MIGR_OPCODE_STOP, qp, epoch);
+		answered(RXE_MIGR_OPCODE_STOP_ACK, qp, epoch);
+		post(qp, region, epoch);
+		began = now();
+		for (int i = 0; i < 3; i++) {
+			say(RXE_MIGR_OPCODE_RESUME, qp, epoch);
+			answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, qp, epoch);
+			CHECK(is_paused(qp));
+		}
+		if (epoch == 2) {
+			wire_expect(UC | SEND_ONLY, 1);
+			CHECK(now() - began >= HEARD_MAX);
+		} else {
+			say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, qp, epoch);
+			while (!sent || !answers) {
+				CHECK(wire_any(&p, 20000));
+				if (p.opcode == (UC | SEND_ONLY))
+					sent++;
+				else
+					answers += p.opcode == RXE_MIGR_OPCODE_RESUME_ACK && !flags_of(&p);
+			}
+		}
+		ends(cq, epoch, IBV_WC_SUCCESS);
+		CHECK(!is_paused(qp));
+		say(RXE_MIGR_OPCODE_RESUME, qp, epoch);
+		answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, epoch);
+	}
+
+	/* who stops again before that is waited for as ever */
+	say(RXE_MIGR_OPCODE_STOP, qp, 3);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 3);
+	say(RXE_MIGR_OPCODE_RESUME, qp, 3);
+	answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, qp, 3);
+	say(RXE_MIGR_OPCODE_STOP, qp, 4);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 4);
+	for (began = now(); now() - began < HEARD_MAX + 1; usleep(100000))
+		CHECK(is_paused(qp));
+	say(RXE_MIGR_OPCODE_RESUME, qp, 4);
+	answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, qp, 4);
+	say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, qp, 4);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, 4);
+
+	/* one that calls says that it has heard, until it is answered so */
+	migr_stop(ctx);
+	answered(RXE_MIGR_OPCODE_STOP, qp, 1);
+	say(RXE_MIGR_OPCODE_STOP_ACK, qp, 1);
+	post(qp, region, 3);
+	IS(0, ibv_abort_context(ctx));
+	answered(RXE_MIGR_OPCODE_RESUME, qp, 1);
+	say_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, qp, 1);
+	for (sent = 0; !sent || heard < 2; ) {
+		CHECK(wire_any(&p, 20000));
+		sent += p.opcode == (UC | SEND_ONLY);
+		heard += p.opcode == RXE_MIGR_OPCODE_RESUME && flags_of(&p) == RXE_MIGR_FLAG_HEARD;
+	}
+	say(RXE_MIGR_OPCODE_RESUME_ACK, qp, 1);
+	while (wire_any(&p, 1500))	/* what was on its way */
+		late++;
+	CHECK(late < 3);
+	ends(cq, 3, IBV_WC_SUCCESS);
+}
+
 int main(void)
 {
 	wire_open();
 	puts("pauses");
 	pauses();
+	puts("unsure");
+	unsure();
 	puts("lease");
 	lease();
 	return 0;

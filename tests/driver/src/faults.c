@@ -323,19 +323,51 @@ static void members(void)
 	IS(before, addresses());
 }
 
+static const char *argument;
+
+/* A peer asks to invalidate a region whose key it has heard of. */
+static void invalidate(void)
+{
+	struct pair p = pair(IBV_QPT_RC, 8, 0);
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = strtoul(argument, NULL, 0),
+	};
+
+	post_recv(p.qp[1]);
+	IS(0, ibv_post_send(p.qp[0], &wr, &bad));
+	IS(IBV_WC_REM_INV_REQ_ERR, completion(p.recv_cq[1]));
+	destroy_pair(&p);
+}
+
+/* IPv6 is switched off, and somebody sends from the GID that is there still. */
+static void ipv6(void)
+{
+	struct pair p;
+
+	for (gid_index = 0; gid.raw[0] != 0xfe; gid_index++)
+		CHECK(!ibv_query_gid(ctx, 1, gid_index, &gid));
+	gid_index--;
+	gid = group; /* (nobody's address need be asked for) */
+	p = pair(IBV_QPT_UC, 8, 0);
+	post(p.qp[0], IBV_WR_SEND, 8, 0, NULL);
+	IS(IBV_WC_SUCCESS, completion(p.cq[0]));
+	destroy_pair(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } all[] = {
 		{ "overflow", overflow }, { "window", window }, { "reset", reset }, { "killed", killed },
-		{ "leave", leave }, { "members", members },
+		{ "leave", leave }, { "members", members }, { "invalidate", invalidate }, { "ipv6", ipv6 },
 	};
 
-	for (unsigned int i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++)
+	argument = argc == 3 ? argv[2] : "";
+	for (unsigned int i = 0; argc >= 2 && i < sizeof(all) / sizeof(all[0]); i++)
 		if (!strcmp(all[i].name, argv[1])) {
 			if (all[i].run != killed)
 				open_device();
 			all[i].run();
 			return 0;
 		}
-	DIE("usage: faults overflow|window|reset|killed|leave|members");
+	DIE("usage: faults overflow|window|reset|killed|leave|members|invalidate KEY|ipv6");
 }

@@ -323,7 +323,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	switch (how) {
 	case NO_VERSION: hdr.version = 0; break;
 	case NEXT_VERSION: hdr.version = 2; break;
-	case FLAGS: hdr.flags = htobe16(1 << below(16)); break;
+	case FLAGS: hdr.flags = htobe16(4 << below(14)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
 	case OLD_EPOCH:
 		/* (a RESUME in place that comes again is answered again; a tombstone is of one epoch) */

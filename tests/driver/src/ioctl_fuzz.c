@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * ioctl_fuzz [--seed N] [--calls N] [--restores N] [--no-cap]: call the driver's migration methods with
+ * ioctl_fuzz [--seed N] [--calls N] [--restores N] [--least N] [--no-cap]: call the driver's migration methods with
  * random and boundary arguments: on contexts with and without objects, from two threads, and restore
  * dumps in which something is changed.
  *
- * Nothing is expected of a call but that it comes back; the kernel log tells the rest. With --no-cap no
- * method may do anything: EPERM where a proper call would have been made, an error in any case.
- * Prints how often each error came.
+ * Nothing is expected of a call but that it comes back; the kernel log tells the rest. But one with an attribute
+ * of a wrong length, without one that it needs, or with one that is mandatory and unknown, must fail. With --no-cap
+ * no method may do anything: EPERM where a proper call would have been made, an error in any case.
+ * Prints how often each error came, and each method was called properly; --least: so often at least.
  */
 #include <endian.h>
 #include <errno.h>
@@ -39,11 +40,11 @@
 
 #define DIE(...) (fprintf(stderr, "ioctl_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 
-enum { NUM_QP = 6, MEM_SIZE = 1 << 16, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
+enum { NUM_QP = 6, MEM_SIZE = 1 << 16, OUT_SIZE = 128, MAX_DUMP = 4 << 20, MAX_ERRNO = 134 };
 
-static uint64_t seed, calls = 4000, restores = 150;
+static uint64_t seed, calls = 4000, restores = 150, least;
 static bool no_cap;
-static unsigned *came;			/* by errno; shared with the children */
+static __thread bool spoil;		/* the next call */
 static uint8_t *memory;			/* of MRs, and random arguments */
 static int cm_file;			/* of librdmacm, with ids */
 
@@ -74,13 +75,91 @@ struct cmd {
 	struct ib_uverbs_attr attrs[8];
 };
 
+/* An attribute: from least to most bytes. What the caller gets may be longer; what is not MUST need not be there. */
+struct length {
+	uint16_t least, most;
+	bool must;
+};
+#define MUST(type)	{ sizeof(type), sizeof(type), true }
+#define GROWS(least)	{ least, 65535, true }
+
+static const struct method {
+	const char *name;
+	uint16_t object, id;
+	struct length in, out;
+} methods[] = {
+#define METHOD(object, name, ...)	{ #name, object, RXE_METHOD_MIGR_##name, __VA_ARGS__ }
+	METHOD(RXE_OBJECT_MIGR, QUERY, { 4, 8, false }, GROWS(offsetof(struct rxe_migr_query, num_paused))),
+	METHOD(RXE_OBJECT_MIGR, DUMP, MUST(struct rxe_migr_buf), GROWS(sizeof(struct rxe_migr_dump))),
+	METHOD(RXE_OBJECT_MIGR, ABORT, { 0 }, { 0 }),
+	METHOD(RXE_OBJECT_MIGR, BEGIN, MUST(struct rxe_migr_begin), { 0 }),
+	METHOD(RXE_OBJECT_MIGR, HINT, MUST(struct rxe_migr_hint), { 0 }),
+	METHOD(RXE_OBJECT_MIGR, REFILL, MUST(struct rxe_migr_buf), { 0 }),
+	METHOD(RXE_OBJECT_MIGR, RESUME, MUST(struct rxe_migr_resume), { 0 }),
+	METHOD(RXE_OBJECT_MIGR, EVENT_FD, MUST(int32_t), GROWS(sizeof(struct rxe_migr_event_fd))),
+	METHOD(RXE_OBJECT_MIGR_DEVICE, STATUS, MUST(struct rxe_migr_buf), GROWS(sizeof(struct rxe_migr_dump))),
+	METHOD(RXE_OBJECT_MIGR_DEVICE, KEY, MUST(struct rxe_migr_key), { 8, 8, false }),
+	METHOD(RXE_OBJECT_MIGR_DEVICE, TAKEN, MUST(struct rxe_migr_hint), { 0 }),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_LIST, MUST(struct rxe_migr_cm_list), GROWS(sizeof(struct rxe_migr_dump))),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_ADOPT, MUST(struct rxe_migr_cm_adopt), { 0 }),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_CONNECT, MUST(struct rxe_migr_cm_connect), { 0 }),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_REFILL, MUST(struct rxe_migr_cm_refill), { 0 }),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_DEVICE, MUST(struct rxe_migr_cm_device), { sizeof(struct rxe_migr_cm_device),
+	       sizeof(struct rxe_migr_cm_device), false }),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_EVENTS, MUST(struct rxe_migr_cm_list), GROWS(sizeof(struct rxe_migr_dump))),
+	METHOD(RXE_OBJECT_MIGR_CM, CM_REPORT, MUST(struct rxe_migr_cm_report), { 0 }),
+};
+#define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
+
+static struct {
+	unsigned errors[MAX_ERRNO + 1];
+	unsigned proper[NUM_METHODS];
+	unsigned wrong;
+} *came;				/* shared with the children */
+
+static const struct method *method_of(const struct cmd *c)
+{
+	for (const struct method *m = methods; m < methods + NUM_METHODS; m++)
+		if (m->object == c->hdr.object_id && m->id == c->hdr.method_id)
+			return m;
+	return NULL;
+}
+
+/* Must the driver, or uverbs before it, refuse this for its attributes? */
+static bool is_wrong(const struct cmd *c)
+{
+	const struct method *m = method_of(c);
+	bool in = false, out = false;
+
+	for (unsigned i = 0; m && i < c->hdr.num_attrs; i++) {
+		const struct ib_uverbs_attr *a = &c->attrs[i];
+		const struct length *l = a->attr_id == RXE_ATTR_MIGR_IN ? &m->in :
+					 a->attr_id == RXE_ATTR_MIGR_RESP ? &m->out : NULL;
+
+		if (l && l->most) {
+			if (a->len < l->least || a->len > l->most)
+				return true;
+			*(l == &m->in ? &in : &out) = true;
+		} else if (a->flags & UVERBS_ATTR_F_MANDATORY) {
+			return true;
+		}
+	}
+	return !m || (m->in.must && !in) || (m->out.must && !out);
+}
+
 static int call(int fd, struct cmd *c)
 {
 	int err;
 
 	c->hdr.length = sizeof(c->hdr) + c->hdr.num_attrs * sizeof(c->attrs[0]);
 	err = ioctl(fd, RDMA_VERBS_IOCTL, c) ? errno : 0;
-	__atomic_add_fetch(&came[err <= MAX_ERRNO ? err : MAX_ERRNO], 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&came->errors[err <= MAX_ERRNO ? err : MAX_ERRNO], 1, __ATOMIC_RELAXED);
+	if (is_wrong(c)) {
+		__atomic_add_fetch(&came->wrong, 1, __ATOMIC_RELAXED);
+		if (!err)
+			DIE("method 0x%x of object 0x%x succeeds with attributes that are wrong", c->hdr.method_id,
+			    c->hdr.object_id);
+	}
 	if (err > 133)
 		DIE("method 0x%x of object 0x%x gives %d, no error of user space", c->hdr.method_id,
 		    c->hdr.object_id, err);
@@ -100,6 +179,25 @@ static void attr(struct cmd *c, uint16_t id, const void *data, uint16_t len)
 		a->data = (uintptr_t)data;
 }
 
+/* An attribute gets a wrong length, or is not there, or there is one more. */
+static void spoil_attrs(struct cmd *c)
+{
+	unsigned n = c->hdr.num_attrs;
+	struct ib_uverbs_attr *a = &c->attrs[n ? below(n) : 0];
+	const uint16_t lengths[] = { 0, 1, a->len - 1, a->len + 1, OUT_SIZE };
+
+	switch (n ? below(4) : 3) {
+	case 0:
+	case 1: a->len = lengths[below(5)]; break;
+	case 2: *a = c->attrs[--c->hdr.num_attrs]; break;
+	case 3:
+		c->attrs[c->hdr.num_attrs++] = (struct ib_uverbs_attr){
+			.attr_id = below(2) ? RXE_ATTR_MIGR_IN + below(8) : edge(), .len = lengths[below(5)],
+			.flags = UVERBS_ATTR_F_MANDATORY, .data = address(),
+		};
+	}
+}
+
 static int method(int fd, uint16_t object, uint16_t id, const void *in, uint16_t in_len, void *out,
 		  uint16_t out_len)
 {
@@ -109,6 +207,10 @@ static int method(int fd, uint16_t object, uint16_t id, const void *in, uint16_t
 		attr(&c, RXE_ATTR_MIGR_IN, in, in_len);
 	if (out)
 		attr(&c, RXE_ATTR_MIGR_RESP, out, out_len);
+	if (spoil)
+		spoil_attrs(&c);
+	else
+		__atomic_add_fetch(&came->proper[method_of(&c) - methods], 1, __ATOMIC_RELAXED);
 	return call(fd, &c);
 }
 
@@ -135,24 +237,26 @@ static void noise(int fd)
 /* What a caller might give by mistake, or on purpose: proper calls with bad fields. */
 static void proper(int fd)
 {
-	static __thread uint64_t out[16];
-	struct rxe_migr_buf buf = { .addr = address(), .length = below(2) ? below(MEM_SIZE) : edge(),
+	static __thread uint64_t out[OUT_SIZE / 8];
+	/* (what the driver allocates for a length that is an edge may be much, and takes its time) */
+	struct rxe_migr_buf buf = { .addr = address(), .length = below(16) ? below(MEM_SIZE) : edge(),
 				    .flags = below(4) ? below(4) : rnd(), .reserved = below(8) ? 0 : rnd() };
 	struct rxe_migr_begin begin = { .session = edge(), .fd = below(2) ? fd : (int)edge(),
 					.flags = below(4) ? 0 : rnd() };
 	struct rxe_migr_hint hint = { .type = below(8), .index = edge(), .key = edge(),
 				      .pid = below(2) ? 0 : (int)edge() };
 	struct rxe_migr_resume resume = { .pid = below(2) ? 0 : (int)edge(), .reserved = below(8) ? 0 : rnd() };
-	struct rxe_migr_key key = { .op = below(6), .reserved = below(8) ? 0 : rnd() };
+	struct rxe_migr_key key = { .op = below(8), .reserved = below(8) ? 0 : rnd() };
+	uint32_t query_flags = below(8) ? below(2) : rnd();
 	const void *in[] = {
-		[0] = NULL, [1] = &buf, [2] = NULL, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
+		[0] = below(2) ? &query_flags : NULL, [1] = &buf, [2] = NULL, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
 	};
-	static const uint16_t in_len[] = { 0, sizeof(buf), 0, sizeof(begin), sizeof(hint), sizeof(buf),
+	static const uint16_t in_len[] = { sizeof(query_flags), sizeof(buf), 0, sizeof(begin), sizeof(hint), sizeof(buf),
 					   sizeof(resume) };
 	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
 	struct rxe_migr_cm_list list = { .fd = below(4) ? cm_file : (int)edge(), .addr = address(),
-					 .length = below(2) ? below(MEM_SIZE) : edge(),
+					 .length = below(16) ? below(MEM_SIZE) : edge(),
 					 .flags = below(8) ? below(2) : rnd() };
 	struct rxe_migr_cm_adopt adopt = { .fd = below(4) ? cm_file : (int)edge(), .pid = below(2) ? 0 : (int)edge() };
 	struct rxe_migr_cm_connect conn = { .qp_num = below(4) ? 16 + below(64) : edge(), .comm_id = edge(),
@@ -162,8 +266,11 @@ static void proper(int fd)
 	struct rxe_migr_cm_report report = { .fd = below(4) ? cm_file : (int)edge(), .reserved = below(8) ? 0 : rnd(),
 					     .event = { .uid = edge(), .id = below(4),
 						       .event = below(4) ? below(18) : edge() } };
-	unsigned m = below(17);
+	struct rxe_migr_cm_device device = { .fd = below(4) ? cm_file : (int)edge(), .flags = below(8) ? below(2) : rnd(),
+					     .index = below(2) ? below(8) : edge(), .reserved = below(8) ? 0 : rnd() };
+	unsigned m = below(NUM_METHODS);
 
+	spoil = below(6) == 0;
 	if (m < 7)
 		err = method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_QUERY + m, in[m], in_len[m], m < 2 ? out : NULL,
 			     m < 2 ? out_len[m] : 0);
@@ -189,10 +296,14 @@ static void proper(int fd)
 			     sizeof(struct rxe_migr_dump));
 	else if (m == 15)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REPORT, &report, sizeof(report), NULL, 0);
+	else if (m == 16)
+		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_DEVICE, &device, sizeof(device),
+			     below(2) ? out : NULL, sizeof(device));
 	else
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REFILL, &refill, sizeof(refill), NULL, 0);
-	if (no_cap && err != EPERM)
+	if (no_cap && err != EPERM && !spoil)
 		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
+	spoil = false;
 }
 
 /* --------------------------------------------------------------- contexts -- */
@@ -371,25 +482,37 @@ static void empty(struct context *x)
 
 /* ----------------------------------------------------------------- rounds -- */
 
+struct share {
+	int fd;
+	uint64_t calls;
+	unsigned noise;		/* one in so many */
+};
+
 static void *other_thread(void *arg)
 {
+	const struct share *s = arg;
+
 	rng = seed ^ 0x5555;
-	for (unsigned i = 0; i < calls / 8; i++)
-		(below(2) ? noise : proper)(*(int *)arg);
+	for (unsigned i = 0; i < s->calls / 8; i++)
+		(below(s->noise) ? proper : noise)(s->fd);
 	return NULL;
 }
 
-/* Calls on one context, which is used and emptied meanwhile. */
+/*
+ * Calls on one context, which is used and emptied meanwhile. Without objects a call costs next to nothing: there
+ * each method gets its number.
+ */
 static void abuse(bool objects)
 {
 	struct context x = { .ctx = open_device() };
+	struct share s = { x.ctx->cmd_fd, objects ? calls : 13 * calls, objects ? 2 : 6 };
 	pthread_t thread;
 
 	if (objects)
 		fill(&x);
-	pthread_create(&thread, NULL, other_thread, &x.ctx->cmd_fd);
-	for (unsigned i = 0; i < calls / 4; i++) {
-		(below(2) ? noise : proper)(x.ctx->cmd_fd);
+	pthread_create(&thread, NULL, other_thread, &s);
+	for (unsigned i = 0; i < s.calls / 4; i++) {
+		(below(s.noise) ? proper : noise)(s.fd);
 		if (objects && below(8) == 0)
 			use(&x, 4);
 	}
@@ -628,6 +751,7 @@ static void restore_many(void)
 		if (waitpid(pid, &status, 0) != pid || status)
 			DIE("restore %u of seed %llu ended with status 0x%x", i, (unsigned long long)seed, status);
 	}
+	printf("%llu dumps were changed and restored, or refused\n", (unsigned long long)restores);
 	empty(&x);
 }
 
@@ -688,7 +812,8 @@ static void open_cm_file(void)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seed", 1, 0, 's' }, { "calls", 1, 0, 'c' }, { "restores", 1, 0, 'r' }, { "no-cap", 0, 0, 'n' }, { 0 }
+		{ "seed", 1, 0, 's' }, { "calls", 1, 0, 'c' }, { "restores", 1, 0, 'r' },
+		{ "least", 1, 0, 'l' }, { "no-cap", 0, 0, 'n' }, { 0 }
 	};
 	unsigned total = 0;
 	int c;
@@ -701,6 +826,8 @@ int main(int argc, char **argv)
 			calls = strtoull(optarg, NULL, 0);
 		else if (c == 'r')
 			restores = strtoull(optarg, NULL, 0);
+		else if (c == 'l')
+			least = strtoull(optarg, NULL, 0);
 		else if (c == 'n')
 			no_cap = true;
 		else
@@ -722,10 +849,16 @@ int main(int argc, char **argv)
 	if (!no_cap)
 		in_child(restore_many, "changed dumps");
 	for (c = 0; c <= MAX_ERRNO; c++) {
-		total += came[c];
-		if (came[c])
-			printf("%6u %s\n", came[c], c ? strerror(c) : "success");
+		total += came->errors[c];
+		if (came->errors[c])
+			printf("%6u %s\n", came->errors[c], c ? strerror(c) : "success");
 	}
-	printf("%u calls\n", total);
+	printf("%u calls, %u with wrong attributes; proper ones:\n", total, came->wrong);
+	for (size_t i = 0; i < NUM_METHODS; i++)
+		printf("%6u %s\n", came->proper[i], methods[i].name);
+	for (size_t i = 0; i < NUM_METHODS; i++)
+		if (came->proper[i] < least)
+			DIE("%s was called %u times, not %llu", methods[i].name, came->proper[i],
+			    (unsigned long long)least);
 	return 0;
 }

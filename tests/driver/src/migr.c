@@ -136,7 +136,9 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 	memcpy(&hdr, p.data, sizeof(hdr));
 	check = hdr;
 	migr_sign(&check, key);
-	CHECK(hdr.version == 1 && hdr.opcode == p.opcode && !hdr.flags);
+	CHECK(hdr.version == 1 && hdr.opcode == p.opcode);
+	CHECK(!hdr.flags || be16toh(hdr.flags) == (hdr.opcode == RXE_MIGR_OPCODE_RESUME ? RXE_MIGR_FLAG_HEARD :
+						   hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS : 0));
 	CHECK(be32toh(hdr.dest_qpn) == p.qpn && p.qpn == FAR_QPN && be32toh(hdr.psn) == p.psn);
 	CHECK(!memcmp(&check, &hdr, sizeof(hdr)));
 	return hdr;

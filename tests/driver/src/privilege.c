@@ -122,12 +122,16 @@ static void is_refused(struct ibv_context *ctx)
 {
 	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
 	struct rxe_migr_status status[8];
+	struct rxe_migr_cm_device device = { 0 };
 	struct rxe_migr_query query;
 	uint64_t fingerprint;
 	char buf[65536];
 	int count;
 
 	IS(EPERM, ibv_query_migration(ctx, &query));
+	IS(EPERM, ibv_ask_peers(ctx, &query));
+	IS(EPERM, ibv_cm_device(ctx, 0, &device, NULL));
+	IS(EPERM, ibv_cm_device(ctx, 0, NULL, &device));
 	IS(EPERM, ibv_inspect_context(ctx, &count, buf, sizeof(buf)));
 	IS(EPERM, ibv_dump_context(ctx, &count, NULL, 0));
 	IS(EPERM, ibv_dump_context(ctx, &count, buf, sizeof(buf)));

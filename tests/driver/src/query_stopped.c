@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * query_stopped: what ibv_query_qp() says of queue pairs that are stopped, or paused because their peer is.
+ * query_stopped: what ibv_query_qp() says of queue pairs that are asked whether they know the protocol, that are
+ * stopped, or paused because their peer is.
  *
  * Two contexts of this process: one is stopped; the other's queue pairs are connected to it. There is one
  * pair in each state. A thread queries all of them before, while one context is stopped, and after.
@@ -130,10 +131,37 @@ static void await_state(int state)
 	DIE("%d peers have not become %s", wrong, state == RXE_MIGR_QP_PAUSED ? "paused" : "running");
 }
 
+static unsigned int unknown_to(int e)
+{
+	struct rxe_migr_query query;
+
+	IS(0, ibv_query_migration(ends[e].ctx, &query));
+	CHECK(query.state == RXE_MIGR_CTX_RUNNING && query.num_qp == PAIRS && !query.num_resuming);
+	return query.num_unknown;
+}
+
+/* The peers of end 0 say that they know the protocol; those of end 1, who were asked, know no more than before. */
+static void ask_peers(unsigned int connections)
+{
+	struct rxe_migr_query query;
+
+	CHECK(unknown_to(0) == connections && unknown_to(1) == connections);
+	IS(0, ibv_ask_peers(ends[0].ctx, &query));
+	CHECK(query.num_unknown == connections);
+	for (int try = 0; unknown_to(0); try++) {
+		CHECK(try < 1000);
+		usleep(10000);
+	}
+	CHECK(unknown_to(1) == connections);
+	IS(0, ibv_ask_peers(ends[0].ctx, &query));	/* there is nobody to ask */
+	CHECK(!query.num_unknown);
+	await_state(RXE_MIGR_QP_RUNNING);
+}
+
 int main(void)
 {
 	static struct answer before[2 * PAIRS], during[2 * PAIRS], after[2 * PAIRS];
-	int count = 0, size = 1 << 20, i;
+	int count = 0, connections = 0, size = 1 << 20, i;
 	void *dump = malloc(size);
 
 	make(&ends[0]);
@@ -141,10 +169,15 @@ int main(void)
 	for (i = 0; i < PAIRS; i++) {
 		lead_to(ends[0].qp[i], ends[1].qp[i]->qp_num, states[i]);
 		lead_to(ends[1].qp[i], ends[0].qp[i]->qp_num, connected(i) ? IBV_QPS_RTS : states[i]);
+		connections += connected(i);
 	}
 	query_in_thread(before);
 	for (i = 0; i < PAIRS; i++)
 		CHECK(before[i].attr.qp_state == states[i]);
+
+	ask_peers(connections);
+	query_in_thread(after);
+	compare_answers("asked", before, after);
 
 	for (int time = 0; time < 3; time++) {
 		IS(0, ibv_dump_context(ends[0].ctx, &count, dump, size));

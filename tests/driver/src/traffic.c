@@ -184,10 +184,10 @@ static void *work(void *arg)
 			break;
 		else if (opt.event)
 			wait_for_event(w);
-		else if (busy)
+		else if (busy && !shape.rate)
 			sched_yield();
 		else
-			usleep(200);
+			usleep(1000);	/* (who is paced need not keep a CPU busy) */
 	}
 	working--;
 	return NULL;
@@ -296,11 +296,31 @@ static void tick(const sigset_t *signals)
 	watch();
 }
 
+/* How many operations of each kind there were. */
+static void result_ops(void)
+{
+	const char *sep = opt.json ? ", \"ops\": {" : " ops=";
+
+	for (unsigned op = 0; op < NUM_OPS; op++) {
+		uint64_t n = 0;
+
+		for (unsigned i = 0; i < shape.qps; i++)
+			n += qps[i].ops[op];
+		if (!(shape.ops & 1u << op))
+			continue;
+		printf(opt.json ? "%s\"%s\": %" PRIu64 : "%s%s:%" PRIu64, sep, op_name[op], n);
+		sep = opt.json ? ", " : ",";
+	}
+	if (opt.json)
+		printf("}");
+}
+
 static void result(void)
 {
 	struct { const char *key; uint64_t value; } r[] = {
 		{ "qps", shape.qps }, { "sent", 0 }, { "received", 0 }, { "bytes_sent", 0 }, { "bytes_received", 0 },
-		{ "reads", 0 }, { "atomics", 0 }, { "windows", 0 }, { "objects", destroyed }, { "errors", 0 },
+		{ "reads", 0 }, { "atomics", 0 }, { "windows", 0 }, { "fenced", 0 }, { "inlined", 0 },
+		{ "objects", destroyed }, { "errors", 0 },
 	};
 	unsigned n = sizeof(r) / sizeof(r[0]), lost = 0;
 	uint64_t longest = 0, longest_qp = 0;
@@ -316,6 +336,8 @@ static void result(void)
 		r[5].value += q->reads;
 		r[6].value += q->atomics;
 		r[7].value += q->invs;
+		r[8].value += q->fenced;
+		r[9].value += q->inlined;
 		lost += q->bye_lost;
 		longest_qp = q->longest > longest_qp ? q->longest : longest_qp;
 	}
@@ -325,6 +347,7 @@ static void result(void)
 	       role == CLIENT ? "client" : "server");
 	for (unsigned i = 0; i < n; i++)
 		printf(opt.json ? "%s\"%s\": %" PRIu64 : "%s%s=%" PRIu64, sep, r[i].key, r[i].value);
+	result_ops();
 	printf(opt.json ? "%s\"longest_gap_ms\": %.3f, \"longest_qp_gap_ms\": %.3f, \"seconds\": %.3f, \"lost_byes\": %u}\n" :
 	       "%slongest_gap_ms=%.3f longest_qp_gap_ms=%.3f seconds=%.3f lost_byes=%u\n", sep, longest / 1e6,
 	       longest_qp / 1e6, (main_clk.now - start) / 1e9, lost);

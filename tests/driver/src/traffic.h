@@ -167,7 +167,7 @@ struct qp {
 	unsigned torn;
 	uint64_t invs;
 	uint64_t fadds, fadd_sum, counts, count_seen, cas, aword;
-	uint64_t scratch_no, scratch_done, bytes_sent, reads, atomics;
+	uint64_t scratch_no, scratch_done, bytes_sent, reads, atomics, fenced, inlined, ops[NUM_OPS];
 	double tokens;
 	uint64_t token_time;
 	bool bye_lost;
@@ -224,6 +224,9 @@ struct worker {
 	struct ibv_cq *cqs[HOLES];
 	struct ibv_mr *mrs[HOLES];
 	struct ibv_qp *qps[HOLES];
+	struct ibv_srq *srqs[HOLES];
+	struct ibv_mw *mws[HOLES];
+	struct ibv_ah *ahs[HOLES];
 	uint8_t *spare;
 };
 

@@ -176,7 +176,7 @@ static struct ibv_send_wr *stage_echo(struct qp *q, const struct plan *p)
 	return stage(q, wr);
 }
 
-static bool send_message(struct qp *q)
+static bool send_message(struct qp *q, unsigned *which)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		[OP_SEND] = IBV_WR_SEND, [OP_IMM] = IBV_WR_SEND_WITH_IMM, [OP_INV] = IBV_WR_SEND_WITH_INV,
@@ -185,6 +185,7 @@ static bool send_message(struct qp *q)
 	struct plan p = plan_message(role, q->idx, q->seq);
 	struct ibv_send_wr *b;
 
+	*which = p.op;
 	if (q->seq >= q->processed + shape.window || room(q) < 2)
 		return false;
 	if (p.op == OP_INV && q->invs >= q->binds) {
@@ -207,10 +208,14 @@ static bool send_message(struct qp *q)
 
 		b->invalidate_rkey = (base & ~0xffu) | (key & 0xff);
 	}
-	if (p.fence)
+	if (p.fence) {
 		b->send_flags |= IBV_SEND_FENCE;
-	if (p.use_inline && p.len <= MAX_INLINE)
+		q->fenced++;
+	}
+	if (p.use_inline && p.len <= MAX_INLINE) {
 		b->send_flags |= IBV_SEND_INLINE;
+		q->inlined++;
+	}
 	if (q->seq % 3 == 0)
 		b->send_flags |= IBV_SEND_SOLICITED;
 	q->bytes_sent += p.len + (p.op == OP_WRITE || p.op == OP_INV ? p.wlen : 0);
@@ -312,7 +317,7 @@ static bool atomic_write(struct qp *q, uint64_t r)
 	return true;
 }
 
-static bool one_sided(struct qp *q, uint64_t r)
+static bool one_sided(struct qp *q, uint64_t r, unsigned *which)
 {
 	uint32_t ops = shape.ops & ~MESSAGE_OPS, len;
 	unsigned k = r % __builtin_popcount(ops), op;
@@ -320,6 +325,7 @@ static bool one_sided(struct qp *q, uint64_t r)
 
 	for (op = OP_READ; !(ops >> op & 1) || k--; op++)
 		;
+	*which = op;
 	r = draw(role, q->idx, q->opno, SALT_CAS);
 	switch (op) {
 	case OP_READ:
@@ -367,6 +373,7 @@ static void run(struct qp *q)
 
 	while (room(q)) {
 		uint64_t r = draw(role, q->idx, q->opno, SALT_OP);
+		unsigned op;
 		bool done;
 
 		if (*halt || (shape.messages && q->seq == shape.messages) ||
@@ -377,11 +384,12 @@ static void run(struct qp *q)
 		if (!paced(q))
 			break;
 		if (messages && (!others || r % 100 < 60))
-			done = send_message(q);
+			done = send_message(q, &op);
 		else
-			done = one_sided(q, r >> 8);
+			done = one_sided(q, r >> 8, &op);
 		if (!done)
 			break;
+		q->ops[op]++;
 		q->opno++;
 		q->tokens -= 1;
 	}

@@ -172,6 +172,33 @@ static void create_mrs(struct worker *w, unsigned num)
 	w->common_mr = reg(w, common, common_size, remote);
 }
 
+static struct ibv_srq *spare_srq(struct worker *w)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 4, .max_sge = 1 } };
+
+	return made(ibv_create_srq(w->pd, &attr), "SRQ");
+}
+
+/* Kinds of which traffic uses none, or others. */
+static void create_spares(struct worker *w)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1, .port_num = 1, .grh = { .dgid = w->gid, .sgid_index = w->gid_index, .hop_limit = 64 },
+	};
+	unsigned i;
+
+	for (i = 0; i < HOLES; i++) {
+		w->srqs[i] = spare_srq(w);
+		w->mws[i] = made(ibv_alloc_mw(w->pd, IBV_MW_TYPE_2), "MW");
+		w->ahs[i] = made(ibv_create_ah(w->pd, &attr), "AH");
+	}
+	for (i = 0; i < HOLES; i += 2) {
+		gone(ibv_destroy_srq(w->srqs[i]), "SRQ");
+		gone(ibv_dealloc_mw(w->mws[i]), "MW");
+		gone(ibv_destroy_ah(w->ahs[i]), "AH");
+	}
+}
+
 /* An event when fewer receives than this are left: any that comes was armed, and each is armed again. */
 void arm_limit(struct worker *w)
 {
@@ -293,6 +320,8 @@ static void create_all(void)
 		create_mrs(&workers[i], n);
 		if (opt.srq)
 			create_srq(&workers[i], n);
+		if (opt.holes)
+			create_spares(&workers[i]);
 		create_qps(&workers[i]);
 	}
 	ibv_free_device_list(devices);
@@ -489,19 +518,39 @@ void print_state(void)
 	}
 }
 
+/* Others take the holes, wherever we are now. */
+static void fill_holes(struct worker *w)
+{
+	for (unsigned i = 0; i < HOLES; i += 2) {
+		w->pds[i] = made(ibv_alloc_pd(w->ctx), "PD");
+		w->channels[i] = made(ibv_create_comp_channel(w->ctx), "channel");
+		w->cqs[i] = made(ibv_create_cq(w->ctx, 4, w, w->channels[i], 0), "CQ");
+		w->mrs[i] = reg(w, w->spare + i * 4096, 4096, IBV_ACCESS_LOCAL_WRITE);
+		w->srqs[i] = spare_srq(w);
+		w->mws[i] = made(ibv_alloc_mw(w->pd, IBV_MW_TYPE_2), "MW");
+		w->qps[i] = create_qp(w, NULL);
+	}
+}
+
 static void destroy_holes(struct worker *w)
 {
 	unsigned i;
 
+	fill_holes(w);
 	for (i = 1; i < HOLES; i += 2)
+		gone(ibv_destroy_ah(w->ahs[i]), "AH");
+	for (i = 0; i < HOLES; i++) {
 		gone(ibv_destroy_qp(w->qps[i]), "QP");
+		gone(ibv_destroy_srq(w->srqs[i]), "SRQ");
+		gone(ibv_dealloc_mw(w->mws[i]), "MW");
+	}
 	if (w->srq)
 		gone(ibv_destroy_srq(w->srq), "SRQ");
-	for (i = 1; i < HOLES; i += 2) {
+	for (i = 0; i < HOLES; i++) {
 		gone(ibv_destroy_cq(w->cqs[i]), "CQ");
 		gone(ibv_dereg_mr(w->mrs[i]), "MR");
 	}
-	for (i = 1; i < HOLES; i += 2) {
+	for (i = 0; i < HOLES; i++) {
 		gone(ibv_destroy_comp_channel(w->channels[i]), "channel");
 		gone(ibv_dealloc_pd(w->pds[i]), "PD");
 	}

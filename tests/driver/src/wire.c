@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/if_tun.h>
 #include <poll.h>
 #include <stddef.h>
@@ -21,6 +23,7 @@ enum {
 };
 
 static int tap = -1;
+static uint8_t near_mac[6];
 
 /* -------------------------------------------------------------- headers -- */
 
@@ -165,7 +168,6 @@ void wire_seal(struct frame *f)
 struct frame wire_frame(const struct packet *packet)
 {
 	static const uint8_t far_mac[] = { 0x02, 0, 0, 0, 0x88, 2 };
-	static uint8_t near_mac[6];
 	struct packet p = *packet;
 	struct frame f = {};
 	uint8_t *ip = f.at + ETH, *udp = ip + IP, *bth = udp + UDP;
@@ -349,6 +351,29 @@ struct ibv_context *wire_open(void)
 	find_gid(ctx, NEAR);
 	await_carrier();
 	return ctx;
+}
+
+void wire_on(const char *interface, const uint8_t mac[6])
+{
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP) };
+	struct ifreq ifr = {};
+
+	strncpy(ifr.ifr_name, interface, sizeof(ifr.ifr_name) - 1);
+	tap = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP));
+	CHECK(tap >= 0 && !ioctl(tap, SIOCGIFINDEX, &ifr));
+	at.sll_ifindex = ifr.ifr_ifindex;
+	CHECK(!bind(tap, (struct sockaddr *)&at, sizeof(at)));
+	memcpy(near_mac, mac, sizeof(near_mac));
+}
+
+bool wire_frame_of_ours(struct frame *f)
+{
+	ssize_t n = read(tap, f->at, sizeof(f->at));
+
+	CHECK(n > 0);
+	f->len = n;
+	return n > FRAME_DATA && f->at[FRAME_IP + 9] == IPPROTO_UDP && port_of(f->at) == ROCE_PORT &&
+	       f->at[FRAME_BTH] >= MIGRATION;
 }
 
 struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,

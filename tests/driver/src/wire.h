@@ -58,6 +58,12 @@ struct frame {
 /* The device, which is rxe0, with the wire laid on. */
 struct ibv_context *wire_open(void);
 
+/* No such wire: an interface of this host, and at this address, whoever is behind it. */
+void wire_on(const char *interface, const uint8_t mac[6]);
+
+/* Take what comes next as it is. Is it of the migration protocol? */
+bool wire_frame_of_ours(struct frame *f);
+
 void wire_send(const struct packet *p);
 
 /* That in steps. Sealing makes lengths and checksums fit f->len and what lies there. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * beside KIND: a child holds what CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG or of
- * MPTCP, memory of shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing). Says "child PID"
- * when it does; both run until the child is killed.
+ * MPTCP, memory of shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing); or
+ * three huge pages, one of which is shared memory (huge). Says "child PID" when it does; both run until the child is killed.
  */
 #include <linux/perf_event.h>
 #include <linux/io_uring.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,6 +18,16 @@
 #include <unistd.h>
 
 #define MUST(cond) ((cond) ? (void)0 : (perror(#cond), exit(1)))
+
+enum { HUGE = 2 << 20 };
+
+static void take_huge(size_t length, int flags)
+{
+	void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	MUST(at != MAP_FAILED);
+	memset(at, 1, length);
+}
 
 static void take(const char *kind)
 {
@@ -35,6 +46,9 @@ static void take(const char *kind)
 	} else if (!strcmp(kind, "sysv")) {
 		id = shmget(IPC_PRIVATE, 4096, 0600);
 		MUST(id >= 0 && shmat(id, NULL, 0) != (void *)-1 && !shmctl(id, IPC_RMID, NULL));
+	} else if (!strcmp(kind, "huge")) {
+		take_huge(2 * HUGE, MAP_PRIVATE);
+		take_huge(HUGE, MAP_SHARED);
 	} else {
 		MUST(!strcmp(kind, "unix") || !strcmp(kind, "nothing"));
 	}

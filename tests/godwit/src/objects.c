@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * objects [--address ADDRESS] [--unmapped] [--unmapped-late] [--stray-events] [--stray-ring] [--mad FILE]
- *         [--daemon] [--rings-only] PROGRESS
+ *         [--daemon] [--rings-only] [--no-ah] [--passed] PROGRESS
  *
  * Makes objects of every kind, with holes in their handles, and an address handle on a second device if there
  * is one, and says what each is: a word, and what verbs
@@ -16,6 +16,8 @@
  *   --mad FILE      this is opened, too
  *   --daemon        a process that is no child any more holds all that this one holds
  *   --rings-only    that one has closed all files, and the rings are still mapped there
+ *   --passed        a context was passed through a socket, and is closed; nobody has received it
+ *   --no-ah         it has no address handles any more
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -30,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <infiniband/verbs.h>
@@ -233,6 +236,14 @@ static void tell(void)
 	       inet_ntop(AF_INET6, gid2.raw, text, sizeof(text)));
 }
 
+static void destroy_ahs(void)
+{
+	for (int i = 0; i < AHS; i++) {
+		MUST(!ah[i] || !ibv_destroy_ah(ah[i]));
+		ah[i] = NULL;
+	}
+}
+
 static void destroy(void)
 {
 	int i;
@@ -240,8 +251,7 @@ static void destroy(void)
 	MUST(!ibv_detach_mcast(qp[2], &group, 0));
 	for (i = 0; i < QPS; i++)
 		MUST(!ibv_destroy_qp(qp[i]));
-	for (i = 0; i < AHS; i++)
-		MUST(!ah[i] || !ibv_destroy_ah(ah[i]));
+	destroy_ahs();
 	for (i = 0; i < MWS; i++)
 		MUST(!mw[i] || !ibv_dealloc_mw(mw[i]));
 	for (i = 0; i < MRS; i++)
@@ -271,6 +281,25 @@ static void leave_ring(void)
 	struct ibv_context *other = open_device("rxe0");
 
 	MUST(ibv_create_cq(other, 10, NULL, NULL, 0));
+	MUST(!close(other->cmd_fd) && !close(other->async_fd));
+}
+
+static void leave_passed(void)
+{
+	struct ibv_context *other = open_device("rxe0");
+	union {
+		struct cmsghdr hdr;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .hdr = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec iov = { "", 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	int socks[2];
+
+	MUST(!socketpair(AF_UNIX, SOCK_STREAM, 0, socks));
+	memcpy(CMSG_DATA(&control.hdr), &other->cmd_fd, sizeof(int));
+	MUST(sendmsg(socks[0], &msg, 0) == 1);
 	MUST(!close(other->cmd_fd) && !close(other->async_fd));
 }
 
@@ -387,7 +416,8 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "unmapped", no_argument, NULL, 'u' }, { "unmapped-late", no_argument, NULL, 'l' }, { "stray-events", no_argument, NULL, 'e' },
 		{ "stray-ring", no_argument, NULL, 'r' }, { "mad", required_argument, NULL, 'm' },
-		{ "daemon", no_argument, NULL, 'd' }, { "rings-only", no_argument, NULL, 'o' }, {},
+		{ "daemon", no_argument, NULL, 'd' }, { "rings-only", no_argument, NULL, 'o' },
+		{ "no-ah", no_argument, NULL, 'a' }, { "passed", no_argument, NULL, 'p' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
 	const char *address = NULL;
@@ -410,6 +440,8 @@ int main(int argc, char **argv)
 		case 'm': MUST(open(optarg, O_RDWR) >= 0); break;
 		case 'd': leave_daemon(false); break;
 		case 'o': leave_daemon(true); break;
+		case 'a': destroy_ahs(); break;
+		case 'p': leave_passed(); break;
 		default: return 2;
 		}
 	MUST(optind == argc - 1);

@@ -3,7 +3,7 @@
  * tap RULES COMMAND...: run COMMAND (ssh to a host, say), pass its stdin and stdout on, and do something
  * when a text goes by. RULES is a file; each line: to|from, TAB, TEXT, TAB, what to do once (then there is a
  * file RULES.N for line N, for later taps to know):
- *	a shell command, which ends before the text goes on its way;
+ *	a shell command, which ends before the text goes on its way, and begins when all before it has gone;
  *	"flip N": change a bit of the Nth byte behind the text;
  *	"cut": kill COMMAND and end, before the text went by.
  */
@@ -82,41 +82,69 @@ static void act(struct rule *r)
 	}
 }
 
-/* Before the byte goes by. */
-static char look(int direction, char byte)
+/* A byte is to go by: the length of the longest text that it ends. */
+static size_t look(int direction, char *byte)
 {
+	size_t ended = 0;
+
 	for (int i = 0; i < num_rules; i++) {
 		struct rule *r = &rules[i];
 
 		if (r->direction != direction)
 			continue;
 		if (r->flip >= 0 && r->flip-- == 0)
-			byte ^= 4;
+			*byte ^= 4;
 		if (r->done)
 			continue;
-		r->matched = byte == r->text[r->matched] ? r->matched + 1 : byte == r->text[0];
-		if (!r->text[r->matched])
-			act(r);
+		r->matched = *byte == r->text[r->matched] ? r->matched + 1 : *byte == r->text[0];
+		if (!r->text[r->matched] && r->matched > ended)
+			ended = r->matched;
 	}
-	return byte;
+	return ended;
 }
 
+/* All rules whose texts have just ended, in their order. */
+static void act_all(int direction)
+{
+	for (int i = 0; i < num_rules; i++)
+		if (rules[i].direction == direction && !rules[i].done && !rules[i].text[rules[i].matched])
+			act(&rules[i]);
+}
+
+static int put(int out, const char *buf, ssize_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(out, buf, n);
+
+		if (done < 0)
+			return -1;
+		buf += done;
+		n -= done;
+	}
+	return 0;
+}
+
+/* What comes before the text of a rule has gone on its way when it acts. */
 static int pass(int in, int out, int direction)
 {
 	static char buf[65536];
-	ssize_t n = read(in, buf, sizeof(buf)), done = 0, m;
+	ssize_t n = read(in, buf, sizeof(buf)), done = 0;
 
 	if (n <= 0)
 		return n < 0 && errno == EINTR ? 1 : 0;
-	for (ssize_t i = 0; i < n; i++)
-		buf[i] = look(direction, buf[i]);
-	while (done < n) {
-		m = write(out, buf + done, n - done);
-		if (m < 0)
-			return 0;
-		done += m;
+	for (ssize_t i = 0; i < n; i++) {
+		size_t ended = look(direction, &buf[i]);
+		ssize_t before = ended ? i + 1 - (ssize_t)ended - done : 0;
+
+		if (before > 0) {
+			if (put(out, buf + done, before))
+				return 0;
+			done += before;
+		}
+		if (ended)
+			act_all(direction);
 	}
-	return 1;
+	return !put(out, buf + done, n - done);
 }
 
 int main(int argc, char **argv)

@@ -5,32 +5,32 @@
 
 #define AS_NAME(kind, name) name,
 static const char *const states[] = { STATES(AS_NAME) }, *const types[] = { TYPES(AS_NAME) },
-	*const receives[] = { RECEIVES(AS_NAME) }, *const cqs[] = { CQS(AS_NAME) },
-	*const events[] = { EVENTS(AS_NAME) }, *const channels[] = { CHANNELS(AS_NAME) },
+	*const queues[] = { RECEIVES(AS_NAME) }, *const cqs[] = { CQS(AS_NAME) },
+	*const events[] = { EVENTS(AS_NAME) }, *const notifies[] = { NOTIFIES(AS_NAME) }, *const channels[] = { CHANNELS(AS_NAME) },
 	*const memory[] = { MEMORY(AS_NAME) }, *const windows[] = { WINDOWS(AS_NAME) },
 	*const apis[] = { APIS(AS_NAME) }, *const groups[] = { GROUPS(AS_NAME) },
 	*const asyncs[] = { ASYNCS(AS_NAME) };
 
 /* Kinds are dealt like cards: each comes once before one comes again. */
 struct deck {
-	int kinds, left;
+	int left;
 	uint8_t order[NUM_STATES + NUM_MEMORY];
 };
 
-static int deal(struct deck *d)
+static int deal(struct deck *d, int kinds)
 {
 	int i, j, card;
 
 	if (!d->left) {
-		for (i = 0; i < d->kinds; i++)
+		for (i = 0; i < kinds; i++)
 			d->order[i] = i;
-		for (i = d->kinds - 1; i > 0; i--) {
+		for (i = kinds - 1; i > 0; i--) {
 			j = below(i + 1);
 			card = d->order[i];
 			d->order[i] = d->order[j];
 			d->order[j] = card;
 		}
-		d->left = d->kinds;
+		d->left = kinds;
 	}
 	return d->order[--d->left];
 }
@@ -38,42 +38,109 @@ static int deal(struct deck *d)
 /* These are about acknowledgments. */
 static bool only_rc(enum state state)
 {
-	return state == SQD_BUSY || state == RNR || state == RETRY || state == READ_HALF || state == ATOMIC_LOST ||
-	       state == FLOW || state == OVERFLOW;
+	return state == SQD_BUSY || (state >= RNR && state <= OVERFLOW);
+}
+
+/* What is under way in this state */
+static enum op op_in(enum state state, enum window window)
+{
+	static struct deck of_ours, of_theirs;
+
+	switch (state) {
+	case READ_HALF:
+	case READ_LOST_IN: return READ;
+	case ATOMIC_LOST: return FADD + deal(&of_ours, FLUSH + 1 - FADD);
+	case ATOMIC_LOST_IN: return FADD + deal(&of_theirs, FLUSH + 1 - FADD);
+	case SEND_HALF: return window == MW2 ? SEND_INV : below(2) ? SEND : SEND_IMM;
+	default: return (enum op[]){ SEND, SEND_IMM, WRITE_IMM }[below(3)];
+	}
+}
+
+/* Is a request of the mover done or flushed in the move, nobody knows when? */
+static bool completes_itself(enum state state)
+{
+	return state == SQD_BUSY || (state >= ERR && state <= ATOMIC_LOST) || state == FLOW;
+}
+
+/* Before the move, can something come to it? */
+bool receives(const struct cell *c)
+{
+	return c->state >= RTR;
+}
+
+/* Has its CQ more messages than one when it is resized? (Of others than RC nobody knows when they have come.) */
+bool holds(const struct cell *c)
+{
+	return c->cqs == CQ_RESIZED && c->type == RC && receives(c);
+}
+
+/* Is a request posted in SQD? In half of SQD_BUSY, behind the one that is under way. */
+bool behind(const struct cell *c)
+{
+	return c->state == SQD_BEHIND || (c->state == SQD_BUSY && c->id % 2);
+}
+
+/* Has its peer nothing to do in the move but to write into its memory? */
+bool flows_in(const struct cell *c)
+{
+	return c->type != UD && ((c->state >= RTR && c->state <= SQD_BUSY) ||
+				 (c->state >= RNR && c->state <= ATOMIC_LOST) || c->state == FLOW);
+}
+
+/* Which asynchronous event is there, but that of an SRQ's limit? */
+enum raised { NOTHING = -1, DRAINED, LAST_WQE, CQ_ERROR, NUM_RAISED };
+
+static enum raised raised(const struct cell *c)
+{
+	switch (c->state) {
+	case SQD:
+	case SQD_BEHIND: return DRAINED;
+	case ERR:
+	case ERR_UNPOLLED: return c->receive != RQ ? LAST_WQE : NOTHING;
+	case OVERFLOW: return CQ_ERROR;
+	default: return NOTHING;
+	}
 }
 
 static void make_cell(struct cell *c, int id)
 {
-	static struct deck of_states = { .kinds = NUM_STATES }, of_types = { .kinds = NUM_TYPES }, of_receives = { .kinds = NUM_RECEIVES },
-		of_cqs = { .kinds = NUM_CQS }, of_events = { .kinds = NUM_EVENTS }, of_channels = { .kinds = NUM_CHANNELS },
-		of_memory = { .kinds = NUM_MEMORY }, of_windows = { .kinds = NUM_WINDOWS }, of_apis = { .kinds = NUM_APIS },
-		of_groups = { .kinds = NUM_GROUPS };
-	static int told;
+	static struct deck of_states, of_types[NUM_STATES], of_receives[NUM_STATES], of_cqs, of_events, of_notifies, of_channels,
+		of_memory[2], of_windows[NUM_STATES], of_apis, of_groups, of_asyncs[NUM_RAISED];
 
 	*c = (struct cell){ .id = id };
-	c->state = deal(&of_states);
-	c->type = only_rc(c->state) ? RC : deal(&of_types);
-	if (c->type != UC)	/* (the specification gives UC no SRQ) */
-		c->receive = deal(&of_receives);
-	c->cqs = deal(&of_cqs);
-	c->event = deal(&of_events);
-	c->channel = deal(&of_channels);
+	c->state = deal(&of_states, NUM_STATES);
+	c->type = only_rc(c->state) ? RC : deal(&of_types[c->state], NUM_TYPES);
+	/* (the specification gives UC no SRQ; of seven messages that are half received, three are from an RQ) */
+	if (c->type != UC)
+		c->receive = deal(&of_receives[c->state], NUM_RECEIVES + 2 * (c->state == SEND_HALF));
+	if (c->receive >= NUM_RECEIVES)
+		c->receive = RQ;
+	c->cqs = deal(&of_cqs, NUM_CQS);
+	c->event = deal(&of_events, NUM_EVENTS);
+	c->notify = deal(&of_notifies, NUM_NOTIFIES);
+	c->channel = deal(&of_channels, NUM_CHANNELS);
 	if (c->type != UD)
-		c->memory = deal(&of_memory);
+		c->memory = deal(&of_memory[flows_in(c)], NUM_MEMORY);
 	if (c->type == RC)
-		c->window = deal(&of_windows);
-	c->api = deal(&of_apis);
+		c->window = deal(&of_windows[c->state], NUM_WINDOWS);
+	if (c->type == RC && behind(c))
+		c->window = MW2;	/* to be invalidated there */
+	c->api = deal(&of_apis, NUM_APIS);
 	if (c->type == UD)
-		c->group = deal(&of_groups);
-	c->op = (enum op[]){ SEND, SEND_IMM, WRITE_IMM }[below(3)];
+		c->group = deal(&of_groups, NUM_GROUPS);
+	c->op = op_in(c->state, c->window);
+	if (!can(c, c->op))
+		c->api = WR;
 
-	/* Nothing can have come. */
+	/* Nothing can have come, or gone. */
 	if (c->state == RESET || c->state == INIT) {
 		if (c->event > EV_ARMED)
 			c->event = EV_ARMED;
 		if (c->receive > SRQ_ARMED)
 			c->receive = SRQ_ARMED;
 	}
+	if (c->state == RTR && c->notify == NT_SEND && c->event > EV_ARMED)
+		c->event = EV_ARMED;
 	/* Windows are bound by requests, and not for a queue pair that begins anew. */
 	if (c->state <= RTR || c->state == ERR || c->state == ERR_UNPOLLED || c->state == OVERFLOW)
 		c->window = NO_MW;
@@ -83,11 +150,15 @@ static void make_cell(struct cell *c, int id)
 		c->cqs = CQ_PLAIN;
 		c->event = EV_NONE;
 	}
-	if (c->state == SQD || c->state == OVERFLOW || ((c->state == ERR || c->state == ERR_UNPOLLED) && c->receive != RQ))
-		c->async = AS_UNREAD;
+	if (raised(c) != NOTHING)
+		c->async = AS_UNREAD + deal(&of_asyncs[raised(c)], NUM_ASYNCS - AS_UNREAD);
 	/* What is not to be read can come only after what is. */
-	if (c->async && c->event != EV_FIRED && c->receive != SRQ_FIRED && told++ % 3)
-		c->async = AS_UNACKED;
+	if (c->async == AS_UNACKED && c->event == EV_FIRED)
+		c->event = EV_UNACKED;
+	if (c->async == AS_UNACKED && c->receive == SRQ_FIRED)
+		c->receive = SRQ_UNACKED;
+	if (c->notify == NT_SEND && c->event == EV_ARMED && completes_itself(c->state))
+		c->event = c->async == AS_UNACKED || c->id % 2 ? EV_UNACKED : EV_FIRED;
 }
 
 /* Of all cells that the seed gives, those from first on. */
@@ -111,10 +182,16 @@ const char *cell_name(const struct cell *c)
 {
 	static char name[256];
 
-	snprintf(name, sizeof(name), "cell %d (%s %s %s %s %s %s %s %s %s %s %s)", c->id, types[c->type],
-		 states[c->state], receives[c->receive], cqs[c->cqs], events[c->event], channels[c->channel],
+	snprintf(name, sizeof(name), "cell %d (%s %s %s %s %s %s %s %s %s %s %s %s)", c->id, types[c->type],
+		 states[c->state], queues[c->receive], cqs[c->cqs], events[c->event], notifies[c->notify], channels[c->channel],
 		 memory[c->memory], windows[c->window], apis[c->api], groups[c->group], asyncs[c->async]);
 	return name;
+}
+
+/* Can its memory be read from there, too? */
+bool in_file(const struct cell *c)
+{
+	return c->memory == MEMFD || c->memory == SHARED_FILE || c->memory == UNLINKED;
 }
 
 static int say_counts(const char *const names[], int kinds, const int counts[])
@@ -128,26 +205,57 @@ static int say_counts(const char *const names[], int kinds, const int counts[])
 	return least;
 }
 
-#define COUNT(field, names) do {							\
-	int counts[NUM(names)] = { 0 }, n;						\
-	for (n = 0; n < total; n++)							\
-		counts[us.cells[n].field]++;						\
+/* Kinds count only in cells that are of it (of), where they are what they are called. */
+#define COUNT_IF(of, field, names) do {							\
+	int counts[NUM(names)] = { 0 };							\
+	EACH(c)										\
+		if (of)									\
+			counts[c->field]++;						\
 	if (say_counts(names, NUM(names), counts) < 3)					\
 		DIE("one of them comes less than three times");				\
 } while (0)
+#define COUNT(field, names) COUNT_IF(true, field, names)
+
+/* Whose answer is lost (of READs, its last packet), at either end */
+static void count_lost(void)
+{
+	static const char *const names[] = {
+		"READ lost", "FETCH_ADD lost", "CMP_SWAP lost", "ATOMIC_WRITE lost", "FLUSH lost"
+	};
+
+	COUNT_IF(c->state >= READ_HALF && c->state <= ATOMIC_LOST_IN, op - READ, names);
+}
 
 void count_kinds(uint64_t seed, int total)
 {
+	static const char *const read[] = { "not read", "read and not acknowledged" };
+	static const char *const half[] = { "half received from an RQ", "from an SRQ" };
+	static const char *const invalidations[] = { "LOCAL_INV in SQD", "SEND_INV half received" };
+	enum raised raised_by;
+
 	make_cells(seed, total, 0, total);
 	COUNT(state, states);
 	COUNT(type, types);
-	COUNT(receive, receives);
-	COUNT(cqs, cqs);
+	COUNT(receive, queues);
+	COUNT_IF(c->cqs != CQ_RESIZED || holds(c), cqs, cqs);
 	COUNT(event, events);
-	COUNT(channel, channels);
-	COUNT(memory, memory);
+	COUNT_IF(c->event != EV_NONE, channel, channels);
+	COUNT_IF(c->type != UD, memory, memory);
 	COUNT(window, windows);
+	puts("written to all the time:");
+	COUNT_IF(flows_in(c), memory, memory);
+	COUNT_IF(flows_in(c), window, windows);
 	COUNT(api, apis);
-	COUNT(group, groups);
-	COUNT(async, asyncs);
+	COUNT_IF(c->type == UD, group, groups);
+	puts("events of:");
+	COUNT_IF(c->event == EV_ARMED, notify, notifies);
+	COUNT_IF(c->event == EV_FIRED, notify, notifies);
+	COUNT_IF(c->event == EV_UNACKED, notify, notifies);
+	puts("send queue drained, last WQE reached, CQ error, SRQ limit:");
+	for (raised_by = DRAINED; raised_by < NUM_RAISED; raised_by++)
+		COUNT_IF(raised(c) == raised_by, async == AS_UNACKED, read);
+	COUNT_IF(c->receive >= SRQ_FIRED, receive == SRQ_UNACKED, read);
+	count_lost();
+	COUNT_IF(c->state == SEND_HALF, receive != RQ, half);
+	COUNT_IF(c->window == MW2 && (behind(c) || c->op == SEND_INV), op == SEND_INV, invalidations);
 }

@@ -72,7 +72,7 @@ static uint8_t *map_gib(int fd)
 }
 
 /* librxe has no ibv_rereg_mr(), but its kernel has. */
-static void rereg(struct ibv_mr *mr, int access)
+static void rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, int access)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct {
@@ -84,8 +84,8 @@ static void rereg(struct ibv_mr *mr, int access)
 			.out_words = sizeof(resp) / 4,
 		},
 		.body = {
-			.response = (uintptr_t)&resp, .mr_handle = mr->handle, .flags = IBV_REREG_MR_CHANGE_ACCESS,
-			.access_flags = access,
+			.response = (uintptr_t)&resp, .mr_handle = mr->handle, .flags = flags,
+			.pd_handle = pd->handle, .access_flags = access,
 		},
 	};
 
@@ -116,14 +116,24 @@ static bool is_huge(const uint8_t *p)
 	return huge;
 }
 
+static struct ibv_mr *reg(struct end *e, struct ibv_pd *pd, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr_iova(pd, e->memory, e->memory_len, e->iova, access);
+
+	MUST(mr);
+	return mr;
+}
+
+/* And its regions. The end may get a PD of its own here. */
 static void create_memory(struct cell *c)
 {
+	enum memory kind = us.mover ? c->memory : ANON;
+	char unlinked[] = "/dev/shm/matrix-XXXXXX";
 	struct end *e = &c->me;
-	int access = ALL_ACCESS;
 
 	e->memory_fd = -1;
 	e->memory_len = SMALL;
-	switch (us.mover ? c->memory : ANON) {
+	switch (kind) {
 	case THP:
 		e->memory_len = HUGE;
 		e->memory = map(2 * HUGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -150,33 +160,45 @@ static void create_memory(struct cell *c)
 		e->memory_fd = open("/proc/self/exe", O_RDONLY);
 		e->memory = map(SMALL, MAP_PRIVATE, e->memory_fd);
 		break;
+	case SHARED_FILE: /* of all such cells; godwit --copy has it (RDMA can't write to one of 9p) */
+		e->memory_fd = open("/dev/shm/matrix", O_RDWR | O_CREAT, 0600);
+		e->memory_at = (c - us.cells) * SMALL;
+		MUST(e->memory_fd >= 0 && !ftruncate(e->memory_fd, us.count * SMALL));
+		e->memory = map(us.count * SMALL, MAP_SHARED, e->memory_fd) + e->memory_at;
+		break;
+	case UNLINKED:
+		e->memory_fd = mkstemp(unlinked);
+		MUST(e->memory_fd >= 0 && !unlink(unlinked) && !ftruncate(e->memory_fd, SMALL));
+		e->memory = map(SMALL, MAP_SHARED, e->memory_fd);
+		break;
 	default:
 		e->memory = map(SMALL, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	}
-	e->iova = (uintptr_t)e->memory;
-	switch (us.mover ? c->memory : ANON) {
-	case BYTE:
+	if (kind == BYTE) {
 		e->memory += 4097;
-		e->iova += 4097;
 		e->memory_len = 1;
-		break;
-	case IOVA:
+	}
+	e->iova = (uintptr_t)e->memory;
+	if (kind == IOVA)
 		e->iova = 0x7000000 + c->id * 0x100000 + (uintptr_t)e->memory % 4096;
-		break;
+	e->memory_mr = reg(e, us.pd, kind == REREG ? IBV_ACCESS_LOCAL_WRITE : ALL_ACCESS);
+	switch (kind) {
 	case REREG:
-		access = IBV_ACCESS_LOCAL_WRITE;
+		rereg(e->memory_mr, IBV_REREG_MR_CHANGE_ACCESS, us.pd, ALL_ACCESS);
+		break;
+	case REREG_PD: /* into one that is younger than the region, and another out of it */
+		e->pd = ibv_alloc_pd(us.ctx);
+		MUST(e->pd);
+		rereg(e->memory_mr, IBV_REREG_MR_CHANGE_PD, e->pd, 0);
+		e->other_mr = reg(e, e->pd, ALL_ACCESS);
+		rereg(e->other_mr, IBV_REREG_MR_CHANGE_PD, us.pd, 0);
 		break;
 	case TWIN:
-		e->twin_mr = ibv_reg_mr(us.pd, e->memory, SMALL, IBV_ACCESS_LOCAL_WRITE);
-		MUST(e->twin_mr);
+		e->other_mr = reg(e, us.pd, ALL_ACCESS);
 		break;
 	default:
 		break;
 	}
-	e->memory_mr = ibv_reg_mr_iova(us.pd, e->memory, e->memory_len, e->iova, access);
-	MUST(e->memory_mr);
-	if (access != ALL_ACCESS)
-		rereg(e->memory_mr, ALL_ACCESS);
 }
 
 /* What the message of this number holds. */
@@ -207,8 +229,12 @@ size_t message_len(const struct cell *c, enum op op, uint32_t number)
 {
 	if (op == FADD || op == CSWP || op == ATOMIC_WRITE)
 		return 8;
-	if (op == READ)	/* of several packets */
+	if (op == READ || (c->state == SEND_HALF && has_receive(op)))	/* of several packets */
 		return 4 * MTU + (c->id * 7919u + number * 104729u) % (SLOT - 4 * MTU);
+	if (op == FLUSH)	/* of what the WRITE before it wrote */
+		return message_len(c, WRITE, number - 1);
+	if (goes_inline(c, op, number))
+		return 1 + (c->id * 7919u + number * 104729u) % INLINE;
 	if (c->type == UD)
 		return 1 + (c->id * 7919u + number * 104729u) % MTU;
 	return 1 + (c->id * 7919u + number * 104729u) % SLOT;
@@ -221,10 +247,12 @@ static struct ibv_qp *create_qp(struct cell *c, enum ibv_qp_type type)
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = type, .qp_context = c, .send_cq = c->me.scq, .recv_cq = c->me.rcq, .srq = c->me.srq,
 		.cap = { .max_send_wr = 2 * SLOTS, .max_recv_wr = 2 * SLOTS, .max_send_sge = 1, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = us.pd, .sq_sig_all = 1,
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = c->me.pd, .sq_sig_all = 1,
 	};
 
 	if (c->api == WR) {
+		init.cap.max_send_sge = 2;
+		init.cap.max_inline_data = INLINE;
 		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 		if (type != IBV_QPT_UD)
@@ -233,13 +261,15 @@ static struct ibv_qp *create_qp(struct cell *c, enum ibv_qp_type type)
 			return ibv_create_qp_ex(us.ctx, &init);
 		init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 				       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE |
-				       IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_BIND_MW;
+				       IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV |
+				       IBV_QP_EX_WITH_LOCAL_INV;
 	}
 	return ibv_create_qp_ex(us.ctx, &init);
 }
 
 static void create_cqs(struct cell *c)
 {
+	struct ibv_comp_channel *of_receives = NULL, *of_sends = NULL;
 	struct end *e = &c->me;
 	struct ibv_cq_init_attr_ex ex = {
 		.cqe = 4 * SLOTS, .cq_context = c, .wc_flags = IBV_CREATE_CQ_SUP_WC_FLAGS & IBV_WC_STANDARD_FLAGS,
@@ -252,15 +282,19 @@ static void create_cqs(struct cell *c)
 		MUST(e->channel);
 		watch(e->channel->fd, c);
 	}
-	e->scq = ibv_create_cq(us.ctx, 4 * SLOTS, c, NULL, 0);
+	if (c->notify != NT_SEND)
+		of_receives = e->channel;
+	else
+		of_sends = e->channel;
+	e->scq = ibv_create_cq(us.ctx, 4 * SLOTS, c, of_sends, 0);
 	if (us.mover && c->cqs == CQ_EX) {
-		ex.channel = e->channel;
+		ex.channel = of_receives;
 		e->rcq_ex = ibv_create_cq_ex(us.ctx, &ex);
 		MUST(e->rcq_ex);
 		e->rcq = ibv_cq_ex_to_cq(e->rcq_ex);
 	} else {
 		e->rcq = ibv_create_cq(us.ctx, us.mover && c->state == OVERFLOW ? 3 :
-				       us.mover && c->cqs == CQ_RESIZED ? 31 : 4 * SLOTS, c, e->channel, 0);
+				       us.mover && c->cqs == CQ_RESIZED ? 31 : 4 * SLOTS, c, of_receives, 0);
 	}
 	MUST(e->scq && e->rcq);
 }
@@ -271,28 +305,30 @@ void create_end(struct cell *c)
 {
 	struct ibv_srq_init_attr srq = { .srq_context = c, .attr = { .max_wr = 4 * SLOTS, .max_sge = 1 } };
 	struct end *e = &c->me;
-	size_t len = (3 * SLOTS + 2) * SLOT;
+	size_t len = BUFFER * SLOT;
 
-	e->buf = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	e->mr = ibv_reg_mr(us.pd, e->buf, len, ALL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL);
-	MUST(e->mr);
-	fill(e->buf + 3 * SLOTS * SLOT, SLOT, c, us.mover, ~0);
+	e->pd = us.pd;
 	create_memory(c);
+	e->buf = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	e->mr = ibv_reg_mr(e->pd, e->buf, len, ALL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL);
+	MUST(e->mr);
+	fill(e->buf + WELL * SLOT, SLOT, c, us.mover, ~0);
 	create_cqs(c);
 	if (us.mover && c->receive != RQ) {
-		e->srq = ibv_create_srq(us.pd, &srq);
+		e->srq = ibv_create_srq(e->pd, &srq);
 		MUST(e->srq);
 	}
 	e->qp = create_qp(c, qp_types[c->type]);
 	if (!e->qp)
 		DIE("%s: no queue pair: %m", cell_name(c));
 	if (us.mover && c->window != NO_MW) {
-		e->mw = ibv_alloc_mw(us.pd, c->window == MW1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
+		e->mw = ibv_alloc_mw(e->pd, c->window == MW1 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
 		MUST(e->mw);
 	}
 	c->here = (struct address){
 		.qpn = e->qp->qp_num, .rkey = e->mr->rkey, .target = (uintptr_t)e->buf + 2 * SLOTS * SLOT,
 		.memory_rkey = e->memory_mr->rkey, .memory = e->iova,
+		.other_rkey = e->other_mr ? e->other_mr->rkey : 0,
 	};
 }
 
@@ -317,10 +353,12 @@ void destroy_end(struct cell *c)
 	gone(c, ibv_destroy_cq(e->rcq), "receive CQ");
 	if (e->channel && e->channel != us.channel)
 		gone(c, ibv_destroy_comp_channel(e->channel), "channel");
-	if (e->twin_mr)
-		gone(c, ibv_dereg_mr(e->twin_mr), "second region");
+	if (e->other_mr)
+		gone(c, ibv_dereg_mr(e->other_mr), "second region");
 	gone(c, ibv_dereg_mr(e->memory_mr), "region");
 	gone(c, ibv_dereg_mr(e->mr), "region");
+	if (e->pd != us.pd)
+		gone(c, ibv_dealloc_pd(e->pd), "PD");
 }
 
 void make_ah(struct cell *c, const union ibv_gid *dgid)
@@ -331,7 +369,7 @@ void make_ah(struct cell *c, const union ibv_gid *dgid)
 
 	if (c->me.ah)
 		gone(c, ibv_destroy_ah(c->me.ah), "address handle");
-	c->me.ah = ibv_create_ah(us.pd, &attr);
+	c->me.ah = ibv_create_ah(c->me.pd, &attr);
 	if (!c->me.ah)
 		DIE("%s: no address handle: %m", cell_name(c));
 }

@@ -5,7 +5,7 @@
  *
  * The mover connects to the peer at HOST. Both make cells --first to --first + --count of the --total that
  * the seed gives, connect their queue pairs, work on all, and bring the mover's into the state that the cell
- * names. The mover prints "drop QPN OPCODE" for each kind of packet that must not reach it then, and "ready".
+ * names. Both print "drop QPN OPCODE" for each kind of packet that must not reach them then, and "ready".
  * On the peer's SIGUSR1 it goes on to the states, prints "loaded", and can be moved. On the next SIGUSR1 the
  * peer asks it what it found, compares it with what must be, and both work on all again and destroy
  * everything. ADDRESS is this end's own GID; after the move the other end's, --then, may be another.
@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/socket.h>
@@ -27,25 +26,22 @@
 #define PORT "18700"
 #define LINE 512
 
-#define EACH(c) for (struct cell *c = us.cells; c < us.cells + us.count; c++)
-
 struct process us;
-static volatile bool flowing = true;
 
 /* -------------------------------------------------------------------- TCP -- */
 
-static void say(const void *data, size_t len)
+void say(const void *data, size_t len)
 {
 	MUST(send(us.peer, data, len, MSG_NOSIGNAL) == (ssize_t)len);
 }
 
-static void hear(void *data, size_t len)
+void hear(void *data, size_t len)
 {
 	MUST(recv(us.peer, data, len, MSG_WAITALL) == (ssize_t)len);
 }
 
 /* Both are here. */
-static void meet(void)
+void meet(void)
 {
 	char c = 'm';
 
@@ -85,11 +81,6 @@ static bool sends(const struct cell *c)
 	return c->state > RTR;
 }
 
-static bool receives(const struct cell *c)
-{
-	return c->state >= RTR;
-}
-
 static bool always(const struct cell *c)
 {
 	(void)c;
@@ -107,9 +98,20 @@ static bool fires(const struct cell *c)
 	return c->event >= EV_FIRED;
 }
 
+/* Does its event tell of what it sends? */
+static bool by_send(const struct cell *c)
+{
+	return c->notify == NT_SEND;
+}
+
 static bool fires_unread(const struct cell *c)
 {
-	return c->event == EV_FIRED;
+	return c->event == EV_FIRED && !by_send(c);
+}
+
+static bool fires_unread_by_send(const struct cell *c)
+{
+	return c->event == EV_FIRED && by_send(c);
 }
 
 static bool limits(const struct cell *c)
@@ -127,6 +129,11 @@ static bool limits_unread(const struct cell *c)
 	return c->receive == SRQ_FIRED;
 }
 
+static bool solicited(const struct cell *c)
+{
+	return c->notify == NT_SOLICITED;
+}
+
 static bool armed_limit(const struct cell *c)
 {
 	return c->receive == SRQ_ARMED;
@@ -134,12 +141,13 @@ static bool armed_limit(const struct cell *c)
 
 typedef bool which_fn(const struct cell *c);
 
-static const enum op all_ops[] = { SEND, WRITE, SEND_IMM, READ, FADD, CSWP, WRITE_IMM, ATOMIC_WRITE, FLUSH };
+/* (a FLUSH is of what the WRITE before it wrote) */
+static const enum op all_ops[] = { SEND, WRITE, FLUSH, SEND_IMM, READ, FADD, CSWP, WRITE_IMM, ATOMIC_WRITE };
 static const enum op one_send[] = { SEND }, two_sends[] = { SEND, SEND };
 
 /*
  * The mover does these requests on the cells of "from", the peer on those of "to". If the mover is not to
- * poll, it leaves the last completion where it is.
+ * poll, it leaves the last completions where they are.
  */
 static void exchange(const enum op *ops, int count, which_fn *from, which_fn *to, bool post_them, bool poll)
 {
@@ -163,7 +171,7 @@ static void exchange(const enum op *ops, int count, which_fn *from, which_fn *to
 		for (i = 0; i < count; i++) {
 			if (out(c) && can(c, ops[i]))
 				end_send(c);
-			if (poll && in(c) && can(c, ops[i]) && has_receive(ops[i]))
+			if ((poll || !us.mover) && in(c) && can(c, ops[i]) && has_receive(ops[i]))
 				end_receive(c);
 		}
 	meet();
@@ -172,54 +180,6 @@ static void exchange(const enum op *ops, int count, which_fn *from, which_fn *to
 		for (i = count - 1; i >= 0; i--)
 			if (in(c) && can(c, ops[i]))
 				check_target(c, ops[i], number--);
-	}
-}
-
-static void *flow(void *arg)
-{
-	static const enum op ops[] = { WRITE, FADD, READ };
-	size_t i;
-
-	while (flowing) {
-		EACH(c)
-			for (i = 0; c->state == FLOW && i < NUM(ops); i++)
-				post(c, ops[i]);
-		EACH(c)
-			for (i = 0; c->state == FLOW && i < NUM(ops); i++)
-				end_send(c);
-	}
-	return arg;
-}
-
-static uint64_t word(const struct cell *c)
-{
-	uint64_t word;
-
-	memcpy(&word, c->me.buf + (3 * SLOTS + 1) * SLOT, 8);
-	return word;
-}
-
-/* Its last WRITE and all its FETCH_ADDs are there. */
-static void flow_ends(pthread_t thread)
-{
-	struct { uint32_t sent, fadds; } mine, other;
-
-	meet();
-	flowing = false;
-	MUST(!pthread_join(thread, NULL));
-	EACH(c) {
-		mine.sent = c->me.sent;
-		mine.fadds = c->me.fadds;
-		say(&mine, sizeof(mine));
-	}
-	EACH(c) {
-		hear(&other, sizeof(other));
-		if (c->state != FLOW)
-			continue;
-		c->me.inbound = other.sent;
-		check_target(c, WRITE, other.sent - 2);
-		if (word(c) != other.fadds)
-			DIE("%s: %llu FETCH_ADDs are here, not %u", cell_name(c), (unsigned long long)word(c), other.fadds);
 	}
 }
 
@@ -247,34 +207,54 @@ static void begin(struct cell *c, enum op op)
 	} while (attr.sq_psn == before.sq_psn);
 }
 
-/* Which packets of the peer must get lost for its state? */
+/* Is the request that is under way the peer's? */
+static bool inward(const struct cell *c)
+{
+	return c->state == READ_LOST_IN || c->state == ATOMIC_LOST_IN || c->state == SEND_HALF;
+}
+
+/* Which answers must get lost for its state, or of SEND_HALF which packet of the request? */
 static int lost(const struct cell *c)
 {
 	switch (c->state) {
 	case RETRY: return 0x11;	/* ACKNOWLEDGE */
-	case READ_HALF: return 0x0f;	/* READ RESPONSE LAST */
-	case ATOMIC_LOST: return 0x12;	/* ATOMIC ACKNOWLEDGE */
+	case READ_HALF:
+	case READ_LOST_IN: return 0x0f;	/* READ RESPONSE LAST */
+	case ATOMIC_LOST:
+	case ATOMIC_LOST_IN:	/* ATOMIC ACKNOWLEDGE, READ RESPONSE ONLY */
+		return c->op == FADD || c->op == CSWP ? 0x12 : 0x10;
+	case SEND_HALF:	/* SEND LAST, with immediate data, with a key */
+		return c->op == SEND ? 0x02 : c->op == SEND_IMM ? 0x03 : 0x16;
 	default: return 0;
 	}
 }
 
-/* What a cell has under way at the move */
-static bool under_way(const struct cell *c, enum op *op)
+/* Has this end begun something that is not done at the move? */
+static bool begins(const struct cell *c)
 {
-	switch (c->state) {
-	case SQD_BUSY:
-	case RNR:
-	case RETRY: *op = c->op; return true;
-	case READ_HALF: *op = READ; return true;
-	case ATOMIC_LOST: *op = FADD; return true;
-	default: return false;
-	}
+	return (c->state == SQD_BUSY || c->state == RNR || lost(c)) && us.mover != inward(c);
 }
 
-/* Is a message that has come left in the CQ? */
-static bool left_good(const struct cell *c)
+/* Has the other end? */
+static bool awaits(const struct cell *c)
 {
-	return fires(c) && c->state != ERR && !(c->state == ERR_UNPOLLED && c->receive == RQ);
+	return (c->state == SQD_BUSY || c->state == RNR || lost(c)) && us.mover == inward(c);
+}
+
+/* How many messages that have come are left in the CQ? */
+static int left_good(const struct cell *c)
+{
+	if (c->state == OVERFLOW)
+		return 3;
+	if (c->state == ERR || (c->state == ERR_UNPOLLED && c->receive == RQ))
+		return 0;
+	return (fires(c) && !by_send(c)) + (holds(c) ? NUM(two_sends) : 0) + (c->state == SEND_HALF);
+}
+
+/* Is its send queue drained before the move? */
+static bool drained(const struct cell *c)
+{
+	return c->state == SQD || c->state == SQD_BEHIND;
 }
 
 enum { FLUSHED = 4 };
@@ -294,54 +274,135 @@ static void flushed(struct cell *c, int from, int to)
 	}
 }
 
-static void load_mover(struct cell *c)
+/* The next requests are flushed, and no others before. */
+static void flushed_sends(struct cell *c, int count)
+{
+	struct ibv_wc wc;
+	uint32_t number;
+
+	while (count--) {
+		number = c->me.done[c->me.done_tail++ % NUM(c->me.done)].number;
+		while (!poll_send(c, &wc))
+			if (!in_time())
+				DIE("%s: request %u is not flushed", cell_name(c), number);
+		if (wc.status != IBV_WC_WR_FLUSH_ERR || wc.wr_id != number || wc.qp_num != c->me.qp->qp_num)
+			DIE("%s: request %u, %u is due: %s", cell_name(c), (uint32_t)wc.wr_id, number,
+			    ibv_wc_status_str(wc.status));
+	}
+}
+
+/* Where the other end's ATOMIC WRITEs go */
+static uint8_t *atomic_word(const struct cell *c)
+{
+	return c->me.buf + ATOMICS * SLOT + 16;
+}
+
+/* This end's request is with the other one, which has done it, if it can be. */
+static void load_request(struct cell *c)
 {
 	uint8_t *p = c->me.buf + (c->me.sent + 1) % SLOTS * SLOT;
-	enum op op;
 
-	if (c->cqs == CQ_RESIZED)
-		MUST(!ibv_resize_cq(c->me.rcq, 3 * SLOTS));
+	if (c->op == FLUSH) {
+		post(c, WRITE);
+		end_send(c);
+	}
+	begin(c, c->op);
+	/* (the last packet of a message of one packet is the ONLY one, which is not dropped) */
+	while (c->op == READ && !is_filled(p, 16, c, !us.mover, ~0))
+		MUST(in_time());
+}
+
+/* Its FETCH_ADDs, or CMP_SWAPs, each once? (A CMP_SWAP that is done again tells the other end another word.) */
+static bool atomics_done(const struct cell *c)
+{
+	return (c->op != FADD || word(c, FADD) == c->me.fadds_in) && (c->op != CSWP || word(c, CSWP) == c->me.cswps_in);
+}
+
+/* All of a message is in the receive that was posted last, but for its last packet. */
+static bool half_received(const struct cell *c)
+{
+	uint8_t *p = c->me.buf + (SLOTS + (c->me.posted - 1 - (c->me.srq ? STOCK : 0)) % SLOTS) * SLOT;
+	size_t len = message_len(c, c->op, c->me.inbound);
+
+	return is_filled(p, (len - 1) / MTU * MTU, c, !us.mover, c->me.inbound);
+}
+
+static void load_answer(struct cell *c)
+{
+	if (c->op == FLUSH)
+		expect(c, WRITE);
+	expect(c, c->op);
+	if (c->state == RETRY)
+		end_receive(c);
+	while (!atomics_done(c) || (c->state == SEND_HALF && !half_received(c)))
+		MUST(in_time());
+	while (c->op == ATOMIC_WRITE && !is_filled(atomic_word(c), 8, c, !us.mover, c->me.inbound))
+		MUST(in_time());
+	/* Whoever does it again writes there again. */
+	if (c->op == ATOMIC_WRITE)
+		memset(atomic_word(c), 0, 8);
+}
+
+static void load_mover(struct cell *c)
+{
+	int i, polled = c->state == ERR ? FLUSHED : FLUSHED / 2;
+
 	switch (c->state) {
 	case INIT:
 		if (c->receive == RQ)
 			post_receives(c, 2);
 		break;
 	case SQD:
+	case SQD_BEHIND:
 		lead_to(c, IBV_QPS_SQD);
 		break;
 	case ERR:
 	case ERR_UNPOLLED:
-		if (left_good(c) != fires(c))
+		while (!left_good(c) && c->me.due_tail != c->me.due_head)
 			end_receive(c);
 		if (c->receive == RQ)
 			post_receives(c, FLUSHED);
-		lead_to(c, IBV_QPS_ERR);
+		/* (the first of RC's are under way: there is no receive for them) */
+		for (i = 0; i < FLUSHED; i++) {
+			if (i == (c->type == RC ? FLUSHED / 2 : 0))
+				lead_to(c, IBV_QPS_ERR);
+			post(c, SEND);
+		}
 		if (c->receive == RQ)
-			flushed(c, 0, c->state == ERR ? FLUSHED : FLUSHED / 2);
+			flushed(c, 0, polled);
+		flushed_sends(c, polled);
+		break;
+	case SQD_BUSY:
+		load_request(c);
+		lead_to(c, IBV_QPS_SQD);
 		break;
 	default:
-		if (!under_way(c, &op))
-			break;
-		begin(c, op);
-		/* (the last packet of a message of one packet is the ONLY one, which is not dropped) */
-		while (op == READ && !is_filled(p, 16, c, false, ~0))
-			MUST(in_time());
-		if (c->state == SQD_BUSY)
-			lead_to(c, IBV_QPS_SQD);
+		if (begins(c))
+			load_request(c);
+		if (awaits(c))
+			load_answer(c);
 	}
+	if (behind(c))
+		post(c, SEND);
+	if (behind(c) && c->window == MW2)
+		post_invalidation(c);
+	/* with what it holds */
+	if (c->cqs == CQ_RESIZED)
+		MUST(!ibv_resize_cq(c->me.rcq, 3 * SLOTS));
 }
 
 static void load_peer(struct cell *c)
 {
-	enum op op;
-
-	if (!under_way(c, &op))
-		return;
-	expect(c, op);
-	if (c->state == RETRY)
-		end_receive(c);
-	while (op == FADD && word(c) != c->me.fadds_in)
-		MUST(in_time());
+	if (begins(c))
+		load_request(c);
+	if (awaits(c))
+		load_answer(c);
+	if (c->state == SQD_BEHIND)
+		post_receives(c, 1);
+	if (behind(c))
+		expect(c, SEND);
+	if (c->state == ERR || c->state == ERR_UNPOLLED)
+		c->me.inbound += FLUSHED;	/* (they have numbers, too) */
 }
 
 /* Six messages for a CQ with room for three */
@@ -380,9 +441,11 @@ static void overflow(which_fn *which)
 
 static const enum ibv_qp_state left_in[NUM_STATES] = {
 	[RESET] = IBV_QPS_RESET, [INIT] = IBV_QPS_INIT, [RTR] = IBV_QPS_RTR, [RTS] = IBV_QPS_RTS,
-	[SQD] = IBV_QPS_SQD, [SQD_BUSY] = IBV_QPS_SQD, [ERR] = IBV_QPS_ERR, [ERR_UNPOLLED] = IBV_QPS_ERR,
+	[SQD] = IBV_QPS_SQD, [SQD_BEHIND] = IBV_QPS_SQD, [SQD_BUSY] = IBV_QPS_SQD,
+	[ERR] = IBV_QPS_ERR, [ERR_UNPOLLED] = IBV_QPS_ERR,
 	[RNR] = IBV_QPS_RTS, [RETRY] = IBV_QPS_RTS, [READ_HALF] = IBV_QPS_RTS, [ATOMIC_LOST] = IBV_QPS_RTS,
-	[FLOW] = IBV_QPS_RTS, [OVERFLOW] = IBV_QPS_ERR,
+	[READ_LOST_IN] = IBV_QPS_RTS, [ATOMIC_LOST_IN] = IBV_QPS_RTS, [SEND_HALF] = IBV_QPS_RTS, [FLOW] = IBV_QPS_RTS,
+	[OVERFLOW] = IBV_QPS_ERR,
 };
 
 /* The mover's line of a cell */
@@ -394,12 +457,14 @@ static void found(struct cell *c, char line[LINE])
 
 	if (c->me.srq)
 		MUST(!ibv_query_srq(c->me.srq, &srq));
-	while (c->me.due_tail != c->me.due_head && (c->state == OVERFLOW ? good < 3 : left_good(c) && !good)) {
+	while (c->me.due_tail != c->me.due_head && good < left_good(c)) {
 		end_receive(c);
 		good++;
 	}
 	if (c->state == ERR_UNPOLLED && c->receive == RQ)
 		flushed(c, FLUSHED / 2, FLUSHED);
+	if (c->state == ERR_UNPOLLED)
+		flushed_sends(c, FLUSHED / 2);
 	while (poll_receive(c, &wc))
 		bad++;
 	while (c->state != FLOW && c->state < RNR && poll_send(c, &wc))
@@ -415,12 +480,13 @@ static void expected(struct cell *c, char line[LINE])
 	bool flushed = err && c->receive == RQ;
 
 	snprintf(line, LINE, "qp=%d limit=%u events=%u async=%s%s%s%s good=%d bad=0", left_in[c->state],
-		 c->receive == SRQ_ARMED ? STOCK - 1 : 0, fires(c) || (c->event == EV_ARMED && flushed),
+		 c->receive == SRQ_ARMED ? STOCK - 1 : 0,
+		 fires(c) || (c->event == EV_ARMED && ((flushed && c->notify == NT_RECEIVE) ||
+						       (c->state == SEND_HALF && !by_send(c)))),
 		 limits(c) ? "<SRQ limit reached>" : "",
-		 c->state == SQD ? "<send queue drained>" : "",
+		 drained(c) ? "<send queue drained>" : "",
 		 err && c->receive != RQ ? "<last WQE reached>" : "",
-		 c->state == OVERFLOW ? "<CQ error>" : "",
-		 c->state == OVERFLOW ? 3 : left_good(c));
+		 c->state == OVERFLOW ? "<CQ error>" : "", left_good(c));
 }
 
 static void compare(void)
@@ -428,6 +494,10 @@ static void compare(void)
 	char line[LINE], other[LINE];
 	int wrong = 0;
 
+	EACH(c)
+		if (!us.mover && c->state == SEND_HALF)
+			end_send(c);
+	meet();
 	if (us.mover) {
 		read_cq_events();
 		read_async(true);
@@ -450,30 +520,26 @@ static void compare(void)
 		exit(1);
 	meet();
 	EACH(c) {
-		ibv_ack_cq_events(c->me.rcq, c->me.unacked);
+		ibv_ack_cq_events(notified_cq(c), c->me.unacked);
 		c->me.unacked = 0;
 		while (c->me.num_kept)
 			ibv_ack_async_event(&c->me.kept[--c->me.num_kept]);
 	}
 }
 
-/* What was under way is done. */
+/* What was under way is done, and once. */
 static void finish(void)
 {
-	enum op op;
+	struct ibv_wc wc;
 
 	EACH(c)
-		if (!us.mover && under_way(c, &op) && (c->state == RNR || c->state == SQD_BUSY))
-			post_receives(c, 1);
+		if (awaits(c) && (c->state == RNR || c->state == SQD_BUSY))
+			post_receives(c, 1 + behind(c));
 	EACH(c) {
-		if (!under_way(c, &op))
-			continue;
-		if (us.mover)
+		if (begins(c) && c->state != SEND_HALF)
 			end_send(c);
-		else if (c->state == RNR || c->state == SQD_BUSY)
+		if (awaits(c) && (c->state == RNR || c->state == SQD_BUSY))
 			end_receive(c);
-		else
-			check_target(c, op, c->me.inbound);
 		while (us.mover && c->state == SQD_BUSY && !strstr(c->me.async, "drained")) {
 			if (!in_time())
 				DIE("%s: never drained", cell_name(c));
@@ -481,6 +547,18 @@ static void finish(void)
 		}
 	}
 	meet();
+	EACH(c) {
+		if (behind(c) && (us.mover ? poll_send(c, &wc) : poll_receive(c, &wc)))
+			DIE("%s: what was posted in SQD is done there", cell_name(c));
+		if (!awaits(c))
+			continue;
+		if (c->op == FLUSH)
+			check_target(c, WRITE, c->me.inbound - 1);
+		if (!atomics_done(c))
+			DIE("%s: its FETCH_ADD or CMP_SWAP was not done once", cell_name(c));
+		if (c->op == ATOMIC_WRITE && memcmp(atomic_word(c), (uint8_t[8]){ 0 }, 8))
+			DIE("%s: its ATOMIC_WRITE was done again", cell_name(c));
+	}
 }
 
 static void revive(void)
@@ -504,7 +582,25 @@ static void revive(void)
 	meet();
 }
 
+/* What was posted in SQD is done in RTS. */
+static void finish_behind(void)
+{
+	EACH(c) {
+		if (!behind(c))
+			continue;
+		if (us.mover)
+			end_send(c);
+		else
+			end_receive(c);
+		if (us.mover && c->window == MW2)
+			end_invalidation(c);
+		c->invalidated = c->window == MW2;
+	}
+}
+
 /* ------------------------------------------------------- memory and windows -- */
+
+enum { TWIN_AT = 16384 };	/* what goes through the second region */
 
 static void place_in_memory(const struct cell *c, size_t *at, size_t *len)
 {
@@ -532,17 +628,37 @@ static void check_memory(which_fn *which, uint32_t number)
 		place_in_memory(c, &at, &len);
 		if (!is_written(c, c->me.memory + at, len, number))
 			DIE("%s: its memory holds something else", cell_name(c));
-		if (c->memory != MEMFD)
+		if (c->memory == TWIN && !is_written(c, c->me.memory + TWIN_AT + at, len, number))
+			DIE("%s: its second region leads elsewhere", cell_name(c));
+		if (!in_file(c))
 			continue;
 		copy = malloc(len);
-		MUST(copy && pread(c->me.memory_fd, copy, len, at) == (ssize_t)len);
+		MUST(copy && pread(c->me.memory_fd, copy, len, c->me.memory_at + at) == (ssize_t)len);
 		if (!is_filled(copy, len, c, false, number))
 			DIE("%s: its file holds something else", cell_name(c));
 		free(copy);
 	}
 }
 
+/* The flow leaves what was written before it. */
+static bool untouched(const struct cell *c)
+{
+	return receives(c) && !(flows_in(c) && c->memory == BYTE);
+}
+
 /* The peer writes there, and reads it again. */
+static void use_region(struct cell *c, uint64_t at, uint32_t rkey, size_t len, uint32_t number)
+{
+	fill(c->me.buf, len, c, false, number);
+	one_sided(c, IBV_WR_RDMA_WRITE, at, rkey, len, IBV_WC_SUCCESS);
+	if (c->type != RC)
+		return;
+	memset(c->me.buf, 0, len);
+	one_sided(c, IBV_WR_RDMA_READ, at, rkey, len, IBV_WC_SUCCESS);
+	if (!is_filled(c->me.buf, len, c, false, number))
+		DIE("%s: its memory is read otherwise", cell_name(c));
+}
+
 static void use_memory(which_fn *which, uint32_t number)
 {
 	size_t at, len;
@@ -551,25 +667,37 @@ static void use_memory(which_fn *which, uint32_t number)
 		if (c->type == UD || us.mover || !which(c))
 			continue;
 		place_in_memory(c, &at, &len);
-		fill(c->me.buf, len, c, false, number);
-		one_sided(c, IBV_WR_RDMA_WRITE, c->there.memory + at, c->there.memory_rkey, len);
-		if (c->type == RC) {
-			memset(c->me.buf, 0, len);
-			one_sided(c, IBV_WR_RDMA_READ, c->there.memory + at, c->there.memory_rkey, len);
-			if (!is_filled(c->me.buf, len, c, false, number))
-				DIE("%s: its memory is read otherwise", cell_name(c));
-		}
-		if (c->window != NO_MW) {
+		use_region(c, c->there.memory + at, c->there.memory_rkey, len, number);
+		if (c->memory == TWIN)
+			use_region(c, c->there.memory + TWIN_AT + at, c->there.other_rkey, len, number);
+		if (c->window != NO_MW && !c->invalidated) {
 			fill(c->me.buf, SLOT, c, false, number + 1);
-			one_sided(c, IBV_WR_RDMA_WRITE, c->there.window, c->there.window_rkey, SLOT);
+			one_sided(c, IBV_WR_RDMA_WRITE, c->there.window, c->there.window_rkey, SLOT, IBV_WC_SUCCESS);
 		}
 	}
 	meet();
 	EACH(c) {
-		if (us.mover && c->window != NO_MW && which(c) &&
-		    !is_written(c, c->me.buf + 2 * SLOTS * SLOT, SLOT, number + 1))
+		if (us.mover && c->window != NO_MW && !c->invalidated && which(c) &&
+		    !is_written(c, c->me.buf + WINDOW * SLOT, SLOT, number + 1))
 			DIE("%s: its window leads elsewhere", cell_name(c));
 	}
+}
+
+/*
+ * A window that is invalidated, or a region that was moved out of the queue pair's PD, is not for its peer: the last
+ * request, for both fail by it.
+ */
+static void try_forbidden(void)
+{
+	EACH(c) {
+		if (us.mover || c->type != RC)
+			continue;
+		if (c->invalidated)
+			one_sided(c, IBV_WR_RDMA_WRITE, c->there.window, c->there.window_rkey, 8, IBV_WC_REM_ACCESS_ERR);
+		else if (c->memory == REREG_PD)
+			one_sided(c, IBV_WR_RDMA_READ, c->there.memory, c->there.other_rkey, 8, IBV_WC_REM_ACCESS_ERR);
+	}
+	meet();
 }
 
 static union ibv_gid group(const struct cell *c)
@@ -708,7 +836,12 @@ static bool keeps(const struct cell *c)
 
 static bool keeps_fired(const struct cell *c)
 {
-	return keeps(c) && fires(c);
+	return keeps(c) && fires(c) && !by_send(c);
+}
+
+static bool keeps_fired_by_send(const struct cell *c)
+{
+	return keeps(c) && fires(c) && by_send(c);
 }
 
 static bool others(const struct cell *c)
@@ -718,7 +851,12 @@ static bool others(const struct cell *c)
 
 static bool others_unacked(const struct cell *c)
 {
-	return others(c) && c->event == EV_UNACKED;
+	return others(c) && c->event == EV_UNACKED && !by_send(c);
+}
+
+static bool others_unacked_by_send(const struct cell *c)
+{
+	return others(c) && c->event == EV_UNACKED && by_send(c);
 }
 
 static void load_these(which_fn *which)
@@ -738,17 +876,30 @@ static void arm_cqs(which_fn *which)
 {
 	EACH(c)
 		if (us.mover && which(c) && c->event != EV_NONE)
-			MUST(!ibv_req_notify_cq(c->me.rcq, 0));
+			MUST(!ibv_req_notify_cq(notified_cq(c), solicited(c)));
 }
 
-static void read_events(void)
+/* Those that are to be read before the move */
+static void await_cq_events(which_fn *which)
 {
 	if (!us.mover)
 		return;
 	read_cq_events();
+	EACH(c)
+		while (which(c) && c->event == EV_UNACKED && !c->me.cq_events) {
+			MUST(in_time());
+			read_cq_events();
+		}
+}
+
+static void read_events(void)
+{
+	await_cq_events(keeps);
+	if (!us.mover)
+		return;
 	read_async(false);
 	EACH(c)
-		while (keeps(c) && !strstr(c->me.async, c->state == SQD ? "drained" : c->state == OVERFLOW ? "CQ" : "WQE")) {
+		while (keeps(c) && !strstr(c->me.async, drained(c) ? "drained" : c->state == OVERFLOW ? "CQ" : "WQE")) {
 			MUST(in_time());
 			read_async(false);
 		}
@@ -759,6 +910,8 @@ static void raise_events(void)
 {
 	struct ibv_srq_attr attr = { 0 };
 
+	us.soliciting = true;
+	exchange(two_sends, 2, never, holds, true, false);
 	EACH(c) {
 		if (!c->me.srq || c->receive == SRQ)
 			continue;
@@ -767,15 +920,14 @@ static void raise_events(void)
 	}
 	exchange(one_send, 1, never, limits_unacked, true, true);
 	arm_cqs(keeps);
-	exchange(one_send, 1, never, keeps_fired, true, false);
+	exchange(one_send, 1, keeps_fired_by_send, keeps_fired, true, false);
 	load_these(keeps);
 	read_events();
 	exchange(one_send, 1, never, limits_unread, true, true);
 	arm_cqs(others);
-	exchange(one_send, 1, never, others_unacked, true, false);
-	if (us.mover)
-		read_cq_events();
-	exchange(one_send, 1, never, fires_unread, true, false);
+	exchange(one_send, 1, others_unacked_by_send, others_unacked, true, false);
+	await_cq_events(others);
+	exchange(one_send, 1, fires_unread_by_send, fires_unread, true, false);
 }
 
 static void before(void)
@@ -787,33 +939,69 @@ static void before(void)
 	check_memory(receives, 0xffff0000);
 	raise_events();
 	EACH(c)
-		if (us.mover && lost(c))
+		if (lost(c) && (c->state == SEND_HALF ? awaits(c) : begins(c)))
 			printf("drop %u %u\n", c->here.qpn, lost(c));
 	puts("ready");
 }
 
 static void load(void)
 {
+	struct ibv_wc wc;
+
 	EACH(c)
-		if (!us.mover && c->state == RETRY)
+		if (c->state == (us.mover ? SEND_HALF : RETRY))
 			post_receives(c, 1);
 	wait_for_signal();
 	load_these(others);
 	meet();
+	EACH(c)
+		if (begins(c) && poll_send(c, &wc))
+			DIE("%s: its request is done: %s", cell_name(c), ibv_wc_status_str(wc.status));
 	puts("loaded");
 }
 
-static void after(void)
+/* Of what was not solicited no event has told. */
+static void check_unsolicited(void)
 {
-	check_memory(receives, 0xffff0000);
+	if (!us.mover)
+		return;
+	read_cq_events();
+	EACH(c)
+		if (solicited(c) && c->event == EV_ARMED && c->state != SEND_HALF && c->me.cq_events)
+			DIE("%s: an event of what was not solicited", cell_name(c));
+}
+
+/* Those of a peer lead to where the other end is now. */
+static void renew_ahs(bool moved)
+{
+	int remade = 0, kept = 0;
+
+	EACH(c) {
+		if (us.mover || c->type != UD)
+			continue;
+		if (moved)
+			make_ah(c, &us.dgid);
+		remade += moved;
+		kept += !moved;
+	}
+	if (!us.mover)
+		printf("address handles: %d remade, %d kept\n", remade, kept);
+}
+
+/* there: the other end has another address now. */
+static void after(bool there)
+{
+	check_memory(untouched, 0xffff0000);
 	compare();
 	finish();
 	revive();
-	if (!us.mover)
-		EACH(c)
-			if (c->type == UD)
-				make_ah(c, &us.dgid);
+	finish_behind();
+	renew_ahs(there);
+	us.soliciting = false;
 	exchange(all_ops, NUM(all_ops), always, always, true, true);
+	check_unsolicited();
+	us.soliciting = true;
+	exchange(one_send, 1, never, solicited, true, true);
 	send_to_groups(groups);
 	use_memory(always, 0xffff0002);
 	check_memory(always, 0xffff0002);
@@ -825,10 +1013,16 @@ static void after(void)
 	EACH(c) {
 		if (us.mover && c->receive == SRQ_ARMED && !strstr(c->me.async, "SRQ limit"))
 			DIE("%s: its limit is reached without an event", cell_name(c));
+		while (us.mover && c->event != EV_NONE && !c->me.cq_events) {
+			if (!in_time())
+				DIE("%s: its event never comes", cell_name(c));
+			read_cq_events();
+		}
 		if (us.mover && c->me.cq_events != (c->event != EV_NONE))
 			DIE("%s: %u events", cell_name(c), c->me.cq_events);
-		ibv_ack_cq_events(c->me.rcq, c->me.unacked);
+		ibv_ack_cq_events(notified_cq(c), c->me.unacked);
 	}
+	try_forbidden();
 	leave();
 	EACH(c)
 		destroy_end(c);
@@ -848,7 +1042,7 @@ int main(int argc, char **argv)
 	const char *gid = NULL, *then = NULL;
 	int total = 200, first = 0, count = 200, opt;
 	bool kinds = false, members = false, peer = false;
-	pthread_t thread;
+	union ibv_gid before_it;
 	sigset_t set;
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -884,11 +1078,12 @@ int main(int argc, char **argv)
 	us.peer = connected(peer ? NULL : argv[optind]);
 	before();
 	load();
-	MUST(!pthread_create(&thread, NULL, flow, NULL));
+	flow_begins();
 	wait_for_signal();
-	flow_ends(thread);
+	flow_ends();
+	before_it = us.dgid;
 	if (then)
 		MUST(inet_pton(AF_INET, then, us.dgid.raw + 12) == 1);
-	after();
+	after(memcmp(&us.dgid, &before_it, sizeof(before_it)));
 	return 0;
 }

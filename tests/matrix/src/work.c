@@ -23,6 +23,7 @@ static const struct {
 	[CSWP] = { "CMP_SWAP", IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP, false },
 	[ATOMIC_WRITE] = { "ATOMIC_WRITE", IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE, false },
 	[FLUSH] = { "FLUSH", IBV_WR_FLUSH, IBV_WC_FLUSH, false },
+	[SEND_INV] = { "SEND_INV", IBV_WR_SEND_WITH_INV, IBV_WC_SEND, true },
 };
 
 bool has_receive(enum op op)
@@ -37,7 +38,7 @@ bool can(const struct cell *c, enum op op)
 	if (c->type == UC)
 		return op <= WRITE_IMM;
 	/* (these two are in the new interface only) */
-	return c->api == WR || op < ATOMIC_WRITE;
+	return c->api == WR || (op != ATOMIC_WRITE && op != FLUSH);
 }
 
 /* Is there still time to wait? Sleeps for a moment. */
@@ -67,6 +68,33 @@ void post_receives(struct cell *c, int count)
 	}
 }
 
+/* Of the new interface's requests each third has one SGE, two, or its data in it. */
+enum { ONE_SGE, TWO_SGES, INLINED, NUM_WAYS };
+
+bool goes_inline(const struct cell *c, enum op op, uint32_t number)
+{
+	return c->api == WR && number % NUM_WAYS == INLINED && op <= WRITE_IMM && c->state != SEND_HALF;
+}
+
+/*
+ * (librxe 56.1 takes each SGE of a list for as long as the first one, and the data of ibv_wr_set_inline_data_list()
+ * for none at all; that data is inline it wants to be told by a flag.)
+ */
+static void set_data(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	const struct ibv_sge *sge = wr->sg_list;
+	struct ibv_sge halves[2] = { *sge, *sge };
+
+	halves[0].length = halves[1].length = sge->length / 2;
+	halves[1].addr += sge->length / 2;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data(qp, (void *)(uintptr_t)sge->addr, sge->length);
+	else if (wr->wr_id % NUM_WAYS == TWO_SGES && sge->length > 8 && sge->length % 2 == 0)
+		ibv_wr_set_sge_list(qp, 2, halves);
+	else
+		ibv_wr_set_sge(qp, sge->lkey, sge->addr, sge->length);
+}
+
 static void post_by_wr(struct cell *c, struct ibv_send_wr *wr)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(c->me.qp);
@@ -75,10 +103,11 @@ static void post_by_wr(struct cell *c, struct ibv_send_wr *wr)
 
 	ibv_wr_start(qp);
 	qp->wr_id = wr->wr_id;
-	qp->wr_flags = IBV_SEND_SIGNALED;
+	qp->wr_flags = IBV_SEND_SIGNALED | wr->send_flags;
 	switch (wr->opcode) {
 	case IBV_WR_SEND: ibv_wr_send(qp); break;
 	case IBV_WR_SEND_WITH_IMM: ibv_wr_send_imm(qp, wr->imm_data); break;
+	case IBV_WR_SEND_WITH_INV: ibv_wr_send_inv(qp, wr->invalidate_rkey); break;
 	case IBV_WR_RDMA_WRITE: ibv_wr_rdma_write(qp, rkey, at); break;
 	case IBV_WR_RDMA_WRITE_WITH_IMM: ibv_wr_rdma_write_imm(qp, rkey, at, wr->imm_data); break;
 	case IBV_WR_RDMA_READ: ibv_wr_rdma_read(qp, rkey, at); break;
@@ -101,7 +130,7 @@ static void post_by_wr(struct cell *c, struct ibv_send_wr *wr)
 	if (c->type == UD)
 		ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
 	if (wr->opcode != IBV_WR_FLUSH && wr->opcode != IBV_WR_ATOMIC_WRITE)
-		ibv_wr_set_sge(qp, wr->sg_list->lkey, wr->sg_list->addr, wr->sg_list->length);
+		set_data(qp, wr);
 	MUST(!ibv_wr_complete(qp));
 }
 
@@ -116,6 +145,8 @@ void post(struct cell *c, enum op op)
 	};
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = number, .sg_list = &sge, .num_sge = 1, .opcode = ops[op].opcode, .imm_data = htonl(number),
+		.send_flags = (us.soliciting && has_receive(op) ? IBV_SEND_SOLICITED : 0) |
+			      (goes_inline(c, op, number) ? IBV_SEND_INLINE : 0),
 	};
 
 	e->done[e->done_head % NUM(e->done)].op = op;
@@ -139,6 +170,13 @@ void post(struct cell *c, enum op op)
 		wr.wr.rdma.remote_addr = c->there.target + SLOTS * SLOT;
 		memset(p, 0, sge.length);
 		break;
+	case SEND_INV:
+		wr.invalidate_rkey = c->there.window_rkey;
+		break;
+	case FLUSH: /* where the WRITE before it went */
+		wr.wr.rdma.rkey = c->there.rkey;
+		wr.wr.rdma.remote_addr = c->there.target + (number - 1) % SLOTS * SLOT;
+		break;
 	default:
 		wr.wr.rdma.rkey = c->there.rkey;
 		wr.wr.rdma.remote_addr = c->there.target + number % SLOTS * SLOT;
@@ -161,6 +199,7 @@ void expect(struct cell *c, enum op op)
 
 	e->inbound++;
 	e->fadds_in += op == FADD;
+	e->cswps_in += op == CSWP;
 	if (!has_receive(op))
 		return;
 	e->due[e->due_head % NUM(e->due)].op = op;
@@ -171,7 +210,7 @@ void bind_window(struct cell *c)
 {
 	struct end *e = &c->me;
 	struct ibv_mw_bind_info info = {
-		.mr = e->mr, .addr = c->here.target, .length = SLOT, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.mr = e->mr, .addr = (uintptr_t)e->buf + WINDOW * SLOT, .length = SLOT, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};
 	struct ibv_mw_bind bind = { .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .bind_info = info };
 	struct ibv_send_wr *bad, wr = {
@@ -199,26 +238,67 @@ void bind_window(struct cell *c)
 		MUST(in_time());
 	if (wc.status)
 		DIE("%s: its window is not bound: %s", cell_name(c), ibv_wc_status_str(wc.status));
-	c->here.window = c->here.target;
+	c->here.window = info.addr;
 	c->here.window_rkey = e->mw->rkey;
 }
 
-/* A READ or WRITE of the buffer's first slot, anywhere; its completion is awaited. */
-void one_sided(struct cell *c, enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey, size_t len)
+void post_invalidation(struct cell *c)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)c->me.buf, .length = len, .lkey = c->me.mr->lkey };
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = c->me.mw->rkey };
+	struct ibv_qp_ex *qp;
+
+	if (c->api != WR) {
+		MUST(!ibv_post_send(c->me.qp, &wr, &bad));
+		return;
+	}
+	qp = ibv_qp_to_qp_ex(c->me.qp);
+	ibv_wr_start(qp);
+	qp->wr_id = 0;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_local_inv(qp, c->me.mw->rkey);
+	MUST(!ibv_wr_complete(qp));
+}
+
+void end_invalidation(struct cell *c)
+{
+	struct ibv_wc wc;
+
+	while (!poll_send(c, &wc))
+		MUST(in_time());
+	if (wc.status || wc.opcode != IBV_WC_LOCAL_INV)
+		DIE("%s: its window is not invalidated: %s", cell_name(c), ibv_wc_status_str(wc.status));
+}
+
+/* A READ or WRITE into p or from there, anywhere */
+void post_one_sided(struct cell *c, enum ibv_wr_opcode opcode, const uint8_t *p, uint64_t at, uint32_t rkey, size_t len)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)p, .length = len, .lkey = c->me.mr->lkey };
 	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = opcode,
 		.wr.rdma = { .remote_addr = at, .rkey = rkey } }, *bad;
-	struct ibv_wc wc;
 
 	if (c->api == WR)
 		post_by_wr(c, &wr);
 	else
 		MUST(!ibv_post_send(c->me.qp, &wr, &bad));
+}
+
+/* Its completion is awaited, and must say this. */
+void end_one_sided(struct cell *c, enum ibv_wr_opcode opcode, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
 	while (!poll_send(c, &wc))
 		MUST(in_time());
-	if (wc.status)
+	if (wc.status != status)
 		DIE("%s: request %d for its memory: %s", cell_name(c), opcode, ibv_wc_status_str(wc.status));
+}
+
+/* Of the buffer's first slot */
+void one_sided(struct cell *c, enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey, size_t len,
+	       enum ibv_wc_status status)
+{
+	post_one_sided(c, opcode, c->me.buf, at, rkey, len);
+	end_one_sided(c, opcode, status);
 }
 
 /* ------------------------------------------------------------ completions -- */
@@ -231,6 +311,9 @@ bool poll_send(struct cell *c, struct ibv_wc *wc)
 	return n;
 }
 
+/* (the kernel's bit, which rxe does not translate) */
+#define RXE_WC_WITH_INV IBV_WC_IP_CSUM_OK
+
 static bool poll_ex(struct ibv_cq_ex *cq, struct ibv_wc *wc)
 {
 	struct ibv_poll_cq_attr attr = { };
@@ -241,9 +324,12 @@ static bool poll_ex(struct ibv_cq_ex *cq, struct ibv_wc *wc)
 	MUST(!ret);
 	*wc = (struct ibv_wc){
 		.wr_id = cq->wr_id, .status = cq->status, .opcode = ibv_wc_read_opcode(cq),
-		.byte_len = ibv_wc_read_byte_len(cq), .imm_data = ibv_wc_read_imm_data(cq),
-		.wc_flags = ibv_wc_read_wc_flags(cq), .qp_num = ibv_wc_read_qp_num(cq),
+		.byte_len = ibv_wc_read_byte_len(cq), .wc_flags = ibv_wc_read_wc_flags(cq), .qp_num = ibv_wc_read_qp_num(cq),
 	};
+	if (wc->wc_flags & RXE_WC_WITH_INV)
+		wc->invalidated_rkey = ibv_wc_read_invalidated_rkey(cq);
+	else
+		wc->imm_data = ibv_wc_read_imm_data(cq);
 	ibv_end_poll(cq);
 	return true;
 }
@@ -275,6 +361,8 @@ void end_send(struct cell *c)
 	if (wc.status || wc.wr_id != number || wc.opcode != ops[op].wc_opcode || wc.qp_num != e->qp->qp_num)
 		DIE("%s: request %llu, opcode %d, QP %u: %s; %s %u is due", cell_name(c), (unsigned long long)wc.wr_id,
 		    wc.opcode, wc.qp_num, ibv_wc_status_str(wc.status), ops[op].name, number);
+	if (op == SEND_INV)
+		c->invalidated = true;
 	memcpy(&word, p, 8);
 	if (op == READ && !is_filled(p, message_len(c, op, number), c, !us.mover, ~0))
 		DIE("%s: READ %u got something else", cell_name(c), number);
@@ -295,13 +383,23 @@ void check_target(struct cell *c, enum op op, uint32_t number)
 		DIE("%s: %s %u left something else", cell_name(c), ops[op].name, number);
 }
 
+/* What the other end's FETCH_ADDs, or its CMP_SWAPs, have made of their word */
+uint64_t word(const struct cell *c, enum op op)
+{
+	uint64_t word;
+
+	memcpy(&word, c->me.buf + ATOMICS * SLOT + (op == CSWP ? 8 : 0), 8);
+	return word;
+}
+
 /* The next message of the other end has come, and as it was. */
 void end_receive(struct cell *c)
 {
 	struct end *e = &c->me;
 	uint32_t number = e->due[e->due_tail % NUM(e->due)].number;
 	enum op op = e->due[e->due_tail++ % NUM(e->due)].op;
-	bool imm = op != SEND;
+	unsigned int flags = op == SEND_INV ? RXE_WC_WITH_INV : op == SEND ? 0 : IBV_WC_WITH_IMM;
+	uint32_t with = op == SEND_INV ? c->here.window_rkey : htonl(number);
 	struct ibv_wc wc;
 	uint8_t *p;
 	size_t len = message_len(c, op, number), header = c->type == UD ? 40 : 0;
@@ -311,10 +409,12 @@ void end_receive(struct cell *c)
 			DIE("%s: %s %u never comes", cell_name(c), ops[op].name, number);
 	if (wc.status || wc.opcode != (op == WRITE_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) ||
 	    wc.byte_len != len + header || wc.qp_num != e->qp->qp_num || wc.wr_id >= SLOTS ||
-	    !!(wc.wc_flags & IBV_WC_WITH_IMM) != imm || (imm && ntohl(wc.imm_data) != number))
+	    (wc.wc_flags & (IBV_WC_WITH_IMM | RXE_WC_WITH_INV)) != flags || (flags && wc.imm_data != with))
 		DIE("%s: message into %llu, opcode %d, length %u, flags %x, immediate %x: %s; %s %u is due, length %zu",
 		    cell_name(c), (unsigned long long)wc.wr_id, wc.opcode, wc.byte_len, wc.wc_flags,
 		    ntohl(wc.imm_data), ibv_wc_status_str(wc.status), ops[op].name, number, len + header);
+	if (op == SEND_INV)
+		c->invalidated = true;
 	if (op == WRITE_IMM)
 		return check_target(c, op, number);
 	p = e->buf + (SLOTS + wc.wr_id) * SLOT + header;
@@ -324,6 +424,11 @@ void end_receive(struct cell *c)
 
 /* ----------------------------------------------------------------- events -- */
 
+struct ibv_cq *notified_cq(const struct cell *c)
+{
+	return c->notify == NT_SEND ? c->me.scq : c->me.rcq;
+}
+
 static void read_channel(struct ibv_comp_channel *channel)
 {
 	struct ibv_cq *cq;
@@ -332,7 +437,7 @@ static void read_channel(struct ibv_comp_channel *channel)
 
 	while (!ibv_get_cq_event(channel, &cq, &context)) {
 		c = context;
-		if (cq != c->me.rcq || c->me.channel != channel)
+		if (cq != notified_cq(c) || c->me.channel != channel)
 			DIE("%s: an event of another CQ", cell_name(c));
 		c->me.cq_events++;
 		c->me.unacked++;

@@ -5,7 +5,7 @@ ALL += $(verbs_tests)
 
 build/tests/migrate: tests/verbs/src/migrate.c tests/verbs/src/failing.c tests/verbs/src/failing.h
 build/tests/migrate-chain: tests/verbs/src/chain.c
-build/tests/migrate-windows: tests/verbs/src/windows.c
+build/tests/migrate-windows: tests/verbs/src/windows.c tests/verbs/src/failing.c tests/verbs/src/failing.h
 
 $(verbs_tests): tests/verbs/src/dumps.c tests/verbs/src/dumps.h $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)

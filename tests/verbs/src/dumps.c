@@ -173,6 +173,17 @@ struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *
 	return object;
 }
 
+int destroy_recorded(struct ibv_context *ctx, const struct rxe_migr_rec *rec)
+{
+	struct ibv_restored *restored = calloc(1, sizeof(*restored));
+	void *object = restored;
+
+	restored->type = type_of(rec);
+	restored->handle = le32toh(rec->handle);
+	restored->fd = -1;
+	return ibv_restore_object(ctx, &object, restored->type, IBV_RESTORE_DESTROY, NULL, 0);
+}
+
 struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 {
 	static const uint16_t order[] = {

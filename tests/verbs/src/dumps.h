@@ -68,6 +68,9 @@ enum { HANDLES = 64 };
 struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel,
 			    const union ibv_gid *sgid);
 
+/* The object of this record, in the context that was dumped or in one that was made of it. */
+int destroy_recorded(struct ibv_context *ctx, const struct rxe_migr_rec *rec);
+
 /*
  * A context with all that is in a dump, refilled, not resumed; its memory regions are this process's. sgid
  * may be NULL: as recorded.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate sizes | sweep | may | must-not | again [BITS]
+ * migrate sizes | sweep | may | must-not | again [BITS] | failing | together
  * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
  */
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <rdma/rdma_user_cm.h>
 #include "dumps.h"
 #include "failing.h"
 
@@ -188,6 +192,19 @@ static struct ibv_context *start(void)
 	return ctx;
 }
 
+static int max_srq_sge(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_device_attr attr;
+
+	CHECK(ctx);
+	IS(0, ibv_query_device(ctx, &attr));
+	IS(0, ibv_close_device(ctx));
+	ibv_free_device_list(list);
+	return attr.max_srq_sge;
+}
+
 static void sizes(void)
 {
 	static const struct { const char *name; uint32_t most; } published[] = {
@@ -199,6 +216,7 @@ static void sizes(void)
 	struct dump d = take(ctx, ibv_dump_context);
 	const struct rxe_migr_rec *rec = NULL;
 	int seen[RXE_MIGR_REC_QP + 1] = {}, count = 0;
+	size_t most;
 
 	while ((rec = next(&d, rec))) {
 		uint16_t type = type_of(rec);
@@ -215,9 +233,11 @@ static void sizes(void)
 	CHECK(count == d.count);
 	CHECK(seen[RXE_MIGR_REC_PD] == 5 && seen[RXE_MIGR_REC_MR] == 1 && seen[RXE_MIGR_REC_CQ] == 2);
 	CHECK(seen[RXE_MIGR_REC_QP] == QPS + MORE_QPS && seen[RXE_MIGR_REC_SRQ] == 1);
-	/* with the SRQ's entry that a QP has in hand, at 16 scatter elements */
-	CHECK(sizeof(struct rxe_migr_rec_qp) + sizeof(struct rxe_migr_rec_recv_wqe) +
-	      16 * sizeof(struct rxe_migr_sge) <= 823);
+	/* with the SRQ's entry that a QP has in hand, at most; tests/driver/022 has one */
+	CHECK((most = max_srq_sge()) > 1);
+	most = sizeof(struct rxe_migr_rec_qp) + sizeof(struct rxe_migr_rec_recv_wqe) + most * sizeof(struct rxe_migr_sge);
+	printf("QP with an SRQ's entry: %zu bytes, at most 823\n", most);
+	CHECK(most <= 823);
 	CHECK(sizeof(struct rxe_migr_rec_srq) <= 68);
 	end_owner(ctx);
 }
@@ -245,6 +265,9 @@ static void sweep(void)
 	IS(ENOSPC, ibv_dump_context(ctx, &count, buf, need - 1));
 	for (int i = 0; i < need + 16; i++)
 		CHECK(buf[i] == 0x55);
+	IS(0, ibv_query_migration(ctx, &after));
+	CHECK(after.state == before.state && after.stop_ns == 0);
+	/* (only then is it stopped, and let go again) */
 	IS(EFAULT, ibv_dump_context(ctx, &count, (void *)8, need));
 	CHECK(state_of(ctx) != RXE_MIGR_CTX_STOPPED);
 
@@ -309,6 +332,7 @@ static void capability(int want)
 	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL, *restore;
 	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
 	struct rxe_migr_query query;
+	struct rxe_migr_cm_device device = { 0 };
 	struct rxe_migr_event_fd event_fd;
 	struct ibv_restore_args args = { .comp_channel_fd = -1, .async_fd = -1 };
 	struct rxe_migr_rec_pd pd = { .hdr = { htole16(RXE_MIGR_REC_PD), 0, htole32(sizeof(pd)), 0 } };
@@ -321,7 +345,16 @@ static void capability(int want)
 	args.record = &pd;
 	args.record_length = sizeof(pd);
 	IS(want, ibv_query_migration(ctx, &query));
+	IS(want, ibv_ask_peers(ctx, &query));
 	IS(want, ibv_query_event_fd(ctx, ctx->async_fd, &event_fd));
+	IS(want ?: EBADF, ibv_query_cm_ids(ctx, -1, 0, &count, NULL, 0));
+	IS(want ?: EBADF, ibv_query_cm_events(ctx, -1, &count, NULL, 0));
+	IS(want ?: EBADF, ibv_adopt_cm_file(ctx, -1, 0));
+	IS(want ?: EBADF, ibv_refill_cm_id(ctx, -1, 0, 0));
+	IS(want ?: EBADF, ibv_report_cm_event(ctx, -1, &(struct rxe_migr_cm_event){ 0 }));
+	IS(want ?: EBADF, ibv_cm_device(ctx, -1, &device, NULL));
+	IS(want ?: EBADF, ibv_cm_device(ctx, -1, NULL, &device));
+	IS(want ?: EINVAL, ibv_expect_cm_connect(ctx, &(struct rxe_migr_cm_connect){ 0 }));
 	IS(want, ibv_query_device_migration(ctx, &count, (void *)buf, 100));
 	check_gids(ctx);
 	IS(want, ibv_migration_key(ctx, &key, &print));
@@ -415,22 +448,13 @@ static void refuse(const struct dump *d)
 	ibv_detach_context(ctx);
 }
 
-static void again(bool failing)
+static void again(void)
 {
 	struct ibv_context *ctx = start();
-	struct dump first, second;
+	struct dump first = take(ctx, ibv_dump_context), second;
 
-	if (failing) {
-		fail_allocations();
-		free(take(ctx, ibv_dump_context).buf);
-		IS(0, ibv_abort_context(ctx));
-		await_peers(ctx);
-	}
-	first = take(ctx, ibv_dump_context);
-	if (!failing) {
-		damage(&first);
-		refuse(&first);
-	}
+	damage(&first);
+	refuse(&first);
 	end_owner(ctx);
 	ctx = restore(&first, NULL);
 	second = take(ctx, ibv_inspect_context);
@@ -441,9 +465,194 @@ static void again(bool failing)
 	await_peers(ctx);
 	printf("%d records are the same; all peers have answered\n", first.count);
 	ibv_detach_context(ctx);
-	if (failing)
-		printf("%d allocations have failed\n", allocations_failed());
-	CHECK(!failing || allocations_failed() > first.count);
+}
+
+/* -------------------------------------------------------------- failing -- */
+
+static bool has_tombstone(struct ibv_context *ctx, uint32_t qpn)
+{
+	static struct rxe_migr_status qp[8192];	/* (each round leaves some) */
+	int count;
+
+	IS(0, ibv_query_device_migration(ctx, &count, qp, sizeof(qp) / sizeof(qp[0])));
+	for (int i = 0; i < count; i++)
+		if (qp[i].tombstone && qp[i].qpn == qpn)
+			return true;
+	return false;
+}
+
+/* Each connection of a stopped context leaves a tombstone, if there is memory for it, and ends in any case. */
+static void bury(struct ibv_context *ctx, const struct dump *d)
+{
+	const struct rxe_migr_rec *rec = NULL;
+	int connected = 0;
+
+	while ((rec = next(d, rec))) {
+		const struct rxe_migr_rec_qp *qp = (const void *)rec;
+		int before = allocations_tolerated();
+
+		if (type_of(rec) != RXE_MIGR_REC_QP || qp->qp_type != IBV_QPT_RC)
+			continue;
+		IS(0, destroy_recorded(ctx, rec));
+		if (qp->qp_state < IBV_QPS_RTR || qp->qp_state > IBV_QPS_SQD)
+			continue;
+		connected++;
+		CHECK(has_tombstone(ctx, le32toh(qp->qpn)) || allocations_tolerated() > before);
+	}
+	CHECK(connected == 6);
+}
+
+static int cm_file(struct rdma_ucm_create_id_resp *resp)
+{
+	struct {
+		struct rdma_ucm_cmd_hdr hdr;
+		struct rdma_ucm_create_id cmd;
+	} create = {
+		.hdr = { .cmd = RDMA_USER_CM_CMD_CREATE_ID, .in = sizeof(create.cmd), .out = sizeof(*resp) },
+		.cmd = { .uid = 77, .response = (uintptr_t)resp, .ps = RDMA_PS_TCP, .qp_type = IBV_QPT_RC },
+	};
+	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+
+	CHECK(fd >= 0 && write(fd, &create, sizeof(create)) == sizeof(create));
+	return fd;
+}
+
+static void *wait_for_end(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* What is asked of a file of librdmacm, and told to it. Each is there once, however often there was no memory for it. */
+static void cm_methods(struct ibv_context *ctx)
+{
+	enum { ADDR_ERROR = 1 };	/* of enum rdma_cm_event_type */
+	struct rxe_migr_cm_device known, set = { .flags = RXE_MIGR_CM_DEVICE_SET, .index = 9, .guid = "another" };
+	struct rxe_migr_cm_event event = { .event = ADDR_ERROR }, events[4];
+	struct rdma_ucm_create_id_resp id, other;
+	struct rxe_migr_cm_id ids[4];
+	pthread_t thread;
+	int fd, count;
+
+	fd = cm_file(&id);
+	IS(0, ibv_query_cm_ids(ctx, fd, 0, &count, ids, 4));
+	CHECK(count == 1 && ids[0].id == id.id && ids[0].uid == 77);
+	IS(0, ibv_refill_cm_id(ctx, fd, id.id, 1));
+	event.id = id.id;
+	IS(0, ibv_report_cm_event(ctx, fd, &event));
+	IS(0, ibv_query_cm_events(ctx, fd, &count, events, 4));
+	CHECK(count == 1 && events[0].event == ADDR_ERROR && events[0].uid == 77);
+	IS(0, ibv_cm_device(ctx, fd, NULL, &set));
+	IS(0, ibv_cm_device(ctx, fd, &known, NULL));
+	CHECK(known.index == 9 && !memcmp(known.guid, set.guid, sizeof(set.guid)));
+
+	/* (the file of a process with several threads gets operations of the driver's) */
+	fd = cm_file(&other);
+	CHECK(!pthread_create(&thread, NULL, wait_for_end, NULL));
+	IS(0, ibv_adopt_cm_file(ctx, fd, 0));
+	IS(0, ibv_query_cm_ids(ctx, fd, 0, &count, ids, 4));
+	CHECK(count == 1 && ids[0].id == other.id);
+}
+
+/* A connection of the CM is expected for one that is restored. */
+static void expect(struct ibv_context *ctx, const struct dump *d)
+{
+	struct rxe_migr_cm_connect connect = { .comm_id = getpid(), .remote_comm_id = getpid(),
+					       .state = RXE_MIGR_CM_CONNECTED };
+	const struct rxe_migr_rec *rec = NULL;
+
+	while ((rec = next(d, rec))) {
+		const struct rxe_migr_rec_qp *qp = (const void *)rec;
+
+		if (type_of(rec) != RXE_MIGR_REC_QP || qp->qp_type != IBV_QPT_RC || qp->qp_state != IBV_QPS_RTS)
+			continue;
+		connect.qp_num = le32toh(qp->qpn);
+		IS(0, ibv_expect_cm_connect(ctx, &connect));
+		IS(EEXIST, ibv_expect_cm_connect(ctx, &connect));
+		return;
+	}
+	DIE("no QP is connected");
+}
+
+/* As again(), and what else the driver needs memory for. */
+static void without_memory(void)
+{
+	struct ibv_context *ctx = start();
+	struct dump first, second;
+
+	fail_allocations();
+	free(take(ctx, ibv_dump_context).buf);
+	IS(0, ibv_abort_context(ctx));
+	await_peers(ctx);
+	first = take(ctx, ibv_dump_context);
+	cm_methods(ctx);
+	bury(ctx, &first);
+	end_owner(ctx);
+	ctx = restore(&first, NULL);
+	second = take(ctx, ibv_inspect_context);
+	CHECK(first.count == second.count);
+	CHECK(!compare(&first, &second));
+	expect(ctx, &first);
+
+	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	await_peers(ctx);
+	spare_allocations();
+	ibv_detach_context(ctx);
+	CHECK(allocations_failed() > first.count);
+}
+
+/*
+ * Two contexts are restored at once, and each has every second one of the same keys: those that the device
+ * would give to new windows next.
+ */
+static void together(void)
+{
+	enum { WINDOWS = 2000 };
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *other = list && *list ? ibv_open_device(list[0]) : NULL;
+	struct ibv_pd *other_pd = other ? ibv_alloc_pd(other) : NULL;
+	struct ibv_mw *mw = other_pd ? ibv_alloc_mw(other_pd, IBV_MW_TYPE_2) : NULL;
+	struct rxe_migr_rec_pd pd = { .hdr = { htole16(RXE_MIGR_REC_PD), 0, htole32(sizeof(pd)), 0 } };
+	struct rxe_migr_rec_mw rec = {
+		.hdr = { htole16(RXE_MIGR_REC_MW), 0, htole32(sizeof(rec)), 0 },
+		.mr = htole32(RXE_MIGR_NO_HANDLE), .qp = htole32(RXE_MIGR_NO_HANDLE),
+		.type = IBV_MW_TYPE_2,
+	};
+	int ready[2], go[2], status;
+	uint32_t first;
+	char byte;
+
+	CHECK(mw && !pipe(ready) && !pipe(go));
+	first = (mw->rkey >> 8) + 1;
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			struct ibv_context *ctx = ibv_open_restore_context("rxe0", 8 + i);
+
+			CHECK(ctx);
+			close(go[1]);
+			create(ctx, &pd.hdr, -1, NULL);
+			CHECK(write(ready[1], "", 1) == 1);
+			close(ready[1]);
+			CHECK(!read(go[0], &byte, 1));
+			for (uint32_t k = 0; k < WINDOWS; k++) {
+				rec.hdr.handle = htole32(1 + k);
+				rec.rkey = htole32((first + 2 * k + i) << 8 | 0x55);
+				create(ctx, &rec.hdr, -1, NULL);
+			}
+			ibv_detach_context(ctx);
+			exit(0);
+		}
+	}
+	close(ready[1]);
+	CHECK(read(ready[0], &byte, 1) == 1 && read(ready[0], &byte, 1) == 1);
+	close(go[1]);
+	for (int i = 0; i < 2; i++)
+		CHECK(wait(&status) > 0 && !status);
+	printf("%d windows have their keys\n", 2 * WINDOWS);
 }
 
 int main(int argc, char **argv)
@@ -460,9 +669,13 @@ int main(int argc, char **argv)
 		capability(0);
 	else if (!strcmp(what, "must-not"))
 		capability(EPERM);
-	else if (!strcmp(what, "again") || !strcmp(what, "failing"))
-		again(what[0] == 'f');
+	else if (!strcmp(what, "again"))
+		again();
+	else if (!strcmp(what, "failing"))
+		sweep_allocations(without_memory);
+	else if (!strcmp(what, "together"))
+		together();
 	else
-		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failing");
+		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failing | together");
 	return 0;
 }

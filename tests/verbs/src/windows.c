@@ -2,9 +2,10 @@
 /*
  * migrate-windows: a context with memory windows in every state, and work requests that bind and invalidate
  * them in its queues, is dumped, killed and made again; a peer then does what each window allows, and what it
- * does not.
+ * does not. "close": it then ends without destroying anything. "failing": each allocation fails meanwhile.
  */
 #include "dumps.h"
+#include "failing.h"
 
 enum { PAGE = 4096, NUM = 7 };
 
@@ -280,33 +281,23 @@ static void refuse(struct ibv_context *ctx, const struct dump *d)
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &w, sizeof(w)));
 }
 
-static int destroy(struct ibv_context *ctx, const struct rxe_migr_rec *rec)
-{
-	struct ibv_restored *restored = calloc(1, sizeof(*restored));
-	void *object = restored;
-
-	restored->type = type_of(rec);
-	restored->handle = le32toh(rec->handle);
-	restored->fd = -1;
-	return ibv_restore_object(ctx, &object, restored->type, IBV_RESTORE_DESTROY, NULL, 0);
-}
-
 /* A window holds its MR, and no other; a QP lets its windows go. */
 static void end(struct ibv_context *ctx, const struct dump *d)
 {
 	static const uint16_t order[] = { RXE_MIGR_REC_QP, RXE_MIGR_REC_MW, RXE_MIGR_REC_MR };
 	const struct rxe_migr_rec *rec = NULL;
 
-	IS(EINVAL, destroy(ctx, first_of(d, RXE_MIGR_REC_MR)));
+	IS(EINVAL, destroy_recorded(ctx, first_of(d, RXE_MIGR_REC_MR)));
 	for (int i = 0; i < 3; i++)
 		for (rec = NULL; (rec = next(d, rec));)
 			if (type_of(rec) == order[i])
-				IS(0, destroy(ctx, rec));
+				IS(0, destroy_recorded(ctx, rec));
 }
 
-int main(int argc, char **argv)
+static bool close_only, failing;
+
+static void move_windows(void)
 {
-	bool close_only = argc > 1 && !strcmp(argv[1], "close");
 	struct dump first, second;
 	struct ibv_context *ctx;
 
@@ -316,20 +307,37 @@ int main(int argc, char **argv)
 	for (int i = 0; i < NUM; i++)
 		lead_to(peer.qp[i], shared->qpn[0][i]);
 	sleep(1);
+	if (failing)
+		fail_allocations();
 	first = take(ctx, ibv_dump_context);
 	right(&first);
 	end_owner(ctx);
 
 	ctx = restore(&first, NULL);
-	refuse(ctx, &first);
+	if (!failing)
+		refuse(ctx, &first);
 	second = take(ctx, ibv_inspect_context);
 	CHECK(first.count == second.count && !compare(&first, &second));
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	if (failing)
+		spare_allocations();
 	await_peers(ctx);
 	use_windows();
 	if (!close_only)
 		end(ctx, &second);
 	ibv_detach_context(ctx);
+}
+
+int main(int argc, char **argv)
+{
+	close_only = argc > 1 && !strcmp(argv[1], "close");
+	failing = argc > 1 && !strcmp(argv[1], "failing");
+	if (failing) {
+		sweep_allocations(move_windows);
+		CHECK(allocations_failed() > NUM);
+	} else {
+		move_windows();
+	}
 	printf("%d windows are what they were\n", NUM);
 	return 0;
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/*
+ * hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO
+ *
+ * Makes ids of librdmacm, at this address, of which godwit is to say why they can't move, says "ready", and, when
+ * there is a file GO, destroys them and says "done".
+ *
+ *   udp    two that are connected over UD
+ *   mcast  one that has joined a multicast group
+ *   stray  two that are connected, and the queue pair of one is destroyed
+ *   busy   one that asks for a connection, and one that has read of it and not answered
+ *   bound  one that is bound; says "removed" when its device is
+ *   lent   two that are connected, and the queue pair of one is that of a process that is nobody's child here
+ *   shared one that is bound, and such a process has its file open, too; says "outsider PID" before
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <rdma/rdma_cma.h>
+
+#define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
+#define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
+
+enum { TIMEOUT = 20000 };
+
+static struct rdma_event_channel *channel;
+static struct rdma_cm_id *listener, *client, *server;
+static struct sockaddr_in address = { .sin_family = AF_INET };
+static uint32_t lent;	/* number of a queue pair, or 0 */
+
+/* The next event, which must be this one; its id. */
+static struct rdma_cm_id *next(enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	MUST(!rdma_get_cm_event(channel, &event));
+	if (event->event != type)
+		DIE("%s, status %d, in place of %s", rdma_event_str(event->event), event->status, rdma_event_str(type));
+	id = event->id;
+	MUST(!rdma_ack_cm_event(event));
+	return id;
+}
+
+static void make_qp(struct rdma_cm_id *id, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = type,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	MUST(!rdma_create_qp(id, NULL, &attr));
+}
+
+static void bind_one(struct rdma_cm_id **id, enum rdma_port_space ps)
+{
+	MUST(!rdma_create_id(channel, id, NULL, ps));
+	MUST(!rdma_bind_addr(*id, (struct sockaddr *)&address));
+}
+
+static void ask(enum rdma_port_space ps)
+{
+	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
+	enum ibv_qp_type type = ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+
+	bind_one(&listener, ps);
+	MUST(!rdma_listen(listener, 1));
+	address.sin_port = rdma_get_src_port(listener);
+	MUST(!rdma_create_id(channel, &client, NULL, ps));
+	MUST(!rdma_resolve_addr(client, NULL, (struct sockaddr *)&address, TIMEOUT));
+	next(RDMA_CM_EVENT_ADDR_RESOLVED);
+	MUST(!rdma_resolve_route(client, TIMEOUT));
+	next(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	make_qp(client, type);
+	MUST(!rdma_connect(client, &param));
+	server = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	if (!lent)
+		make_qp(server, type);
+}
+
+static void connect_both(enum rdma_port_space ps)
+{
+	struct rdma_conn_param param = { .retry_count = 7, .rnr_retry_count = 7 };
+
+	ask(ps);
+	param.qp_num = lent ? lent : server->qp->qp_num;
+	MUST(!rdma_accept(server, &param));
+	next(RDMA_CM_EVENT_ESTABLISHED);
+	if (ps == RDMA_PS_TCP)	/* (that it is, each end is told) */
+		next(RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void join_group(void)
+{
+	struct sockaddr_in group = { .sin_family = AF_INET };
+
+	MUST(inet_pton(AF_INET, "239.1.2.3", &group.sin_addr) == 1);
+	bind_one(&client, RDMA_PS_UDP);
+	make_qp(client, IBV_QPT_UD);
+	MUST(!rdma_join_multicast(client, (struct sockaddr *)&group, NULL));
+	next(RDMA_CM_EVENT_MULTICAST_JOIN);
+}
+
+static void make(const char *kind)
+{
+	if (!strcmp(kind, "bound") || !strcmp(kind, "shared"))
+		bind_one(&client, RDMA_PS_TCP);
+	else if (!strcmp(kind, "mcast"))
+		join_group();
+	else if (!strcmp(kind, "busy"))
+		ask(RDMA_PS_TCP);
+	else
+		connect_both(strcmp(kind, "udp") ? RDMA_PS_TCP : RDMA_PS_UDP);
+	if (!strcmp(kind, "stray"))
+		rdma_destroy_qp(server);
+}
+
+static void destroy(struct rdma_cm_id *id)
+{
+	if (id && id->qp)
+		rdma_destroy_qp(id);
+	MUST(!id || !rdma_destroy_id(id));
+}
+
+static void say(const char *text)
+{
+	puts(text);
+	fflush(stdout);
+}
+
+static uint32_t lend(void)
+{
+	channel = rdma_create_event_channel();
+	MUST(channel);
+	bind_one(&client, RDMA_PS_TCP);
+	make_qp(client, IBV_QPT_RC);
+	return client->qp->qp_num;
+}
+
+static uint32_t share(void)
+{
+	return getpid();
+}
+
+/* What this tells, in a process that is nobody's child here and ends when there is a file GO. */
+static uint32_t outside(uint32_t (*tell)(void), const char *go)
+{
+	uint32_t told;
+	int ends[2];
+	pid_t child;
+
+	MUST(!pipe(ends));
+	child = fork();
+	MUST(child >= 0);
+	if (!child) {
+		child = fork();
+		MUST(child >= 0);
+		if (child)
+			_exit(0);
+		told = tell();
+		MUST(write(ends[1], &told, sizeof(told)) == sizeof(told));
+		close(ends[0]);
+		close(ends[1]);
+		while (access(go, F_OK))
+			usleep(10000);
+		destroy(client);
+		_exit(0);
+	}
+	close(ends[1]);
+	MUST(waitpid(child, NULL, 0) == child);
+	MUST(read(ends[0], &told, sizeof(told)) == sizeof(told));
+	close(ends[0]);
+	return told;
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd pfd = { .events = POLLIN };
+
+	if (argc != 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
+		DIE("usage: hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO");
+	if (!strcmp(argv[1], "lent"))
+		lent = outside(lend, argv[3]);
+	channel = rdma_create_event_channel();
+	MUST(channel);
+	if (!strcmp(argv[1], "shared"))
+		printf("outsider %u\n", outside(share, argv[3]));
+	make(argv[1]);
+	say("ready");
+	pfd.fd = channel->fd;
+	while (access(argv[3], F_OK))
+		if (!strcmp(argv[1], "bound") && poll(&pfd, 1, 10) > 0) {
+			next(RDMA_CM_EVENT_DEVICE_REMOVAL);
+			say("removed");
+		} else {
+			usleep(10000);
+		}
+	destroy(server);
+	destroy(client);
+	destroy(listener);
+	rdma_destroy_event_channel(channel);
+	say("done");
+	return 0;
+}

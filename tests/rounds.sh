@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For what takes hours, in rounds (soak/run, fuzz). What was done stands in $folder/log, a line a round: when, with what
+# driver, and WORD=NUMBER... So a run that is stopped goes on behind the last one. At the top of the checkout.
+
+# rounds_in FOLDER: its log, which is one of this driver; MIX=1 lets it be one of several
+rounds_in() {
+	folder=$1
+	log=$folder/log
+	driver=$(git describe --always --dirty 2>/dev/null || echo unknown)
+	mkdir -p "$folder"
+	touch "$log"
+	if [ "${MIX:-}" != 1 ] && grep -v " driver=$driver " "$log" >/dev/null; then
+		echo "$log has rounds of other drivers than $driver: MIX=1 goes on with it, else it is to be removed" >&2
+		exit 1
+	fi
+	trap 'exit 130' INT TERM
+}
+
+sum() { awk -v word="$1" '{ for (i = 1; i <= NF; i++) if (split($i, a, "=") == 2 && a[1] == word) n += a[2] } END { print n + 0 }' "$log"; }
+
+# round SEED CMD...: it ends well, or all ends. What it says is then in $said, or else kept.
+round() {
+	local seed=$1
+	said=$folder/round.$seed
+	shift
+	if ! "$@" >"$said" 2>&1; then
+		tail -n 30 "$said"
+		echo "round $seed failed: all of it is in $said; ${LAB_OPTIONS:+LAB_OPTIONS=$LAB_OPTIONS }$* repeats it" >&2
+		exit 1
+	fi
+}
+
+done_with() { # done_with WORD=NUMBER...: a round is
+	echo "$(date -u +%FT%TZ) driver=$driver $*" | tee -a "$log"
+	rm "$said"
+}

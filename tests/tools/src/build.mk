@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+
+ALL += build/tests/listen-first.so
+
+build/tests/listen-first.so: tests/tools/src/listen_first.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -shared -fPIC -o $@ $<
