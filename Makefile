@@ -4,12 +4,13 @@
 #   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some, SEED=N for the same
 #                   combinations again in tests/matrix and tests/criu/010
 #   make check-suite
-#                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010, which takes
-#                   some); SEED=N
+#                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010, which takes some); SEED=N
+#   make check-power
+#                   each host loses its power at each phase of a move (tests/godwit/035, which takes some). An hour.
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make fuzz       packets that are almost right, changed dumps and changed images, in that kernel; N= packets
-#                   (1000000), SEED= of a run that failed. Hours.
+#                   (1000000), IMAGES= and DUMPS= (100000), SEED= of the first round. Hours; goes on where it was stopped
 #   make soak       N= moves (1000) of the integrity program, with loss and tools that are killed; goes on where it was
 #                   stopped; DEBUG=1 in the kernel that watches itself
 #   make demo       a running perftest moves between two guests
@@ -38,19 +39,22 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-debug check-suite fuzz soak demo bench-overhead bench-blackout clean
+host_goals := check check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout clean
 check: tree-all
 	$(Q)tests/check $(TESTS)
 
 # (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long)
 check-debug: tree-all
 	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
-		$(sort $(wildcard tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-5] tests/matrix/[0-9]* tests/cm/[0-9]* \
+		$(sort $(wildcard tests/vm/004 tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-5] tests/matrix/[0-9]* tests/cm/[0-9]* \
 			tests/mpi/[0-9]* tests/tools/[0-9]*)))))
+
+check-power: tree-all
+	$(Q)POWER=all tests/godwit/035
 
 check-suite: tree-all
 	$(Q)MOVED_SUITE=all tests/check criu/010
