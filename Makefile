@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
 #
 #   make            the module, the verbs extension, the plugin, the tools: all under build/
-#   make check      all tests, in guests; TESTS=criu or TESTS=driver/003 for some, SEED=N for the same
-#                   combinations again in tests/matrix and tests/criu/010
+#   make check      the gate: each behaviour in its shortest form, in guests; TESTS=criu or TESTS=driver/003 for some,
+#                   REPEAT=20 to hunt a flake, LIST=word to list tests; docs/TESTING.md
+#   make check-all  all tests in their full form, hours; goes on where it was stopped (AGAIN=1 does not). SHARD=2/4 takes a
+#                   quarter, REPORT=1 prints what this commit's tests said; SEED=N for the same combinations again in
+#                   tests/matrix and tests/criu/010
+#   make check-mutants
+#                   make check is red on each of some copies of the tree that are broken on purpose
 #   make check-suite
 #                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010, which takes some); SEED=N
 #   make check-power
@@ -39,17 +44,20 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout clean
-check: tree-all
-	$(Q)tests/check $(TESTS)
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout clean
+check check-all: tree-all
+	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
+
+check-mutants: tree-all
+	$(Q)tests/mutants/run $(TESTS)
 
 # (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long)
 check-debug: tree-all
-	$(Q)LAB_OPTIONS=--debug-kernel tests/check $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
+	$(Q)LAB_OPTIONS=--debug-kernel tests/check --all $(or $(TESTS),$(filter-out driver/018,$(patsubst tests/%,%,\
 		$(sort $(wildcard tests/vm/004 tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-5] tests/matrix/[0-9]* tests/cm/[0-9]* \
 			tests/mpi/[0-9]* tests/tools/[0-9]*)))))
 
@@ -57,7 +65,7 @@ check-power: tree-all
 	$(Q)POWER=all tests/godwit/035
 
 check-suite: tree-all
-	$(Q)MOVED_SUITE=all tests/check criu/010
+	$(Q)MOVED_SUITE=all tests/check --all criu/010
 
 fuzz: tree-all
 	$(Q)tests/fuzz $(or $(N),1000000) $(SEED)

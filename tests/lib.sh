@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# For tests: `. "$(dirname "$0")/../lib.sh"`. A test ends with 0 when its last line is reached, and its
-# labs' kernel logs are clean. Every command that fails ends it.
+# For tests: `. "$(dirname "$0")/../lib.sh"`. docs/TESTING.md says how to write one. It ends with
+#    0  held: its last line is reached, and its labs' kernel logs are clean
+#    1  broken: an oracle said no. Every command that fails and is not asked about is one.
+#   75  inconclusive: what the test needed before it could ask its question did not come about
+#   77  skipped
 set -Eeuo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck disable=SC2034 # for tests: where built things are, here and in guests
@@ -13,46 +16,80 @@ labs=()
 work=$(mktemp -d)
 exec {said}>&1
 
-fail() {
-	local lines=("${BASH_LINENO[@]:0:${#BASH_LINENO[@]}-1}")
-	echo "fail: $* (${about:+$about, }lines ${lines[*]})" >&2
-	exit 1
+verdict() { # verdict STATUS WORD TEXT: a line that tests/check reads
+	local lines=("${BASH_LINENO[@]:1:${#BASH_LINENO[@]}-2}")
+	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&2
+	exit "$1"
+}
+broken() { verdict 1 broken "$*"; }
+inconclusive() { verdict 75 inconclusive "$*"; }
+skip() {
+	echo "skip: $*"
+	exit 77
 }
 
-# A command that ends the test says so too.
-trap '[ "$BASHPID" != $$ ] || echo "fail: exit $?: $BASH_COMMAND (${about:+$about, }lines $LINENO ${BASH_LINENO[*]})" >&2' ERR
+# A command that fails, and ends the test, says so too. 75: a program that could not ask its question. 124: timeout's.
+# 255: a guest that is gone.
+failed() { # failed STATUS COMMAND LINES
+	local word=broken status=1
+	case $1 in
+	75 | 124) word=inconclusive status=75 ;;
+	255) all_live || word=inconclusive status=75 ;;
+	esac
+	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&2
+	exit $status
+}
+ended_with=0
+trap 'ended_with=$?; [ "$BASHPID" != $$ ] || failed $ended_with "$BASH_COMMAND" "$LINENO ${BASH_LINENO[*]}"' ERR
 
 # $about, if set, is said with whatever fails: the seed, say, that makes it fail again.
 
 # The machine itself need not have it.
 jq() { "$top/tests/vm/in-tree" jq "$@"; }
 
-# busy: prints what else the machine does, nothing if it is idle: before a test says how long something may take there
-busy() {
-	local l load
-	read -r load _ </proc/loadavg
-	awk -v load="$load" 'BEGIN { if (load >= 0.5) print "the machine was not idle: load average " load }'
-	for l in "${XDG_RUNTIME_DIR:-/tmp}/godwit-lab-$UID"/*/lock; do
-		[ ! -e "$l" ] || flock -n "$l" true || echo "the machine was not idle: the lab $(basename "${l%/lock}") was up"
-	done
+# In make check a test takes its shortest form that can still fail for the right reason: `if short; then ...`.
+short() { [ "${CHECK_SUITE:-all}" = gate ]; }
+
+# How patient a test is, in percent: the runner says how slow the machine is, and more when it repeats a test.
+patience=${CHECK_PATIENCE:-100}
+seconds() { echo $((($1 * patience + 99) / 100)); } # seconds N: as this machine has them; for timeout(1), and options of programs
+
+# What a test's time goes to, in milliseconds. (That of subshells is lost.)
+declare -A spent=([boot]=0 [wait]=0 [move]=0)
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+spend() { # spend KIND CMD...
+	local kind=$1 began status=0
+	began=$(now_ms)
+	shift
+	"$@" || status=$?
+	spent[$kind]=$((spent[$kind] + $(now_ms) - began))
+	return $status
 }
 
-skip() {
-	echo "skip: $*"
-	exit 77
-}
-
-# wait_for SECONDS CMD...: try it again until it succeeds; fail when it did not within this time, as guests have it.
+# comes_true SECONDS CMD...: try it again until it succeeds; 1 when it did not within this time, as guests have it.
 slow=1 # how much faster the machine's passes: lab up's --slow
 [ -z "${LAB_OPTIONS:-}" ] || slow=10
-wait_for() {
-	local end=$((SECONDS + $1 * slow)) pause=1
+comes_true() {
+	local end=$((SECONDS + $(seconds "$1") * slow)) pause=1
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $end ] || fail "did not come true in time: $*"
+		[ $SECONDS -lt $end ] || return 1
 		sleep 0.$pause # (a look costs an emulated guest its time)
 		[ $pause = 3 ] || pause=$((pause + 1))
 	done
+}
+
+# wait_for SECONDS CMD...: what a test needs before it can ask its question.
+wait_for() {
+	spend wait comes_true "$@" || inconclusive "did not come about within $(seconds "$1") s: ${*:2}"
+}
+
+# expect SECONDS CMD...: what the product promises. The limit is a wide one, which no slowness of a machine explains.
+expect() {
+	spend wait comes_true "$@" || {
+		all_live || inconclusive "a lab died: ${*:2}"
+		broken "not true within $(seconds "$1") s: ${*:2}"
+	}
 }
 
 # seen FILE GREP-ARG...: this file of the guests' /lab has such a line (a condition for wait_for that asks no guest)
@@ -62,17 +99,43 @@ seen() {
 
 # lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME. All labs
 # have $LAB_OPTIONS: make check-debug sets them.
+#
+# A test's line "# Lab: HOSTS [OPTION...]" says what its lab is; what lab_up is given is more. Without that the lab is up
+# already if the runner has had a test of the kind: what a test leaves there is looked for when it ends, and the next has it.
+shared=
+lab_size=3 # hosts
+# shellcheck disable=SC2034 # that is for tests
 lab_up() {
-	local name=$lab_default i
-	for ((i = 1; i < $#; i++)); do
-		case ${!i} in
-		--name) i=$((i + 1)) && name=${!i} ;;
-		--slow) i=$((i + 1)) && slow=$((slow * ${!i})) ;;
+	local name=$lab_default options=() i
+	read -ra options < <(sed -n 's/^# Lab: /--hosts /p' "$0") || true
+	[ $# != 0 ] || shared=${CHECK_LAB:-}
+	options+=("$@")
+	for ((i = 0; i < ${#options[@]}; i++)); do
+		case ${options[i]} in
+		--name) name=${options[++i]} ;;
+		--hosts) lab_size=${options[++i]} ;;
+		--slow)
+			options[i + 1]=$(seconds "${options[i + 1]}")
+			[ "${options[i + 1]}" -le 99 ] || options[i + 1]=99
+			slow=$((slow * options[++i]))
+			;;
 		esac
 	done
-	labs+=("$name")
+	if [ -n "$shared" ]; then
+		lab_default=$shared
+		! "$lab_tool" live --name "$shared" || return 0
+		set -- --name "$shared" --owner "$CHECK_PID"
+	else
+		labs+=("$name")
+		set -- --name "$name" --owner $$
+	fi
 	# shellcheck disable=SC2086 # words
-	"$lab_tool" up --name "$name" --owner $$ ${LAB_OPTIONS:-} "$@"
+	spend boot "$lab_tool" up "$@" ${LAB_OPTIONS:-} "${options[@]}" || inconclusive "the lab $name did not come up"
+}
+
+all_live() { # the labs of this test are; a guest that the test has killed is not missed
+	local l
+	for l in "${labs[@]}" $shared; do "$lab_tool" live --name "$l" || return 1; done
 }
 
 lab_down() { # lab_down [NAME]: its kernel logs must be clean
@@ -125,8 +188,9 @@ ended() {
 }
 
 clean_up() {
-	local status=$? l
-	trap - EXIT
+	local status=$? l left=0
+	trap - EXIT ERR
+	set +e
 	# (a signal may come in a function whose output goes into one of the files that are shown here)
 	exec 1>&"$said"
 	if [ $status != 0 ] && [ $status != 77 ]; then
@@ -134,12 +198,26 @@ clean_up() {
 			[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
 		done
 		# what else a test wants its reader to see
-		! declare -F state >/dev/null || state || true
+		! declare -F state >/dev/null || state
 	fi
+	# A kernel log that is not clean is an oracle, whatever the test says.
 	for l in "${labs[@]}"; do
-		"$lab_tool" down --name "$l" || status=1
+		"$lab_tool" down --name "$l" || left=1
 	done
+	if [ -n "$shared" ]; then
+		if [ $status = 0 ]; then
+			"$lab_tool" tidy --name "$shared" || left=1
+		fi
+		# The next one gets it as it was, or another.
+		[ $status$left = 00 ] || "$lab_tool" down --name "$shared" || left=1
+	fi
+	if [ $left != 0 ]; then
+		echo "broken: a kernel log is not clean, or something is left: see above" >&2
+		status=1
+	fi
 	rm -rf "$work"
+	local left_ms=$((SECONDS * 1000 - spent[boot] - spent[wait] - spent[move]))
+	echo "time: booted $((spent[boot] / 1000)) s, waited $((spent[wait] / 1000)) s, moved $((spent[move] / 1000)) s, did and checked $((left_ms / 1000)) s"
 	exit $status
 }
 trap clean_up EXIT

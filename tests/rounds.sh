@@ -19,12 +19,19 @@ rounds_in() {
 
 sum() { awk -v word="$1" '{ for (i = 1; i <= NF; i++) if (split($i, a, "=") == 2 && a[1] == word) n += a[2] } END { print n + 0 }' "$log"; }
 
-# round SEED CMD...: it ends well, or all ends. What it says is then in $said, or else kept.
+# round SEED CMD...: it ends well, or all ends. What it says is then in $said, or else kept. As in tests/check, one that is
+# inconclusive (75) is repeated with twice the patience, at most twice.
 round() {
-	local seed=$1
+	local seed=$1 try status patience=${CHECK_PATIENCE:-100}
 	said=$folder/round.$seed
 	shift
-	if ! "$@" >"$said" 2>&1; then
+	for try in 0 1 2; do
+		status=0
+		CHECK_PATIENCE=$((patience << try)) "$@" >"$said" 2>&1 || status=$?
+		[ $status = 75 ] || break
+		echo "round $seed: $(grep -m 1 '^inconclusive: ' "$said")" >&2
+	done
+	if [ $status != 0 ]; then
 		tail -n 30 "$said"
 		echo "round $seed failed: all of it is in $said; ${LAB_OPTIONS:+LAB_OPTIONS=$LAB_OPTIONS }$* repeats it" >&2
 		exit 1

@@ -10,47 +10,45 @@ start_loop() {
 	# shellcheck disable=SC2016 # expanded in the guest
 	pid=$(bg h1 sh -c 'exec "$@" /tmp/progress >/tmp/out 2>&1 </dev/null' \
 		sh "$build/tests/criu-loop" "$@")
-	wait_for 60 on h1 test -s /tmp/progress
+	wait_for 120 on h1 test -s /tmp/progress
 	goes_on
 }
 
 # It sends and receives.
 goes_on() {
-	# shellcheck disable=SC2016
-	on h1 bash -c 'n=$(cat /tmp/progress)
-		for ((i = 0; i < 600; i++)); do
-			if [ "$(cat /tmp/progress)" -ge $((n + 20)) ]; then exit 0; fi
-			sleep 0.1
-		done
-		exit 1' || fail "loop does not go on: $(on h1 cat /tmp/out)"
+	local progress
+	progress=$(on h1 cat /tmp/progress)
+	expect 60 went_on
 }
+went_on() { [ "$(on h1 cat /tmp/progress)" -ge $((progress + 20)) ]; } # (a condition for expect)
 
 # For whoever reads why a test failed.
 state() {
 	on h1 sh -c "grep -E '^(State|TracerPid|SigPnd|ShdPnd)' /proc/$pid/status; ps axfo pid,stat,wchan:20,args | grep -v ' \['
-		godwit status; rdma resource show qp; rdma statistic; tail -n 20 /tmp/img/dump.log; dmesg | tail -n 5"
+		tail -n 5 /tmp/out; godwit status; rdma resource show qp; rdma statistic
+		tail -n 20 /tmp/img/dump.log; dmesg | tail -n 5"
 }
 
 # It does not.
 stands_still() {
 	# shellcheck disable=SC2016
-	on h1 bash -c 'n=$(cat /tmp/progress); sleep 1; [ "$(cat /tmp/progress)" = "$n" ]' || fail "loop goes on"
+	on h1 bash -c 'n=$(cat /tmp/progress); sleep 1; [ "$(cat /tmp/progress)" = "$n" ]' || broken "loop goes on"
 }
 
 # It ends well, with all its objects destroyed, and nothing is left of it.
 end_loop() {
 	on h1 kill "$pid"
-	wait_for 60 on h1 grep '^done: ' /tmp/out
+	expect 120 on h1 grep '^done: ' /tmp/out
 	nothing_left
 }
 
 nothing_left() {
-	wait_for 20 on h1 sh -c '! pgrep "criu-loop|godwit-guard" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
+	expect 60 on h1 sh -c '! pgrep "criu-loop|godwit-guard" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
 }
 
 dump() { # dump [OPTION...]
 	on h1 sh -c 'rm -rf /tmp/img && mkdir /tmp/img'
-	on h1 criu dump -t "$pid" -D /tmp/img -o dump.log -v4 "$@"
+	spend move on h1 criu dump -t "$pid" -D /tmp/img -o dump.log -v4 --timeout "$(seconds 60)" "$@"
 }
 
 # why_not dump|restore: in one line
@@ -61,13 +59,13 @@ why_not() {
 environment=() # of restore, NAME=VALUE
 
 restore() { # restore [OPTION...]
-	on h1 env "${environment[@]}" criu restore -d -D /tmp/img -o restore.log -v4 "$@"
+	spend move on h1 env "${environment[@]}" criu restore -d -D /tmp/img -o restore.log -v4 "$@"
 }
 
 # says WHAT TEXT: the plugin's one line about a dump or restore that failed holds this text
 says() {
-	on h1 cat /tmp/img/rdma-error >"$work/says" || fail "$1: no line"
+	on h1 cat /tmp/img/rdma-error >"$work/says" || broken "$1: no line"
 	if [ "$(wc -l <"$work/says")" != 1 ] || ! grep -q -- "$2" "$work/says"; then
-		fail "$1: $(cat "$work/says")"
+		broken "$1: $(cat "$work/says")"
 	fi
 }

@@ -9,9 +9,9 @@ nothing_left() {
 
 # What the program left has gone with it, and the device works.
 still_works() {
-	wait_for 60 nothing_left
+	expect 60 nothing_left
 	start h1 ib_send_bw -d rxe0 -n 100
-	wait_for 20 listening h1 18515
-	on h1 ib_send_bw -d rxe0 -n 100 h1
+	wait_for 60 listening h1 18515
+	on h1 timeout "$(seconds 120)" ib_send_bw -d rxe0 -n 100 h1 || broken "ib_send_bw: exit $?"
 	wait "$job"
 }

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # For tests that move one end of the integrity program. After move.sh.
-# shellcheck disable=SC2154 # lib.sh and move.sh set some
-#
+# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
+
+# The program. Without progress it ends after this time.
+traffic=("$build/tests/traffic" --stall "$(seconds 90)")
+
 # The retry budget: two time-outs. Only a peer that knows of the move lives through a blackout that is longer.
 # This is the smallest that the driver keeps. Emulated guests on a busy machine stand still for longer, with no move at
 # all: they are slow (lab up --slow), or get 0.54 s.
@@ -18,17 +21,23 @@ fit_budget() { # after hosts_up
 broken_off() {
 	on h3 sh -c 'grep -H "^violation" /lab/bg/*.out'
 }
-flows() { [ "$(packets h3)" -gt $((before + 200)) ] || broken_off; } # (a condition for wait_for)
+unbroken() { # no end has
+	local fault
+	if fault=$(broken_off); then broken "the traffic broke off: $fault"; fi
+}
+flows() { [ "$(packets h3)" -gt $((before + 200)) ] || broken_off; } # (a condition for wait_for; call unbroken after it)
 
 # traffic_moves ROLE SERVER-OPTIONS CLIENT-OPTIONS [CHECK]: ROLE, client or server, is at h1 and moves to h2
 traffic_moves() {
 	local before mover outs
 	before=$(packets h3)
-	pair "$1" 18600 "$build/tests/traffic $2" "$build/tests/traffic $budget $3"
+	pair "$1" 18600 "${traffic[*]} $2" "${traffic[*]} $budget $3"
 	wait_for 60 flows
+	unbroken
 	[ -z "${4:-}" ] || "$4"
 	# shellcheck disable=SC2086 # perhaps none
 	migrate h1 "$mover" h2 --address "$extra" ${leave:-}
+	moved
 	[ -z "${leave:-}" ] || cut_messages
 	go_on "$outs"
 }
@@ -53,14 +62,15 @@ cut_messages() {
 go_on() {
 	local before
 	moved
-	if grep "without this protocol" "$work/migrate"; then fail "its peers have ours"; fi
-	[ "$(blackout_ms)" -gt $budget_ms ] || fail "too fast to tell"
+	if grep "without this protocol" "$work/migrate"; then broken "its peers have ours"; fi
 	before=$(packets h3)
-	wait_for 60 flows
+	expect 60 flows
+	unbroken
 	on h3 pkill -INT -x traffic
 	exact "$1"
-	gap "$1"
 	nothing_left h1 h2 h3
+	gap "$1"
+	[ "$(blackout_ms)" -gt $budget_ms ] || inconclusive "too fast to tell: the peer retries for $budget_ms ms"
 	address_back
 }
 
@@ -70,37 +80,34 @@ exact() {
 	# shellcheck disable=SC2086 # words
 	ends_well $1
 	for o in $1; do
-		on h3 grep '^result=exact' "$o" | tee -a "$work/results" || fail "$(on h3 cat "$o")"
+		on h3 grep '^result=exact' "$o" | tee -a "$work/results" || broken "$(on h3 cat "$o")"
 	done
 }
 
-# gap OUTS: the blackout of the closing line is the longest time in which h3's end saw nothing (to a tenth, and what an
-# emulated guest may stand still for on a busy machine)
+# gap OUTS: the longest time in which h3's end saw nothing is the blackout of the closing line, to a tenth and what an emulated
+# guest may stand still for. If it is less, the line is wrong. If it is more, h3 may have stood still at another time.
 gap() {
-	local o blackout still=100
+	local o blackout gap still=100 may
 	blackout=$(blackout_ms)
 	[ "$slow" = 1 ] || still=15
+	may=$((still + blackout / 10))
 	for o in $1; do
 		[[ $o == */h3-* ]] || continue
-		on h3 cat "$o" | awk -v blackout="$blackout" -v still=$still -F 'longest_gap_ms=' 'NF > 1 {
-			off = $2 - blackout
-			found = 1
-			printf "blackout %d ms, gap at h3 %d ms\n", blackout, $2
-			may = still + blackout / 10
-			wrong = off > may || off < -may
-			exit
-		} END { exit wrong || !found }' || fail "blackout and gap differ"
+		gap=$(on h3 sed -n 's/.* longest_gap_ms=\([0-9]*\).*/\1/p' "$o")
+		echo "blackout $blackout ms, gap at h3 $gap ms"
+		[ $((gap + may)) -ge "$blackout" ] || broken "a blackout of $blackout ms, but h3 saw a gap of $gap ms"
+		[ "$gap" -le $((blackout + may)) ] || inconclusive "a blackout of $blackout ms, but h3 saw a gap of $gap ms"
 	done
 }
 
 declare -A at # for the functions below: of each end's process, its host
 they_received() { local h; for h in "${at[@]}"; do packets "$h"; done | awk '{ n += $1 } END { print n }'; }
 more_came() { [ "$(they_received)" -gt $((before + 400)) ] || broken_off; } # (a condition for wait_for)
-flow_on() { # flow_on [SECONDS]: more comes to both ends
+flow_on() { # flow_on [SECONDS [wait_for]]: more comes to both ends. wait_for: it has only just begun
 	local before
 	before=$(they_received)
-	wait_for "${1:-60}" more_came
-	if broken_off; then fail "the traffic broke off"; fi
+	"${2:-expect}" "${1:-60}" more_came
+	unbroken
 }
 
 # numbers_in_use: at h3 others have the numbers that come first, which the client will have at h1, until they are freed: what

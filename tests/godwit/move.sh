@@ -5,15 +5,15 @@
 
 extra=10.77.0.101 # an address of h1 that moves along
 
-# Three hosts, or --hosts, and a key that all share. Each host counts its processes from another number on: what moves finds
-# its own free.
+# The hosts of a lab, three if the test does not say, and a key that all share. Each host counts its processes from another
+# number on: what moves finds its own free. Peers wait for longer than a move may take (migrate()).
 cluster_up() {
 	lab_up "$@"
 	on h1 godwit key generate /lab/key
-	local k n=3
-	[[ ! "$*" =~ --hosts\ ([0-9]+) ]] || n=${BASH_REMATCH[1]}
-	for ((k = 1; k <= n; k++)); do
-		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid"
+	local k
+	for ((k = 1; k <= lab_size; k++)); do
+		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid &&
+			echo $(seconds 60) >/sys/module/rdma_rxe/parameters/pause_timeout"
 	done
 }
 
@@ -68,6 +68,15 @@ state() {
 	done
 }
 
+# tcp_goes_on [wait_for]: the numbers of tcp_count (src/tcp_count.c) go on coming to h3
+tcp_goes_on() {
+	local before
+	before=$(tcp_received)
+	"${1:-expect}" 60 tcp_received_more
+}
+tcp_received() { on h3 ss -Htni sport = :7000 | sed -n 's/.*bytes_received:\([0-9]*\).*/\1/p'; }
+tcp_received_more() { [ "$(tcp_received | grep .)" -gt "${before:-0}" ]; } # (a condition for wait_for)
+
 # packets HOST: that its device has received
 packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
 
@@ -75,17 +84,18 @@ packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts
 ends_well() {
 	local o bad="error|fail|couldn't"
 	for o; do
-		wait_for 300 seen "$o" '^exit '
+		expect 300 seen "$o" '^exit '
+		if seen "$o" '^exit 75$'; then inconclusive "exit 75: $o"; fi
 		if ! on h3 grep -q '^exit 0$' "$o" || on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"$bad\""; then
 			# (one line; all of it comes with the state)
-			fail "$(on h3 sh -c "grep -iE \"$bad|^exit\" $o" | paste -s -d '|')"
+			broken "$(on h3 sh -c "grep -iE \"$bad|^exit\" $o" | paste -s -d '|')"
 		fi
 	done
 }
 
 # perftest_reports OUT: what it has measured
 perftest_reports() {
-	on h3 grep -A 1 '#bytes' "$1" | tail -n 1 | grep -E '^ *[0-9]+ +[0-9]+ +[0-9.]+' || fail "no report: $(on h3 cat "$1")"
+	on h3 grep -A 1 '#bytes' "$1" | tail -n 1 | grep -E '^ *[0-9]+ +[0-9]+ +[0-9.]+' || broken "no report: $(on h3 cat "$1")"
 }
 
 # migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
@@ -93,10 +103,13 @@ migrate() {
 	local host=$1 p=$2 to=$3
 	shift 3
 	status=0
-	on "$host" timeout 240 godwit migrate "$p" --to "$to" --verbose "$@" >"$work/migrate" 2>&1 || status=$?
+	spend move on "$host" timeout "$(seconds 240)" godwit migrate "$p" --to "$to" --verbose --limit "$(seconds 45)" "$@" \
+		>"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
 	# (what it says and how it ends come by two ways, in any order; who is killed says nothing)
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1) || true
+	[ "$status" != 124 ] || broken "the move did not end within $(seconds 240) s"
+	[ "$status" != 255 ] || all_live || inconclusive "a lab died during a move"
 }
 
 # when_frozen CMD...: in the background ($!), as soon as the next move says that its process is frozen
@@ -112,15 +125,21 @@ when_frozen() {
 }
 
 moved() { # the last one was, without a warning
-	[ "$status" = 0 ] || fail "exit $status: $closing"
-	[[ $closing = "godwit: moved "*" blackout "*" ms"* ]] || fail "no closing line: $closing"
+	[ "$status" = 0 ] || broken "exit $status: $closing"
+	[[ $closing = "godwit: moved "*" blackout "*" ms"* ]] || broken "no closing line: $closing"
+}
+
+# not_over OUT: of a program that ends by itself, and its output: it had not ended before it could be moved. Call it before moved.
+not_over() {
+	[[ $closing =~ "ended by itself"|"No such process" ]] || return 0
+	if comes_true 10 seen "$1" '^exit 0$'; then inconclusive "it was over before it was moved"; fi
 }
 
 # stayed CODE REGEX: it was not moved, godwit ended so, and its last line holds this
 stayed() {
-	[ "$status" = "$1" ] || fail "exit $status, not $1: $closing"
-	[[ $closing =~ $2 ]] || fail "it says: $closing"
-	[ "$(grep -c '^godwit: .* was not moved' "$work/migrate")" = 1 ] || fail "not one line"
+	[ "$status" = "$1" ] || broken "exit $status, not $1: $closing"
+	[[ $closing =~ $2 ]] || broken "it says: $closing"
+	[ "$(grep -c '^godwit: .* was not moved' "$work/migrate")" = 1 ] || broken "not one line"
 }
 
 # of the last move
@@ -136,15 +155,19 @@ address_back() {
 
 # nothing_left HOST...: of a move, or of RDMA objects
 nothing_left() {
-	local h left
-	for h in "$@"; do
-		left=$(on "$h" sh -c 'ls /var/lib/godwit /run/godwit 2>/dev/null | grep -v :; nft list tables
-			pgrep -l "criu|godwit"; true')
-		[ -z "$left" ] || fail "$h: left: $left"
-		left=$(on "$h" rdma resource show)
-		[[ $left == *"pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 srq 0"* ]] || fail "$h has objects left: $left"
-	done
+	local h
+	for h; do expect 60 is_bare "$h"; done
 }
+is_bare() { # (a condition for wait_for; what is left there is shown when the test fails)
+	# shellcheck disable=SC2016 # expanded in the guest
+	on "$1" sh -c "$list_left"'
+		objects=$(rdma resource show)
+		case $objects in *"pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 srq 0"*) ;; *) echo "$objects" ;; esac' >"$work/left-$1.out" &&
+		[ ! -s "$work/left-$1.out" ]
+}
+# In a guest: names what is left of a move.
+# shellcheck disable=SC2016 # expanded there
+list_left='ls /var/lib/godwit /run/godwit 2>/dev/null | grep -v "^$\|:$"; nft list tables; pgrep -l "criu|godwit"; true'
 
 # untouched HOST...: no queue pair there was ever stopped or paused, and no move knows of it
 untouched() {
@@ -152,7 +175,7 @@ untouched() {
 	for h; do
 		on "$h" sh -c 'cat /sys/class/infiniband/rxe*/ports/1/hw_counters/sent_stop \
 			/sys/class/infiniband/rxe*/ports/1/hw_counters/migr_pauses; godwit status' >"$work/touched"
-		if grep -vx 0 "$work/touched"; then fail "$h: something was stopped"; fi
+		if grep -vx 0 "$work/touched"; then broken "$h: something was stopped"; fi
 	done
 }
 

@@ -12,7 +12,9 @@ job_hosts_up() {
 	local k
 	cluster_up "$@"
 	# (emulated hosts may take longer over a whole daemon than peers wait unless told)
-	for k in 1 2 3; do on h$k sh -c 'cd /sys/module/rdma_rxe/parameters; echo 200 | tee pause_timeout >tombstone_lease'; done
+	for k in 1 2 3; do
+		on h$k sh -c "cd /sys/module/rdma_rxe/parameters; echo $(seconds 200) | tee pause_timeout >tombstone_lease"
+	done
 	for k in 1 2; do on h$k ip addr add 10.78.0.$k/24 dev eth0; done
 	quick_ssh h1 10.78.0.2
 	quick_ssh h2 10.78.0.1
@@ -42,13 +44,19 @@ rank_moves() {
 	rank_works "$2"
 }
 rank_goes() {
-	migrate "$1" "$(on "$1" pgrep -x prted)" "10.78.0.${2#h}" --address $job_address --limit 180
+	local daemon
+	daemon=$(on "$1" pgrep -x prted) || was_over
+	arrived=$(packets "$2")
+	migrate "$1" "$daemon" "10.78.0.${2#h}" --address $job_address --limit "$(seconds 180)"
+	[[ ! $closing =~ "ended by itself"|"No such process" ]] || was_over
 	moved
 	nothing_left "$1"
 }
-rank_works() {
-	local before
-	before=$(packets "$1")
-	wait_for 120 receives "$1"
+rank_works() { expect 120 receives "$1"; }
+receives() { [ "$(packets "$1")" -gt $((arrived + 100)) ]; } # more than a move brings (a condition for wait_for)
+
+# was_over: there is nothing to be moved any more. Has the job ended well?
+was_over() {
+	if comes_true 60 seen "$out" '^exit 0$'; then inconclusive "the job was over before it was moved"; fi
+	broken "the rank has ended before it was moved"
 }
-receives() { [ "$(packets "$1")" -gt $((before + 100)) ]; } # (a condition for wait_for)

@@ -6,14 +6,13 @@
 # Programs that poll give way to the driver's worker: hosts have one CPU, and what polls takes what is left of it.
 polls=(chrt --idle 0)
 
-in_flow() { [ "$(packets "$flow_at")" -gt $((before + $1)) ]; } # (a condition for wait_for)
+in_flow() { [ "$(packets "$1")" -gt $(($2 + $3)) ]; } # in_flow HOST BEFORE N (a condition for wait_for)
 
 # flows HOST N: its device receives N packets more
-flows() {
-	local flow_at=$1 before
-	before=$(packets "$1")
-	wait_for 120 in_flow "$2"
-}
+flows() { wait_for 120 in_flow "$1" "$(packets "$1")" "$2"; }
+
+# hold NAME: the process of this name at h3 stands still
+hold() { on h3 pkill -STOP -x "$1" || inconclusive "it was over before it was moved"; }
 
 # paced: no more than 400 packets leave h1, or h3, in a second, however fast they are, until paced_no_more
 paced() {
@@ -28,24 +27,25 @@ paced_no_more() {
 	for h in h1 h3; do on $h tc qdisc del dev eth0 root; done
 }
 
-# moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. How long
-# godwit looks at it before nobody knows, and a run may be over by then. So hosts are paced(), since before the run began,
-# until the process is frozen. If PEER is not "-", the process of this name at h3 is held instead, from when the run is seen
-# to flow until the move is done.
+# moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. A run may
+# be over while godwit still looks at it. So hosts are paced(), since before the run began, until the process is frozen. If PEER is
+# not "-", the process of this name at h3 is held instead, from when the run is seen to flow until the move is done. ($outs: what
+# both ends say)
 moves_on() {
-	local release before flow_at=h2
+	local release before o
 	flows h1 60
 	before=$(packets h2)
 	if [ "$1" != - ]; then
-		on h3 pkill -STOP -x "$1"
+		hold "$1"
 		paced_no_more
 	else
 		when_frozen paced_no_more
 		release=$!
 	fi
 	migrate h1 "$mover" h2 "${@:2}"
+	for o in $outs; do not_over "$o"; done
 	moved
 	if [ "$1" != - ]; then on h3 pkill -CONT -x "$1"; else wait "$release"; fi
 	nothing_left h1
-	wait_for 120 in_flow 20
+	expect 120 in_flow h2 "$before" 20
 }

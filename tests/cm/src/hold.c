@@ -26,7 +26,7 @@
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
 
-enum { TIMEOUT = 20000 };
+enum { TIMEOUT = 60000 };
 
 static struct rdma_event_channel *channel;
 static struct rdma_cm_id *listener, *client, *server;

@@ -28,7 +28,7 @@
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
 
-enum { PORT = 7471, TIMEOUT = 20000 };
+enum { PORT = 7471, TIMEOUT = 60000 };
 
 static struct rdma_event_channel *sleeps, *polls;
 static int epoll, number;	/* that polls has in it */

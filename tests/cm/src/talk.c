@@ -29,7 +29,7 @@
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define MUST(cond) ((cond) ? (void)0 : DIE("line %d: not so: %s: %m", __LINE__, #cond))
 
-enum { PORT = 7471, TIMEOUT = 20000, MAX = 64, DEPTH = 4, LAST = 1 << 30 };
+enum { PORT = 7471, TIMEOUT = 60000, MAX = 64, DEPTH = 4, LAST = 1 << 30 };
 
 struct message {
 	uint32_t number, conn, fill[62];

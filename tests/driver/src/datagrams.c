@@ -80,7 +80,7 @@ static void cut(bool write, bool by_stop, struct ibv_srq *with)
 	post_receives(8);
 	uc_send(write ? WRITE_FIRST : SEND_FIRST, 0, 0, MTU);
 	for (int i = 0; *lands != 0x77; i++) {
-		CHECK(i < 20000);
+		CHECK(i < PATIENCE * 1000);
 		usleep(1000);
 	}
 	if (by_stop) {
@@ -354,7 +354,7 @@ static void srq_in_hand(void)
 	CHECK(!has(&d, RXE_MIGR_REC_RECV_WQE));
 	wire_send(&p);
 	for (int i = 0; !has(&d, RXE_MIGR_REC_RECV_WQE); i++) {
-		CHECK(i < 20000);
+		CHECK(i < PATIENCE * 1000);
 		usleep(1000);
 		free(d.buf);
 		d = take(its, ibv_inspect_context);

@@ -618,7 +618,7 @@ static void reflected(void)
 	migr_stop(s.ctx);
 	for (int i = 0; i < 2; i++) {
 		do
-			CHECK(wire_any(&p, 20000));
+			CHECK(wire_any(&p, PATIENCE * 1000));
 		while (p.opcode != (i ? RXE_MIGR_OPCODE_RESUME : RXE_MIGR_OPCODE_STOP));
 		if (i)
 			say_plain(RXE_MIGR_OPCODE_RESUME_ACK, s.epoch + 1);

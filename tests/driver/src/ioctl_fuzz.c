@@ -857,8 +857,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < NUM_METHODS; i++)
 		printf("%6u %s\n", came->proper[i], methods[i].name);
 	for (size_t i = 0; i < NUM_METHODS; i++)
-		if (came->proper[i] < least)
-			DIE("%s was called %u times, not %llu", methods[i].name, came->proper[i],
-			    (unsigned long long)least);
+		if (came->proper[i] < least) {
+			fprintf(stderr, "ioctl_fuzz: %s was called %u times, not %llu\n", methods[i].name, came->proper[i],
+				(unsigned long long)least);
+			return 75;	/* that is too few to tell */
+		}
 	return 0;
 }

@@ -129,7 +129,7 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 	struct packet p;
 
 	do {
-		if (!wire_any(&p, 20000))
+		if (!wire_any(&p, PATIENCE * 1000))
 			DIE("no packet of the protocol comes");
 	} while (p.opcode < RXE_MIGR_OPCODE_STOP);
 	CHECK(p.len == sizeof(hdr));

@@ -86,7 +86,7 @@ static void victim_works(void)
 	memory[1024] = 0;
 	IS(0, ibv_post_send(qp[0], &wr, &bad));
 	for (int i = 0; !(n = ibv_poll_cq(cq, 1, &wc)); i++) {
-		CHECK(i < 20000);
+		CHECK(i < 60000);
 		usleep(1000);
 	}
 	CHECK(n == 1 && wc.status == IBV_WC_SUCCESS && memory[1024] == SECRET && memory[0] == SECRET);

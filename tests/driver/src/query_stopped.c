@@ -119,7 +119,7 @@ static void await_state(int state)
 {
 	int wrong = 0;
 
-	for (int try = 0; try < 1000; try++) {
+	for (int try = 0; try < 6000; try++) {
 		wrong = 0;
 		for (int i = 0; i < PAIRS; i++)
 			wrong += migration_state(ends[1].qp[i]) !=
@@ -149,7 +149,7 @@ static void ask_peers(unsigned int connections)
 	IS(0, ibv_ask_peers(ends[0].ctx, &query));
 	CHECK(query.num_unknown == connections);
 	for (int try = 0; unknown_to(0); try++) {
-		CHECK(try < 1000);
+		CHECK(try < 6000);
 		usleep(10000);
 	}
 	CHECK(unknown_to(1) == connections);

@@ -538,7 +538,6 @@ int main(int argc, char **argv)
 	       (unsigned long long)sent, (unsigned long long)used,
 	       sent / (ended.tv_sec - began.tv_sec + (ended.tv_nsec - began.tv_nsec) / 1e9), (unsigned long long)heard,
 	       (unsigned long long)made);
-	/* what was heard only in one direction was fuzzed only there */
-	CHECK(heard > packets / 100);
-	return 0;
+	/* (what was heard only in one direction was fuzzed only there) */
+	return heard > packets / 100 ? 0 : 75;
 }

@@ -99,7 +99,7 @@ static uint64_t await(struct ibv_context *ctx)
 	struct rxe_migr_query q;
 	int ret;
 
-	for (unsigned i = 0; i < 30000; i++) {
+	for (unsigned i = 0; i < 90000; i++) {
 		ret = ibv_query_migration(ctx, &q);
 		if (ret)
 			DIE("ibv_query_migration: %s", strerror(ret));
@@ -107,7 +107,7 @@ static uint64_t await(struct ibv_context *ctx)
 			return q.resume_ns > q.stop_ns ? q.resume_ns - q.stop_ns : 0;
 		pause_us(1000);
 	}
-	DIE("%u of %u peers have not answered in 30 s; %u queue pairs have failed", q.num_resuming, q.num_qp,
+	DIE("%u of %u peers have not answered in 90 s; %u queue pairs have failed", q.num_resuming, q.num_qp,
 	    q.num_failed);
 }
 

@@ -19,7 +19,6 @@ enum {
 	ETH = 14, IP = 20, UDP = 8, BTH = 12, ICRC = 4,
 	ROCE_PORT = 4791, PROBE_PORT = 4790,
 	MIGRATION = 0xc0,	/* opcodes from here on are the manufacturer's */
-	PATIENCE = 20,		/* seconds: whoever waits so long waits in vain */
 };
 
 static int tap = -1;

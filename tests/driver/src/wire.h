@@ -17,6 +17,8 @@
 #define NEAR "10.88.0.1"
 #define FAR "10.88.0.2"
 
+enum { PATIENCE = 60 };	/* seconds: whoever waits so long waits in vain, on any machine */
+
 enum { FAR_QPN = 0x4711, MTU = 1024 };	/* the QP numbers here mean nothing; this is one of them */
 
 enum opcode {

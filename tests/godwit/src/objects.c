@@ -10,7 +10,8 @@
  *
  *   --address ADDRESS  its IPv4 address; any
  *   --unmapped      the memory of a region is unmapped
- *   --unmapped-late it is unmapped when a move has made its folder for images, and deregistered when that is gone
+ *   --unmapped-late it is unmapped when a move has made its folder for images, which is said with the host's name,
+ *                   and deregistered when that is gone
  *   --stray-events  an event file is open whose context is closed
  *   --stray-ring    a ring is mapped of a context that is closed
  *   --mad FILE      this is opened, too
@@ -382,11 +383,14 @@ static bool has_images(void)
 static void unmap_late(void)
 {
 	static bool unmapped;
+	char host[64];
 
 	if (has_images() == unmapped)
 		return;
 	if (!unmapped) {
-		MUST(!munmap(memory + 2 * SIZE, SIZE));
+		MUST(!munmap(memory + 2 * SIZE, SIZE) && !gethostname(host, sizeof(host)));
+		printf("unmapped at %s\n", host);
+		fflush(stdout);
 		unmapped = true;
 		return;
 	}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * tcp_count server ADDRESS PORT: take one connection, send back each number that comes, in order.
- * tcp_count client ADDRESS PORT FROM COUNT PAUSE_US: from address FROM, send numbers and await each.
+ * tcp_count client ADDRESS PORT FROM COUNT PAUSE_US: from address FROM, send numbers and await each, until SIGINT or COUNT.
  * Both print how many they saw and the longest gap between two; 0 when all came once and in order.
  */
 #include <arpa/inet.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,14 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void on_int(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
 
 static struct sockaddr_in address(const char *ip, const char *port)
 {
@@ -78,9 +87,11 @@ static int call(char **arg)
 	int sk = socket(AF_INET, SOCK_STREAM, 0);
 	int64_t last = 0, gap = 0, now;
 
+	/* (what it interrupts is begun again) */
+	signal(SIGINT, on_int);
 	if (bind(sk, (void *)&from, sizeof(from)) || connect(sk, (void *)&to, sizeof(to)))
 		die("connect");
-	for (number = 0; number < count; number++) {
+	for (number = 0; number < count && !stop; number++) {
 		if (send(sk, &number, 8, MSG_NOSIGNAL) != 8)
 			die("send");
 		if (recv(sk, &back, 8, MSG_WAITALL) != 8)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * matrix [--total N] [--first N] [--count N] --seed SEED --gid ADDRESS [--then ADDRESS]
- *	--kinds | --members | --peer | HOST
+ * matrix [--total N] [--first N] [--count N] [--limit SECONDS] --seed SEED --gid ADDRESS [--then ADDRESS]
+ *	--kinds LEAST | --members | --peer | HOST
  *
  * The mover connects to the peer at HOST. Both make cells --first to --first + --count of the --total that
  * the seed gives, connect their queue pairs, work on all, and bring the mover's into the state that the cell
@@ -9,6 +9,9 @@
  * On the peer's SIGUSR1 it goes on to the states, prints "loaded", and can be moved. On the next SIGUSR1 the
  * peer asks it what it found, compares it with what must be, and both work on all again and destroy
  * everything. ADDRESS is this end's own GID; after the move the other end's, --then, may be another.
+ *
+ * What does not come within --limit (600) seconds of the first wait ends it. --kinds counts the kinds of the cells; with
+ * 75 if one comes less often than LEAST.
  *
  * Verbs attach a queue pair to a group; that the host's IP is a member, too, is up to others: --members, until killed.
  */
@@ -1033,34 +1036,36 @@ static void after(bool there)
 
 int main(int argc, char **argv)
 {
-	enum { TOTAL = 256, FIRST, COUNT, SEED, GID, THEN, KINDS, MEMBERS, PEER };
+	enum { TOTAL = 256, FIRST, COUNT, LIMIT, SEED, GID, THEN, KINDS, MEMBERS, PEER };
 	static const struct option options[] = {
 		{ "total", 1, NULL, TOTAL }, { "first", 1, NULL, FIRST }, { "count", 1, NULL, COUNT },
-		{ "seed", 1, NULL, SEED }, { "gid", 1, NULL, GID }, { "then", 1, NULL, THEN },
-		{ "kinds", 0, NULL, KINDS }, { "members", 0, NULL, MEMBERS }, { "peer", 0, NULL, PEER }, { 0 }
+		{ "limit", 1, NULL, LIMIT }, { "seed", 1, NULL, SEED }, { "gid", 1, NULL, GID }, { "then", 1, NULL, THEN },
+		{ "kinds", 1, NULL, KINDS }, { "members", 0, NULL, MEMBERS }, { "peer", 0, NULL, PEER }, { 0 }
 	};
 	const char *gid = NULL, *then = NULL;
-	int total = 200, first = 0, count = 200, opt;
-	bool kinds = false, members = false, peer = false;
+	int total = 200, first = 0, count = 200, kinds = -1, opt;
+	bool members = false, peer = false;
 	union ibv_gid before_it;
 	sigset_t set;
 
+	us.limit = 600;
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (opt) {
 		case TOTAL: total = atoi(optarg); break;
 		case FIRST: first = atoi(optarg); break;
 		case COUNT: count = atoi(optarg); break;
+		case LIMIT: us.limit = atoi(optarg); break;
 		case SEED: us.seed = strtoull(optarg, NULL, 0); break;
 		case GID: gid = optarg; break;
 		case THEN: then = optarg; break;
-		case KINDS: kinds = true; break;
+		case KINDS: kinds = atoi(optarg); break;
 		case MEMBERS: members = true; break;
 		case PEER: peer = true; break;
 		default: DIE("see the head of the source");
 		}
 	}
-	if (kinds) {
-		count_kinds(us.seed, total);
+	if (kinds >= 0) {
+		count_kinds(us.seed, total, kinds);
 		return 0;
 	}
 	if (!gid || (!peer && !members && optind != argc - 1))

@@ -139,6 +139,7 @@ struct process {
 	bool soliciting;	/* What it sends is solicited. */
 	union ibv_gid gid, dgid;
 	int gid_index;
+	int limit;	/* seconds */
 	struct cell *cells;
 	int count;
 };
@@ -154,7 +155,7 @@ bool holds(const struct cell *c);
 bool behind(const struct cell *c);
 bool flows_in(const struct cell *c);
 bool in_file(const struct cell *c);
-void count_kinds(uint64_t seed, int total);
+void count_kinds(uint64_t seed, int total, int least);
 
 /* ends.c */
 void open_device(const char *address);

@@ -49,7 +49,7 @@ bool in_time(void)
 	if (!begin)
 		begin = time(NULL);
 	usleep(500);
-	return time(NULL) - begin < 600;
+	return time(NULL) - begin < us.limit;
 }
 
 /* --------------------------------------------------------------- requests -- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * migrate-chain peer MOVER IN OUT: a connection to a QP at this address, which is sent a message once the
- * file OUT.go is there; it ends once that is gone. IN and OUT are files with the QP numbers of the other side and of this one.
+ * file OUT.go is there; it ends once that is gone. It writes the file OUT.up when it can receive. IN and OUT are files with the QP numbers of the other side and of this one.
  * migrate-chain mover FROM FIRST SECOND PEER IN OUT GO: the other end. It is dumped at FROM, made again at
  * FIRST, where no answer must come; dumped there and made again at SECOND. It writes the file GO then,
  * gets the message, and removes the file when it is done.
@@ -91,6 +91,8 @@ static void peer(const char *mover, const char *in, const char *out)
 	char go[200];
 
 	qp = connected(open_at(NULL), mover, in, out, &cq, &mr);
+	snprintf(go, sizeof(go), "%s.up", out);
+	put_qpn(go, qp->qp_num);
 	snprintf(go, sizeof(go), "%s.go", out);
 	while (access(go, F_OK))
 		usleep(10000);
@@ -138,8 +140,10 @@ static void mover(void)
 	const struct rxe_migr_rec_qp *qp;
 	struct rxe_migr_query query;
 	struct dump d;
+	char up[200];
 
-	sleep(1);
+	snprintf(up, sizeof(up), "%s.up", args[4]);
+	get_qpn(up);
 	d = take(ctx, ibv_dump_context);
 	sleep(1); /* the peer hears of it */
 	end_owner(ctx);
@@ -155,7 +159,7 @@ static void mover(void)
 	ctx = go_on_at(&d, args[2]);
 	await_peers(ctx);
 	put_qpn(args[6], 0);
-	for (int i = 0; i < 2000 && !*memory; i++)
+	for (int i = 0; i < 6000 && !*memory; i++)
 		usleep(10000);
 	CHECK(!strcmp(memory, "message"));
 	/* and in place: what is answered is no longer old */

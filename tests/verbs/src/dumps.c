@@ -102,7 +102,7 @@ void await_peers(struct ibv_context *ctx)
 	struct rxe_migr_query query;
 	int count;
 
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 6000; i++) {
 		IS(0, ibv_query_migration(ctx, &query));
 		if (!query.num_resuming)
 			return;

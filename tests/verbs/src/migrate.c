@@ -23,7 +23,7 @@ static void lead_to(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 	struct ibv_qp_attr a = {
 		.port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 		.path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .rq_psn = 0x111111, .sq_psn = 0x111111,
-		.max_dest_rd_atomic = 4, .max_rd_atomic = 2, .min_rnr_timer = 12, .timeout = 10, .retry_cnt = 5,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 2, .min_rnr_timer = 12, .timeout = 18, .retry_cnt = 5,
 		.rnr_retry = 6,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index,
 			.hop_limit = 64, .traffic_class = 8, .flow_label = 0x12345 } },
@@ -186,7 +186,7 @@ static struct ibv_context *start(void)
 	struct ibv_context *ctx = start_owner(own);
 
 	for (int i = 0; !settled(ctx); i++) {
-		CHECK(i < 1000);
+		CHECK(i < 6000);
 		usleep(10000);
 	}
 	return ctx;

@@ -69,7 +69,7 @@ static struct ibv_wc await(struct ibv_cq *cq)
 	struct ibv_wc wc;
 	int n;
 
-	for (int i = 0; i < 30000 && !(n = ibv_poll_cq(cq, 1, &wc)); i++)
+	for (int i = 0; i < 60000 && !(n = ibv_poll_cq(cq, 1, &wc)); i++)
 		usleep(1000);
 	CHECK(n == 1);
 	return wc;
@@ -171,7 +171,25 @@ static enum ibv_wc_status write_to(int i, int page, uint32_t rkey)
 	return status;
 }
 
-static void use_windows(void)
+static struct rxe_migr_rec_mw *window(const struct dump *d, int i);
+
+/* The work request that binds it is done. */
+static void await_bound(struct ibv_context *ctx, int i)
+{
+	bool bound = false;
+
+	for (int n = 0; !bound; n++) {
+		struct dump d = take(ctx, ibv_inspect_context);
+		const struct rxe_migr_rec_mw *w = window(&d, i);
+
+		bound = w->mr != htole32(RXE_MIGR_NO_HANDLE) && le32toh(w->rkey) == shared->rkey[i];
+		free(d.buf);
+		CHECK(n < 6000);
+		usleep(10000);
+	}
+}
+
+static void use_windows(struct ibv_context *ctx)
 {
 	uint32_t *rkey = shared->rkey;
 
@@ -192,7 +210,8 @@ static void use_windows(void)
 	for (int i = QUEUED; i <= DONE; i++) {
 		receive(&peer, i);
 		CHECK(await(peer.cq).status == IBV_WC_SUCCESS);
-		sleep(1);
+		await_bound(ctx, i);
+		sleep(1);	/* (time to do it again) */
 		IS(IBV_WC_SUCCESS, (int)write_to(i, i, rkey[i]));
 	}
 }
@@ -306,7 +325,8 @@ static void move_windows(void)
 	ctx = start_owner(own);
 	for (int i = 0; i < NUM; i++)
 		lead_to(peer.qp[i], shared->qpn[0][i]);
-	sleep(1);
+	await_bound(ctx, DONE);
+	sleep(1);	/* (messages are sent, and find no receive) */
 	if (failing)
 		fail_allocations();
 	first = take(ctx, ibv_dump_context);
@@ -322,7 +342,7 @@ static void move_windows(void)
 	if (failing)
 		spare_allocations();
 	await_peers(ctx);
-	use_windows();
+	use_windows(ctx);
 	if (!close_only)
 		end(ctx, &second);
 	ibv_detach_context(ctx);
