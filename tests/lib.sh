@@ -58,11 +58,13 @@ seconds() { echo $((($1 * patience + 99) / 100)); } # seconds N: as this machine
 declare -A spent=([boot]=0 [wait]=0 [move]=0)
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 spend() { # spend KIND CMD...
-	local kind=$1 began status=0
-	began=$(now_ms)
+	local kind=$1 took status=0
+	took=-$(now_ms)
 	shift
 	"$@" || status=$?
-	spent[$kind]=$((spent[$kind] + $(now_ms) - began))
+	took=$((took + $(now_ms)))
+	spent[$kind]=$((spent[$kind] + took))
+	[ $took -lt 5000 ] || echo "time: $((took / 1000)) s for $*" >&2
 	return $status
 }
 
