@@ -11,32 +11,33 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck disable=SC2034 # for tests: where built things are, here and in guests
 build=$top/build
 lab_tool=$top/tests/vm/lab
-lab_default=$(basename "$(dirname "$(realpath "$0")")")-$(basename "$0")
+lab_default=$(basename "$(dirname "$(realpath "$0")")")-$(basename "$0")-$$
 labs=()
 work=$(mktemp -d)
-exec {said}>&1
+exec {said}>&1 {told}>&2
 
 verdict() { # verdict STATUS WORD TEXT: a line that tests/check reads
 	local lines=("${BASH_LINENO[@]:1:${#BASH_LINENO[@]}-2}")
-	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&2
+	# (whatever the command's output goes to that is asked about)
+	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&"$told"
 	exit "$1"
 }
-broken() { verdict 1 broken "$*"; }
+broken() {
+	all_live || inconclusive "a lab has died: $*"
+	verdict 1 broken "$*"
+}
 inconclusive() { verdict 75 inconclusive "$*"; }
 skip() {
 	echo "skip: $*"
 	exit 77
 }
 
-# A command that fails, and ends the test, says so too. 75: a program that could not ask its question. 124: timeout's.
-# 255: a guest that is gone.
+# A command that fails, and ends the test, says so too. 75: a program that could not ask its question. (124: timeout's, whose
+# limits are wide: what they end is stuck.)
 failed() { # failed STATUS COMMAND LINES
 	local word=broken status=1
-	case $1 in
-	75 | 124) word=inconclusive status=75 ;;
-	255) all_live || word=inconclusive status=75 ;;
-	esac
-	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&2
+	if [ "$1" = 75 ] || ! all_live; then word=inconclusive status=75; fi
+	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&"$told"
 	exit $status
 }
 ended_with=0
@@ -88,10 +89,7 @@ wait_for() {
 
 # expect SECONDS CMD...: what the product promises. The limit is a wide one, which no slowness of a machine explains.
 expect() {
-	spend wait comes_true "$@" || {
-		all_live || inconclusive "a lab died: ${*:2}"
-		broken "not true within $(seconds "$1") s: ${*:2}"
-	}
+	spend wait comes_true "$@" || broken "not true within $(seconds "$1") s: ${*:2}"
 }
 
 # seen FILE GREP-ARG...: this file of the guests' /lab has such a line (a condition for wait_for that asks no guest)
@@ -189,30 +187,37 @@ ended() {
 	on "$1" sh -c "! kill -0 $2 2>/dev/null"
 }
 
+# tidy_up NAME: what it says of a lab that is left to the next test
+tidy_up() {
+	"$lab_tool" tidy --name "$1" && return
+	if [ $? = 75 ]; then status=75; else left=1; fi
+}
+
 clean_up() {
 	local status=$? l left=0
 	trap - EXIT ERR
+	trap '' INT TERM
 	set +e
 	# (a signal may come in a function whose output goes into one of the files that are shown here)
-	exec 1>&"$said"
+	exec 1>&"$said" 2>&"$told"
 	if [ $status != 0 ] && [ $status != 77 ]; then
 		for l in "$work"/*.out "$work"/*.err; do
 			[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
 		done
 		# what else a test wants its reader to see
 		! declare -F state >/dev/null || state
+	elif ! all_live; then
+		# (what a guest did not answer may have passed for an answer)
+		echo "inconclusive: a lab has died" >&2
+		status=75
 	fi
-	# A kernel log that is not clean is an oracle, whatever the test says.
+	[ $status != 0 ] || [ -z "$shared" ] || tidy_up "$shared"
+	# The next one gets it as it was, or another.
+	[ -z "$shared" ] || [ $status$left = 00 ] || labs+=("$shared")
+	# A kernel log that is not clean is an oracle, whatever the test says. (A lab that did not come up is not there.)
 	for l in "${labs[@]}"; do
-		"$lab_tool" down --name "$l" || left=1
+		! "$lab_tool" share --name "$l" >/dev/null 2>&1 || "$lab_tool" down --name "$l" || left=1
 	done
-	if [ -n "$shared" ]; then
-		if [ $status = 0 ]; then
-			"$lab_tool" tidy --name "$shared" || left=1
-		fi
-		# The next one gets it as it was, or another.
-		[ $status$left = 00 ] || "$lab_tool" down --name "$shared" || left=1
-	fi
 	if [ $left != 0 ]; then
 		echo "broken: a kernel log is not clean, or something is left: see above" >&2
 		status=1

@@ -14,7 +14,7 @@ once() { # once OPTIONS: one run; what it says is in $work/h1 and $work/$job.out
 	# shellcheck disable=SC2086 # options are words
 	on h1 "${program[@]}" --rnr --rnr-timer 24 --timeout 18 $1 h2 >"$work/h1" 2>&1 || client=$?
 	wait "$job" || server=$?
-	if [ $client = 124 ] || [ $server = 124 ]; then inconclusive "a run was not done within $(seconds 180) s"; fi
+	if [ $client = 124 ] || [ $server = 124 ]; then broken "a run was not done within $(seconds 180) s"; fi
 	[ $client = 0 ] && [ $server = 0 ]
 }
 

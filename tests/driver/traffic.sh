@@ -30,7 +30,7 @@ excuse=
 ends_exact() {
 	local status=0
 	wait "$1" || status=$?
-	[ $status != 124 ] || inconclusive "$2 was not done within $(seconds 300) s"
+	[ $status != 124 ] || broken "$2 was not done within $(seconds 300) s"
 	[ $status != 255 ] || all_live || inconclusive "a lab died"
 	[ $status = 0 ] || ${excuse:-true}
 	[ $status = 0 ] || broken "$2: exit $status: $(tail -n 1 "$work/$1.out")"
