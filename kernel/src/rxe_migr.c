@@ -185,6 +185,9 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
 		qp->migr.gave_up = false;
+		qp->migr.unheard = false;	/* nobody knows where we were */
+		qp->migr.last_known = false;
+		qp->migr.stop_acked = false;
 		qp->migr.peer_epoch = 0;
 		memset(&qp->migr.peer_old_gid, 0, sizeof(qp->migr.peer_old_gid));
 		memset(&qp->migr.last_gid, 0, sizeof(qp->migr.last_gid));
@@ -751,7 +754,8 @@ static void rxe_migr_work(struct work_struct *work)
 	give_up = alive && m->has_deadline &&
 		  time_after_eq(jiffies, m->deadline);
 	if (!alive || give_up) {
-		m->unheard = m->resume_owed;
+		/* (this may be done again before anybody asks) */
+		m->unheard |= m->resume_owed;
 		m->resume_owed = false;
 		m->heard_owed = false;
 		m->has_deadline = false;

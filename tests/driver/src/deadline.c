@@ -12,6 +12,8 @@ enum {
 	HEARD_MAX = 5,	/* s: UC waits to know that it is heard */
 };
 
+#define ELSEWHERE "10.88.0.9"	/* another address of this end's */
+
 static unsigned int limit = 6;	/* s: what is done before it has passed takes milliseconds, if the machine does not stand still */
 
 static struct ibv_context *ctx;
@@ -164,6 +166,23 @@ static void late(struct ibv_qp *qp, struct ibv_qp *back)
 	CHECK(state(qp) == IBV_QPS_ERR);
 }
 
+/* One that was not answered, failed, and is connected anew from elsewhere, says nothing of where it was before. */
+static void begins_anew(struct ibv_qp *qp)
+{
+	union ibv_gid here = migr_gid(ELSEWHERE);
+	struct rxe_migr_hdr hdr;
+
+	IS(0, ibv_modify_qp(qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	find_gid(qp->context, ELSEWHERE);
+	wire_lead(qp, 4);
+	find_gid(qp->context, NEAR);
+	migr_stop(qp->context);
+	hdr = migr_expect(RXE_MIGR_OPCODE_STOP, NULL);
+	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == 2);
+	CHECK(!memcmp(hdr.old_gid, here.raw, sizeof(here)) && !memcmp(hdr.new_gid, here.raw, sizeof(here)));
+	IS(0, ibv_abort_context(qp->context));
+}
+
 static void pauses(void)
 {
 	struct ibv_cq *cq, *quiet, *away;
@@ -256,6 +275,7 @@ static void pauses(void)
 	refused(RXE_MIGR_OPCODE_RESUME, moved, 1);
 
 	/* a QP that begins anew is as good as a new one */
+	begins_anew(moved);
 	IS(0, ibv_modify_qp(idle, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
 	CHECK(ibv_destroy_qp(idle) == 0 && ibv_destroy_qp(busy) == 0);
 }

@@ -375,14 +375,8 @@ bool wire_frame_of_ours(struct frame *f)
 	       f->at[FRAME_BTH] >= MIGRATION;
 }
 
-struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
-		       int rd_atomic)
+void wire_lead(struct ibv_qp *qp, int rd_atomic)
 {
-	struct ibv_qp_init_attr_ex init = {
-		.qp_type = type, .send_cq = cq, .recv_cq = cq, .srq = srq, .sq_sig_all = 1,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
-	};
 	struct ibv_qp_attr a = {
 		.port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = FAR_QPN, .qkey = 7,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
@@ -391,10 +385,22 @@ struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *
 		.timeout = 0 /* never */, .retry_cnt = 7, .rnr_retry = 7,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 } },
 	};
-	struct ibv_qp *qp;
 
 	a.ah_attr.grh.dgid = gid;
 	CHECK(inet_pton(AF_INET, FAR, a.ah_attr.grh.dgid.raw + 12) == 1);
+	lead(qp, a, IBV_QPS_RTS);
+}
+
+struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
+		       int rd_atomic)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = type, .send_cq = cq, .recv_cq = cq, .srq = srq, .sq_sig_all = 1,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+	};
+	struct ibv_qp *qp;
+
 	if (type == IBV_QPT_RC) {
 		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE |
@@ -403,7 +409,7 @@ struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *
 	}
 	qp = ibv_create_qp_ex(pd->context, &init);
 	CHECK(qp);
-	lead(qp, a, IBV_QPS_RTS);
+	wire_lead(qp, rd_atomic);
 	return qp;
 }
 

@@ -88,6 +88,9 @@ struct packet wire_expect(int opcode, uint32_t psn);
 struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
 		       int rd_atomic);
 
+/* Leads it from RESET to RTS, as that does, from the address that find_gid() found last. */
+void wire_lead(struct ibv_qp *qp, int rd_atomic);
+
 /* The next completion, of whatever status. */
 struct ibv_wc wire_completion(struct ibv_cq *cq);
 
