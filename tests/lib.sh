@@ -58,27 +58,28 @@ seconds() { echo $((($1 * patience + 99) / 100)); } # seconds N: as this machine
 # What a test's time goes to, in milliseconds. (That of subshells is lost.)
 declare -A spent=([boot]=0 [wait]=0 [move]=0)
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+# (names of their own: what is run here may be a function that uses its test's)
 spend() { # spend KIND CMD...
-	local kind=$1 took status=0
-	took=-$(now_ms)
+	local spent_on=$1 spent_ms spent_status=0
+	spent_ms=-$(now_ms)
 	shift
-	"$@" || status=$?
-	took=$((took + $(now_ms)))
-	spent[$kind]=$((spent[$kind] + took))
-	[ $took -lt 5000 ] || echo "time: $((took / 1000)) s for $*" >&2
-	return $status
+	"$@" || spent_status=$?
+	spent_ms=$((spent_ms + $(now_ms)))
+	spent[$spent_on]=$((spent[$spent_on] + spent_ms))
+	[ $spent_ms -lt 5000 ] || echo "time: $((spent_ms / 1000)) s for $*" >&2
+	return $spent_status
 }
 
 # comes_true SECONDS CMD...: try it again until it succeeds; 1 when it did not within this time, as guests have it.
 slow=1 # how much faster the machine's passes: lab up's --slow
 [ -z "${LAB_OPTIONS:-}" ] || slow=10
 comes_true() {
-	local end=$((SECONDS + $(seconds "$1") * slow)) pause=1
+	local wait_end=$((SECONDS + $(seconds "$1") * slow)) wait_pause=1
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $end ] || return 1
-		sleep 0.$pause # (a look costs an emulated guest its time)
-		[ $pause = 3 ] || pause=$((pause + 1))
+		[ $SECONDS -lt $wait_end ] || return 1
+		sleep 0.$wait_pause # (a look costs an emulated guest its time)
+		[ $wait_pause = 3 ] || wait_pause=$((wait_pause + 1))
 	done
 }
 

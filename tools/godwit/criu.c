@@ -104,8 +104,9 @@ static void common_options(CriuOpts *opts, const struct criu *criu, const struct
 	opts->tcp_established = true;
 	opts->has_shell_job = true;
 	opts->shell_job = options->shell_job;
+	/* always: whose a lock is /proc/locks does not tell if it was inherited, or is an open file description's */
 	opts->has_file_locks = true;
-	opts->file_locks = options->file_locks;
+	opts->file_locks = true;
 	opts->has_notify_scripts = true;
 	opts->notify_scripts = true;
 	/* the cgroups of one host mean nothing on another */

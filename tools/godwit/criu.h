@@ -22,7 +22,6 @@ struct criu_options {
 	const char *log;	/* a file name in the folder of images */
 	pid_t pid;		/* dump */
 	bool shell_job;
-	bool file_locks;
 };
 
 enum criu_event {

@@ -85,7 +85,6 @@ static void look_at_tasks(struct plan *plan)
 		proc_each_map(plan->tree.task[i].pid, look_at_map, plan);
 	plan->shell_job = !tree_has(&plan->tree, proc_sid(root));
 	plan->own_netns = proc_own_netns(root);
-	plan->file_locks = proc_has_locks(&plan->tree);
 	plan->memory = tree_memory(&plan->tree);
 }
 

@@ -20,7 +20,6 @@ struct plan {
 	bool cm;			/* it has a file of librdmacm */
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
-	bool file_locks;
 	bool own_netns;
 	bool passing;		/* something stood in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */

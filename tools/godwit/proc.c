@@ -409,19 +409,6 @@ bool proc_is_ours(pid_t pid)
 	return known && !differs(pid, "exe");
 }
 
-bool proc_has_locks(const struct tree *tree)
-{
-	char *text = read_file("/proc/locks"), *line, *save;
-	bool found = false;
-	int pid;
-
-	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
-		if (sscanf(line, "%*s %*s %*s %*s %d", &pid) == 1 && tree_has(tree, pid))
-			found = true;
-	free(text);
-	return found;
-}
-
 /* ---------------------------------------------------------- descriptors -- */
 
 static int each_fd_of(pid_t pid, int (*each)(const struct proc_fd *, void *), void *arg)

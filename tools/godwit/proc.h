@@ -58,7 +58,6 @@ char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
 bool proc_own_netns(pid_t pid);	/* other than ours */
 bool proc_own_ipcns(pid_t pid);
-bool proc_has_locks(const struct tree *tree);
 
 /* An open descriptor. link: what /proc/PID/fd/FD says. */
 struct proc_fd {

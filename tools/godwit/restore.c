@@ -55,7 +55,6 @@ int agent_restore(struct agent *a, json_t *message)
 	struct criu_options options = {
 		.log = "restore.log",
 		.shell_job = json_is_true(json_object_get(message, "shell_job")),
-		.file_locks = json_is_true(json_object_get(message, "file_locks")),
 	};
 
 	if (a->stage != STAGE_PREPARED)

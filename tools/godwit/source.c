@@ -390,7 +390,7 @@ static int start_dump(struct move *m)
 {
 	struct criu_options options = {
 		.log = "dump.log", .pid = m->pid,
-		.shell_job = m->plan.shell_job, .file_locks = m->plan.file_locks,
+		.shell_job = m->plan.shell_job,
 	};
 
 	m->images = images_make(m->images_base, m->id);
@@ -518,9 +518,9 @@ static int transfer(struct move *m)
 static int restore(struct move *m)
 {
 	m->shared->restoring = true;
-	if (say(m, json_pack("{s:s, s:b, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
-			     "file_locks", m->plan.file_locks, "processes", (int)m->plan.tree.n,
-			     "contexts", (int)m->plan.contexts.n)) || hear(m, "received"))
+	if (say(m, json_pack("{s:s, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
+			     "processes", (int)m->plan.tree.n, "contexts", (int)m->plan.contexts.n)) ||
+	    hear(m, "received"))
 		return -1;
 	m->sent_ns = now_ns();
 	report_phase("restore", "at %s", m->host);
