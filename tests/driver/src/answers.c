@@ -12,6 +12,8 @@ enum {
 	SIZE = 4 * MTU,
 	FAR_KEY = 0x1234,
 	MANY = 5,	/* times that something does not happen */
+	RING = 32,	/* entries in the send queue's ring, that has room for 16 */
+	LATE = 12,	/* messages that are sent again while a NAK comes */
 };
 
 static const uint64_t far_va = 0x7f0000001000;
@@ -203,6 +205,61 @@ static void acknowledged(void)
 	completes(SEND_ONLY, IBV_WC_SUCCESS);
 }
 
+/*
+ * The peer has done all but the last, and says so while all are sent again: nothing else comes from it. (What is
+ * sent again then stays on the wire.)
+ */
+static void early_nak(int status, int before, int syndrome)
+{
+	int what[LATE], ends = before == READ ? 0 : LATE - 1;
+
+	for (int i = 0; i < LATE; i++)
+		what[i] = SEND_ONLY;
+	what[0] = before;
+	post(what, LATE);
+	for (int i = 0; i < LATE; i++)
+		wire_expect(what[i], i);
+	answer(ACK, 0, NAK_PSN);
+	answer(ACK, LATE - 1, syndrome);
+	for (int i = 0; i < ends; i++)
+		completes(what[i], IBV_WC_SUCCESS);
+	completes(what[ends], status);
+	for (int i = ends + 1; i < LATE; i++)
+		completes(what[i], IBV_WC_WR_FLUSH_ERR);
+}
+
+static void early_access(void) { early_nak(IBV_WC_REM_ACCESS_ERR, SEND_ONLY, NAK_ACCESS); }
+static void early_invalid(void) { early_nak(IBV_WC_REM_INV_REQ_ERR, SEND_ONLY, NAK_INVALID); }
+
+/* A queue pair that never had to send anything again, whose ring has come round, begins nothing in SQD. */
+static void drained(void)
+{
+	struct ibv_qp_attr to = { .qp_state = IBV_QPS_SQD };
+	struct packet p;
+
+	for (int i = 0; i < RING - 4; i++) {
+		POST(SEND_ONLY);
+		wire_expect(SEND_ONLY, i);
+		answer(ACK, i, ACKED);
+		completes(SEND_ONLY, IBV_WC_SUCCESS);
+	}
+	/* (there is room for one under way) */
+	POST(READ, READ, READ, READ, READ, READ);
+	wire_expect(READ, RING - 4);
+	IS(0, ibv_modify_qp(qp, &to, IBV_QP_STATE));
+	answer(READ_ANSWER, RING - 4, ACKED);
+	completes(READ, IBV_WC_SUCCESS);
+	CHECK(!wire_any(&p, 300));
+	to.qp_state = IBV_QPS_RTS;
+	to.cur_qp_state = IBV_QPS_SQD;
+	IS(0, ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_CUR_STATE));
+	for (int i = 1; i < 6; i++) {
+		wire_expect(READ, RING - 4 + i);
+		answer(READ_ANSWER, RING - 4 + i, ACKED);
+		completes(READ, IBV_WC_SUCCESS);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -211,7 +268,8 @@ static const struct {
 	{ "same_again", same_again, 4 }, { "credit_back", credit_back, 1 }, { "flush_credit", flush_credit, 1 },
 	{ "acknowledged", acknowledged, 4 }, { "atomic_for_send", atomic_for_send, 4 },
 	{ "atomic_for_read", atomic_for_read, 4 }, { "atomic_for_flush", atomic_for_flush, 4 },
-	{ "read_for_send", read_for_send, 4 },
+	{ "read_for_send", read_for_send, 4 }, { "early_access", early_access, 4 }, { "early_invalid", early_invalid, 4 },
+	{ "drained", drained, 1 },
 };
 
 int main(int argc, char **argv)
@@ -226,6 +284,8 @@ int main(int argc, char **argv)
 		puts(cases[i].name);
 		fflush(stdout);
 		memset(memory, 0, SIZE);
+		for (struct packet p; wire_any(&p, 1);)		/* what the last one has sent again */
+			;
 		qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, cases[i].rd_atomic);
 		cases[i].run();
 		IS(0, ibv_destroy_qp(qp));
