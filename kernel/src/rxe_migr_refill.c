@@ -411,7 +411,7 @@ static int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
 
 	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
-	qp->req.retry_psn = qp->req.psn;
+	qp->req.went_back = 0;
 	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
 	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);
 	qp->req.opcode = req_opcode;

@@ -3,6 +3,7 @@
  * answers [CASE]: what the requester does when answers are lost, late, refused, or those of other requests.
  * Each case has a queue pair of its own.
  */
+#include <poll.h>
 #include <stddef.h>
 
 #include "../../verbs/src/dumps.h"
@@ -12,6 +13,7 @@ enum {
 	SIZE = 4 * MTU,
 	FAR_KEY = 0x1234,
 	MANY = 5,	/* times that something does not happen */
+	BIND = 0x1000,	/* no opcode of a packet */
 	RING = 32,	/* entries in the send queue's ring, that has room for 16 */
 	LATE = 12,	/* messages that are sent again while a NAK comes */
 };
@@ -260,6 +262,37 @@ static void drained(void)
 	}
 }
 
+/* The last that is begun before SQD needs no packet: SQ_DRAINED comes all the same. */
+static void drained_local(void)
+{
+	struct ibv_mr *region = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct ibv_qp_attr to = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(qp);
+	struct pollfd poll_fd = { .fd = ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	CHECK(region && mw);
+	ibv_wr_start(q);
+	q->wr_id = SEND_ONLY;
+	q->wr_flags = 0;
+	ibv_wr_send(q);
+	ibv_wr_set_sge(q, mr->lkey, (uintptr_t)memory, 64);
+	q->wr_id = BIND;
+	ibv_wr_bind_mw(q, mw, ibv_inc_rkey(mw->rkey), &(struct ibv_mw_bind_info){ region, (uintptr_t)memory, 64, 0 });
+	IS(0, ibv_wr_complete(q));
+	wire_expect(SEND_ONLY, 0);
+	IS(0, ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	answer(ACK, 0, ACKED);
+	completes(SEND_ONLY, IBV_WC_SUCCESS);
+	completes(BIND, IBV_WC_SUCCESS);
+	do {	/* (the port has its own to tell) */
+		CHECK(poll(&poll_fd, 1, PATIENCE * 1000) == 1);
+		IS(0, ibv_get_async_event(ctx, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_SQ_DRAINED || event.element.qp != qp);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -269,7 +302,7 @@ static const struct {
 	{ "acknowledged", acknowledged, 4 }, { "atomic_for_send", atomic_for_send, 4 },
 	{ "atomic_for_read", atomic_for_read, 4 }, { "atomic_for_flush", atomic_for_flush, 4 },
 	{ "read_for_send", read_for_send, 4 }, { "early_access", early_access, 4 }, { "early_invalid", early_invalid, 4 },
-	{ "drained", drained, 1 },
+	{ "drained", drained, 1 }, { "drained_local", drained_local, 4 },
 };
 
 int main(int argc, char **argv)
