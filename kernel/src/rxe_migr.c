@@ -127,7 +127,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	/* packets that wait for the QP hold references to it: purge them */
 	mutex_lock(&qp->migr.mutex);
-	if (qp->migr_state != RXE_MIGR_QP_RUNNING) {
+	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.held) {
 		rxe_disable_task(&qp->recv_task);
 		rxe_disable_task(&qp->send_task);
 		rxe_migr_enable(qp);
@@ -405,6 +405,12 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	bool resume = false;
 
 	mutex_lock(&qp->migr.mutex);
+
+	/* its program runs, and destroys it */
+	if (READ_ONCE(qp->migr.dead)) {
+		mutex_unlock(&qp->migr.mutex);
+		return;
+	}
 
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);

@@ -3,7 +3,8 @@
  * Migration of queue pairs: what the rest of the driver sees of it.
  *
  * Locks, outermost first:
- *   ib_uverbs_file.hw_destroy_rwsem (written)  the set of objects of a context
+ *   ib_uverbs_file.hw_destroy_rwsem	written: the set of objects of a context,
+ *			whose program is frozen; read: that none of it is torn down
  *   rxe_migr_qp.mutex	a change of state that waits for the QP's tasks
  *   rxe_qp.state_lock	rxe_qp.migr_state and struct rxe_migr_qp
  *   rxe_migr_dev.conn_lock	connections of the CM

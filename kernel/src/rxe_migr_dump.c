@@ -28,7 +28,7 @@ void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 	return rec;
 }
 
-/* ----------------------------------------------------------- event files -- */
+/* --------------------------------------------------------------- objects -- */
 
 bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type)
 {
@@ -47,6 +47,155 @@ bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type)
 	return false;
 }
 
+/*
+ * All objects that the context has now, in the order of their creation, event
+ * files first. Each stays in memory, but its program may destroy it.
+ */
+int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
+			 struct rxe_migr_uobjs *all)
+{
+	u32 room = 0, n = 256, files;
+	struct ib_uobject *uobj;
+	u32 type;
+
+	all->object = NULL;
+	while (n > room) {
+		kvfree(all->object);
+		room = n + n / 8;
+		all->object = kvmalloc_array(room, sizeof(*all->object),
+					     GFP_KERNEL_ACCOUNT);
+		if (!all->object)
+			return -ENOMEM;
+
+		n = 0;
+		files = 0;
+		spin_lock_irq(&ufile->uobjects_lock);
+		list_for_each_entry(uobj, &ufile->uobjects, list) {
+			n++;
+			files += rxe_migr_is_event_file(uobj, &type);
+		}
+		if (n <= room) {
+			all->num = n;
+			all->num_files = files;
+			/* the last that was made is the first in the list */
+			list_for_each_entry(uobj, &ufile->uobjects, list) {
+				uverbs_uobject_get(uobj);
+				if (rxe_migr_is_event_file(uobj, &type))
+					all->object[--files] = uobj;
+				else
+					all->object[--n] = uobj;
+			}
+			n = all->num;
+		}
+		spin_unlock_irq(&ufile->uobjects_lock);
+	}
+
+	return 0;
+}
+
+void rxe_migr_put_objects(struct rxe_migr_uobjs *all)
+{
+	u32 i;
+
+	for (i = 0; i < all->num; i++)
+		uverbs_uobject_put(all->object[i]);
+	kvfree(all->object);
+}
+
+static struct rxe_pool_elem *rxe_migr_elem(struct ib_uobject *uobj)
+{
+	switch (uobj->uapi_object->id) {
+	case UVERBS_OBJECT_PD:
+		return &to_rpd(uobj->object)->elem;
+	case UVERBS_OBJECT_MR:
+		return &to_rmr(uobj->object)->elem;
+	case UVERBS_OBJECT_CQ:
+		return &to_rcq(uobj->object)->elem;
+	case UVERBS_OBJECT_SRQ:
+		return &to_rsrq(uobj->object)->elem;
+	case UVERBS_OBJECT_AH:
+		return &to_rah(uobj->object)->elem;
+	case UVERBS_OBJECT_QP:
+		return &to_rqp(uobj->object)->elem;
+	case UVERBS_OBJECT_MW:
+		return &to_rmw(uobj->object)->elem;
+	}
+
+	return NULL;
+}
+
+static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe, u16 object_id)
+{
+	switch (object_id) {
+	case UVERBS_OBJECT_PD:
+		return &rxe->pd_pool;
+	case UVERBS_OBJECT_MR:
+		return &rxe->mr_pool;
+	case UVERBS_OBJECT_CQ:
+		return &rxe->cq_pool;
+	case UVERBS_OBJECT_SRQ:
+		return &rxe->srq_pool;
+	case UVERBS_OBJECT_AH:
+		return &rxe->ah_pool;
+	case UVERBS_OBJECT_QP:
+		return &rxe->qp_pool;
+	case UVERBS_OBJECT_MW:
+		return &rxe->mw_pool;
+	}
+
+	return NULL;
+}
+
+/*
+ * Hold the driver's object, so that it can be read while its program runs: who
+ * destroys it waits in rxe_cleanup() until it is put. What is being destroyed is
+ * not held: usecnt is -1 before rxe_cleanup() takes the object from its pool,
+ * under the lock that is held here. NULL, too, if the driver has no such object.
+ */
+static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
+					   struct ib_uobject *uobj)
+{
+	struct rxe_pool *pool = rxe_migr_pool(rxe, uobj->uapi_object->id);
+	struct rxe_pool_elem *elem = NULL;
+	unsigned long flags;
+
+	if (!pool)
+		return NULL;
+
+	xa_lock_irqsave(&pool->xa, flags);
+	if (atomic_read(&uobj->usecnt) != -1 && uobj->object) {
+		elem = rxe_migr_elem(uobj);
+		if (!__rxe_get(elem))
+			elem = NULL;
+	}
+	xa_unlock_irqrestore(&pool->xa, flags);
+
+	return elem;
+}
+
+/* The context's QP of the lowest handle from *handle on, held, or NULL. */
+struct rxe_qp *rxe_migr_next_qp(struct ib_uverbs_file *ufile,
+				unsigned long *handle)
+{
+	struct rxe_dev *rxe = to_rdev(ufile->ucontext->device);
+	struct rxe_pool_elem *elem = NULL;
+	struct ib_uobject *uobj;
+
+	rcu_read_lock();
+	for (uobj = xa_find(&ufile->idr, handle, ULONG_MAX, XA_PRESENT); uobj;
+	     uobj = xa_find_after(&ufile->idr, handle, ULONG_MAX, XA_PRESENT)) {
+		if (uobj->uapi_object->id == UVERBS_OBJECT_QP)
+			elem = rxe_migr_hold(rxe, uobj);
+		if (elem)
+			break;
+	}
+	rcu_read_unlock();
+
+	return elem ? elem->obj : NULL;
+}
+
+/* ----------------------------------------------------------- event files -- */
+
 /* Event files have no handle: they are numbered in the order of creation. */
 struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
 				       u32 ordinal)
@@ -61,33 +210,27 @@ struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
 	return NULL;
 }
 
-u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
-			   const struct ib_uobject *uobj)
+static u32 rxe_migr_event_ordinal(const struct rxe_migr_sink *sink,
+				  const struct ib_uobject *uobj)
 {
-	struct ib_uobject *i;
-	u32 ordinal = 0;
-	u32 type;
+	u32 i;
 
-	list_for_each_entry_reverse(i, &ufile->uobjects, list) {
-		if (!rxe_migr_is_event_file(i, &type))
-			continue;
-		if (i == uobj)
-			return ordinal;
-		ordinal++;
-	}
+	for (i = 0; i < sink->all->num_files; i++)
+		if (sink->all->object[i] == uobj)
+			return i;
 
 	return RXE_MIGR_NO_HANDLE;
 }
 
-u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
+u32 rxe_migr_async_ordinal(const struct rxe_migr_sink *sink,
 			   const struct ib_uevent_object *uevent)
 {
 	return uevent->event_file ?
-		rxe_migr_event_ordinal(ufile, &uevent->event_file->uobj) :
+		rxe_migr_event_ordinal(sink, &uevent->event_file->uobj) :
 		RXE_MIGR_NO_HANDLE;
 }
 
-static u32 rxe_migr_comp_ordinal(struct ib_uverbs_file *ufile,
+static u32 rxe_migr_comp_ordinal(const struct rxe_migr_sink *sink,
 				 const struct ib_cq *cq)
 {
 	struct ib_uverbs_completion_event_file *file;
@@ -97,16 +240,18 @@ static u32 rxe_migr_comp_ordinal(struct ib_uverbs_file *ufile,
 
 	file = container_of(cq->cq_context,
 			    struct ib_uverbs_completion_event_file, ev_queue);
-	return rxe_migr_event_ordinal(ufile, &file->uobj);
+	return rxe_migr_event_ordinal(sink, &file->uobj);
 }
 
 static void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
-				     struct ib_uobject *uobj, u32 type,
+				     struct ib_uobject *uobj,
 				     struct rxe_migr_sink *sink)
 {
 	struct rxe_migr_rec_event_file *rec;
+	u32 type;
 
-	rec = rxe_migr_put(sink, type, rxe_migr_event_ordinal(ufile, uobj),
+	rxe_migr_is_event_file(uobj, &type);
+	rec = rxe_migr_put(sink, type, rxe_migr_event_ordinal(sink, uobj),
 			   sizeof(*rec));
 	if (!rec)
 		return;
@@ -118,11 +263,12 @@ static void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
 
 /* Whose user_handle is this? Events name their object by it, not by handle. */
 static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
-				 struct ib_uverbs_file *ufile, u32 *handle)
+				 const struct rxe_migr_sink *sink, u32 *handle)
 {
-	struct ib_uobject *uobj;
+	u32 i;
 
-	list_for_each_entry(uobj, &ufile->uobjects, list) {
+	for (i = sink->all->num_files; i < sink->all->num; i++) {
+		struct ib_uobject *uobj = sink->all->object[i];
 		struct ib_uevent_object *uevent =
 			container_of(uobj, struct ib_uevent_object, uobject);
 
@@ -150,11 +296,10 @@ static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
 }
 
 /* Events that the application has not read yet, oldest first */
-static void rxe_migr_dump_events(struct ib_uverbs_file *ufile,
-				 struct ib_uobject *uobj, u32 type,
+static void rxe_migr_dump_events(struct ib_uobject *uobj,
 				 struct rxe_migr_sink *sink)
 {
-	bool async = type == RXE_MIGR_REC_ASYNC_FILE;
+	bool async = uobj->uapi_object->id == UVERBS_OBJECT_ASYNC_EVENT;
 	struct ib_uverbs_event_queue *queue = async ?
 		&container_of(uobj, struct ib_uverbs_async_event_file,
 			      uobj)->ev_queue :
@@ -169,14 +314,14 @@ static void rxe_migr_dump_events(struct ib_uverbs_file *ufile,
 		/* events of the port are the new host's own business */
 		if (!ev->counter)
 			continue;
-		object = rxe_migr_event_object(ev, ufile, &handle);
+		object = rxe_migr_event_object(ev, sink, &handle);
 		if (!object)
 			continue;
 		rec = rxe_migr_put(sink, RXE_MIGR_REC_EVENT, handle,
 				   sizeof(*rec));
 		if (!rec)
 			continue;
-		rec->file = cpu_to_le32(rxe_migr_event_ordinal(ufile, uobj));
+		rec->file = cpu_to_le32(rxe_migr_event_ordinal(sink, uobj));
 		rec->object = cpu_to_le32(object);
 		rec->event = cpu_to_le32(async ? ev->desc.async.event_type :
 					 RXE_MIGR_EVENT_COMPLETION);
@@ -267,7 +412,21 @@ u64 rxe_migr_ring_offset(const struct rxe_queue *q)
 	return q && q->ip ? q->ip->info.offset : 0;
 }
 
-/* --------------------------------------------------------------- objects -- */
+/* --------------------------------------------------------------- records -- */
+
+/* A region may get another PD, and its old one may be destroyed, meanwhile. */
+static u32 rxe_migr_mr_pd(struct rxe_mr *mr)
+{
+	struct xarray *pds = &to_rdev(mr->ibmr.device)->pd_pool.xa;
+	unsigned long flags;
+	u32 handle;
+
+	xa_lock_irqsave(pds, flags);
+	handle = READ_ONCE(mr->ibmr.pd)->uobject->id;
+	xa_unlock_irqrestore(pds, flags);
+
+	return handle;
+}
 
 static void rxe_migr_dump_mr(struct ib_uobject *uobj,
 			     struct rxe_migr_sink *sink)
@@ -279,7 +438,7 @@ static void rxe_migr_dump_mr(struct ib_uobject *uobj,
 	if (!rec)
 		return;
 
-	rec->pd = cpu_to_le32(mr->ibmr.pd->uobject->id);
+	rec->pd = cpu_to_le32(rxe_migr_mr_pd(mr));
 	rec->key = cpu_to_le32(mr->rkey);
 	rec->start = cpu_to_le64(mr->umem ? mr->umem->address : 0);
 	rec->length = cpu_to_le64(mr->ibmr.length);
@@ -326,8 +485,7 @@ static void rxe_migr_dump_mr_owner(struct ib_uobject *uobj,
 	rec->pid = cpu_to_le32(umem ? rxe_migr_mm_pid(umem->owning_mm, sink) : 0);
 }
 
-static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
-			     struct ib_uobject *uobj,
+static void rxe_migr_dump_cq(struct ib_uobject *uobj,
 			     struct rxe_migr_sink *sink)
 {
 	struct ib_ucq_object *ucq = container_of(uobj, struct ib_ucq_object,
@@ -343,9 +501,9 @@ static void rxe_migr_dump_cq(struct ib_uverbs_file *ufile,
 		rec->ring_offset = cpu_to_le64(rxe_migr_ring_offset(cq->queue));
 		rec->cqe = cpu_to_le32(cq->queue->index_mask);
 		rec->comp_channel =
-			cpu_to_le32(rxe_migr_comp_ordinal(ufile, &cq->ibcq));
+			cpu_to_le32(rxe_migr_comp_ordinal(sink, &cq->ibcq));
 		rec->async_file =
-			cpu_to_le32(rxe_migr_async_ordinal(ufile, &ucq->uevent));
+			cpu_to_le32(rxe_migr_async_ordinal(sink, &ucq->uevent));
 		rec->comp_events = cpu_to_le32(ucq->comp_events_reported);
 		rec->async_events = cpu_to_le32(ucq->uevent.events_reported);
 		rec->notify = cq->notify;
@@ -447,7 +605,7 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 	       (qp->migr.peer_knows ? RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
-static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
+static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
 			     struct ib_uqp_object *uqp, struct rxe_qp *qp,
 			     u16 num_res, struct rxe_migr_rec_qp *rec)
 {
@@ -466,7 +624,7 @@ static void rxe_migr_fill_qp(struct ib_uverbs_file *ufile,
 			qp->ibqp.srq->uobject->uevent.uobject.id :
 			RXE_MIGR_NO_HANDLE);
 	rec->async_file =
-		cpu_to_le32(rxe_migr_async_ordinal(ufile, &uqp->uevent));
+		cpu_to_le32(rxe_migr_async_ordinal(sink, &uqp->uevent));
 	rec->async_events = cpu_to_le32(uqp->uevent.events_reported);
 
 	rec->qpn = cpu_to_le32(qp_num(qp));
@@ -558,8 +716,7 @@ static void rxe_migr_dump_mcast(struct ib_uqp_object *uqp,
 	mutex_unlock(&uqp->mcast_lock);
 }
 
-static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
-			     struct ib_uobject *uobj,
+static void rxe_migr_dump_qp(struct ib_uobject *uobj,
 			     struct rxe_migr_sink *sink)
 {
 	struct ib_uqp_object *uqp = container_of(uobj, struct ib_uqp_object,
@@ -580,7 +737,7 @@ static void rxe_migr_dump_qp(struct ib_uverbs_file *ufile,
 
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_QP, uobj->id, sizeof(*rec));
 	if (rec)
-		rxe_migr_fill_qp(ufile, uqp, qp, num_res, rec);
+		rxe_migr_fill_qp(sink, uqp, qp, num_res, rec);
 
 	for (i = 0; i < n; i++)
 		if (types[i])
@@ -604,9 +761,8 @@ void rxe_migr_dump_other(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 		rec->object_id = cpu_to_le32(uobj->uapi_object->id);
 }
 
-static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
-				 struct ib_uobject *uobj,
-				 struct rxe_migr_sink *sink)
+static void rxe_migr_dump_held(struct ib_uobject *uobj,
+			       struct rxe_migr_sink *sink)
 {
 	switch (uobj->uapi_object->id) {
 	case UVERBS_OBJECT_PD:
@@ -622,70 +778,78 @@ static void rxe_migr_dump_object(struct ib_uverbs_file *ufile,
 		}
 		break;
 	case UVERBS_OBJECT_CQ:
-		rxe_migr_dump_cq(ufile, uobj, sink);
+		rxe_migr_dump_cq(uobj, sink);
 		break;
 	case UVERBS_OBJECT_SRQ:
-		rxe_migr_dump_srq(ufile, uobj, sink);
+		rxe_migr_dump_srq(uobj, sink);
 		break;
 	case UVERBS_OBJECT_AH:
 		rxe_migr_dump_ah(uobj, sink);
 		break;
 	case UVERBS_OBJECT_QP:
-		rxe_migr_dump_qp(ufile, uobj, sink);
+		rxe_migr_dump_qp(uobj, sink);
 		break;
 	case UVERBS_OBJECT_MW:
 		rxe_migr_dump_mw(uobj, sink);
 		break;
-	default:
-		rxe_migr_dump_other(uobj, sink);
 	}
 }
 
-static void rxe_migr_dump_context(struct ib_uverbs_file *ufile,
-				  struct rxe_ucontext *uc,
+static void rxe_migr_dump_object(struct rxe_dev *rxe, struct ib_uobject *uobj,
+				 struct rxe_migr_sink *sink)
+{
+	struct rxe_pool_elem *elem;
+
+	if (!rxe_migr_pool(rxe, uobj->uapi_object->id)) {
+		rxe_migr_dump_other(uobj, sink);
+		return;
+	}
+
+	elem = rxe_migr_hold(rxe, uobj);
+	if (!elem)
+		return;
+	rxe_migr_dump_held(uobj, sink);
+	__rxe_put(elem);
+}
+
+static void rxe_migr_dump_context(struct rxe_ucontext *uc,
 				  struct rxe_migr_sink *sink)
 {
 	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
 	struct rxe_migr_rec_context *rec;
-	struct ib_uobject *uobj;
-	u32 n = 0;
 
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_CONTEXT, uc->elem.index,
 			   sizeof(*rec));
 	if (!rec)
 		return;
 
-	list_for_each_entry(uobj, &ufile->uobjects, list)
-		n++;
 	rec->abi_version = cpu_to_le32(RXE_MIGR_ABI_VERSION);
-	rec->num_objects = cpu_to_le32(n);
+	rec->num_objects = cpu_to_le32(sink->all->num);
 	strscpy_pad(rec->device, dev_name(&rxe->ib_dev.dev),
 		    sizeof(rec->device));
-	rec->stop_ns = cpu_to_le64(uc->migr.stop_ns);
+	rec->stop_ns = cpu_to_le64(READ_ONCE(uc->migr.stop_ns));
 }
 
 /* The context, event files as created, objects as created, pending events */
 int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 			struct rxe_migr_sink *sink)
 {
-	struct ib_uobject *uobj;
-	u32 type;
+	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
+	const struct rxe_migr_uobjs *all = sink->all;
+	u32 i;
 
-	lockdep_assert_held_write(&ufile->hw_destroy_rwsem);
+	lockdep_assert_held(&ufile->hw_destroy_rwsem);
 
-	rxe_migr_dump_context(ufile, uc, sink);
+	rxe_migr_dump_context(uc, sink);
 
-	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
-		if (rxe_migr_is_event_file(uobj, &type))
-			rxe_migr_dump_event_file(ufile, uobj, type, sink);
+	for (i = 0; i < all->num_files; i++)
+		rxe_migr_dump_event_file(ufile, all->object[i], sink);
 
-	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
-		if (!rxe_migr_is_event_file(uobj, &type))
-			rxe_migr_dump_object(ufile, uobj, sink);
+	for (i = all->num_files; i < all->num; i++)
+		rxe_migr_dump_object(rxe, all->object[i], sink);
 
-	list_for_each_entry_reverse(uobj, &ufile->uobjects, list)
-		if (rxe_migr_is_event_file(uobj, &type))
-			rxe_migr_dump_events(ufile, uobj, type, sink);
+	for (i = 0; i < all->num_files; i++)
+		rxe_migr_dump_events(all->object[i], sink);
 
 	return sink->length > sink->size ? -ENOSPC : 0;
 }

@@ -94,8 +94,14 @@ int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 		      struct pid *pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);
 
-/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held for writing */
+/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held */
+struct rxe_migr_uobjs {
+	struct ib_uobject	**object;
+	u32			num;
+	u32			num_files;	/* event files, the first ones */
+};
 struct rxe_migr_sink {
+	const struct rxe_migr_uobjs *all;
 	void	*buf;		/* NULL: only count */
 	size_t	size;
 	size_t	length;
@@ -107,11 +113,14 @@ void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length);
 int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 			struct rxe_migr_sink *sink);
+int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
+			 struct rxe_migr_uobjs *all);
+void rxe_migr_put_objects(struct rxe_migr_uobjs *all);
+struct rxe_qp *rxe_migr_next_qp(struct ib_uverbs_file *ufile,
+				unsigned long *handle);
 struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
 				       u32 ordinal);
-u32 rxe_migr_event_ordinal(struct ib_uverbs_file *ufile,
-			   const struct ib_uobject *uobj);
-u32 rxe_migr_async_ordinal(struct ib_uverbs_file *ufile,
+u32 rxe_migr_async_ordinal(const struct rxe_migr_sink *sink,
 			   const struct ib_uevent_object *uevent);
 void rxe_migr_dump_other(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 u64 rxe_migr_ring_offset(const struct rxe_queue *q);
@@ -132,8 +141,7 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
 /* rxe_migr_srq.c; ufile->hw_destroy_rwsem is held for writing */
-void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
-		       struct rxe_migr_sink *sink);
+void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
 			      const struct rxe_migr_rec *hdr);
 int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
@@ -144,15 +152,10 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-#define rxe_migr_for_each_qp(uobj, ufile)				\
-	list_for_each_entry(uobj, &(ufile)->uobjects, list)		\
-		if ((uobj)->uapi_object &&				\
-		    (uobj)->uapi_object->id == UVERBS_OBJECT_QP &&	\
-		    (uobj)->object)
-
-static inline struct rxe_qp *rxe_migr_uobj_qp(struct ib_uobject *uobj)
-{
-	return to_rqp(uobj->object);
-}
+/* Each QP of the context, held within the body, which must not leave the loop. */
+#define rxe_migr_for_each_qp(qp, handle, ufile)				\
+	for ((handle) = 0;						\
+	     ((qp) = rxe_migr_next_qp(ufile, &(handle)));		\
+	     rxe_put(qp), (handle)++)
 
 #endif /* RXE_MIGR_LOC_H */

@@ -8,15 +8,20 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {
 	struct rxe_mw *mw = to_rmw(uobj->object);
 	struct rxe_migr_rec_mw *rec;
+	struct ib_uobject *of_mr;
 	u32 mr, qp;
 
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_MW, uobj->id, sizeof(*rec));
 	if (!rec)
 		return;
 
-	/* a window keeps its MR; a QP lets go of its windows when it ends */
+	/*
+	 * A window keeps its MR, and a QP lets go of its windows when it ends.
+	 * A program can guess the key of an MR that is still being made.
+	 */
 	spin_lock_bh(&mw->lock);
-	mr = mw->mr ? mw->mr->ibmr.uobject->id : RXE_MIGR_NO_HANDLE;
+	of_mr = mw->mr ? READ_ONCE(mw->mr->ibmr.uobject) : NULL;
+	mr = of_mr ? of_mr->id : RXE_MIGR_NO_HANDLE;
 	qp = mw->qp ? mw->qp->ibqp.uobject->uevent.uobject.id :
 		      RXE_MIGR_NO_HANDLE;
 	rec->addr = cpu_to_le64(mw->addr);

@@ -10,8 +10,7 @@ static struct ib_uevent_object *rxe_migr_srq_uevent(struct ib_uobject *uobj)
 }
 
 /* QPs of the same context take from it; the entry that one has in hand is its */
-void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
-		       struct rxe_migr_sink *sink)
+void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {
 	struct ib_uevent_object *uevent = rxe_migr_srq_uevent(uobj);
 	struct rxe_srq *srq = to_rsrq(uobj->object);
@@ -30,7 +29,7 @@ void rxe_migr_dump_srq(struct ib_uverbs_file *ufile, struct ib_uobject *uobj,
 		rec->max_sge = cpu_to_le32(srq->rq.max_sge);
 		rec->limit = cpu_to_le32(READ_ONCE(srq->limit));
 		rec->async_file =
-			cpu_to_le32(rxe_migr_async_ordinal(ufile, uevent));
+			cpu_to_le32(rxe_migr_async_ordinal(sink, uevent));
 		rec->async_events = cpu_to_le32(uevent->events_reported);
 		rec->error = cpu_to_le32(srq->error);
 	}

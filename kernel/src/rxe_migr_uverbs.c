@@ -45,9 +45,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_query resp = {};
-	struct rxe_pool_elem *elem;
-	unsigned long index;
-	struct rxe_dev *rxe;
+	unsigned long handle;
 	struct rxe_qp *qp;
 	bool unknown;
 	u32 flags;
@@ -55,36 +53,25 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
-	rxe = to_rdev(uc->ibuc.device);
 
 	err = uverbs_get_flags32(&flags, attrs, RXE_ATTR_MIGR_IN,
 				 RXE_MIGR_QUERY_ASK);
 	if (err)
 		return err;
 
-	/* asked again and again while peers answer: no lock that closing an
-	 * event file of the application could meet
-	 */
-	xa_for_each(&rxe->qp_pool.xa, index, elem) {
-		qp = rxe_pool_get_index(&rxe->qp_pool, index);
-		if (!qp)
-			continue;
-		unknown = false;
+	rxe_migr_for_each_qp(qp, handle, attrs->ufile) {
 		spin_lock_irq(&qp->state_lock);
-		if (rxe_migr_qp_uctx(qp) == uc) {
-			unknown = rxe_migr_peer_is_unknown(qp);
-			resp.num_unknown += unknown;
-			resp.num_qp++;
-			resp.num_resuming += rxe_migr_is_resuming(qp);
-			resp.num_paused += rxe_migr_is_resuming(qp) &&
-				qp->migr_state == RXE_MIGR_QP_PAUSED;
-			resp.num_failed += qp->migr.unheard &&
-					   qp_state(qp) == IB_QPS_ERR;
-		}
+		unknown = rxe_migr_peer_is_unknown(qp);
+		resp.num_unknown += unknown;
+		resp.num_qp++;
+		resp.num_resuming += rxe_migr_is_resuming(qp);
+		resp.num_paused += rxe_migr_is_resuming(qp) &&
+			qp->migr_state == RXE_MIGR_QP_PAUSED;
+		resp.num_failed += qp->migr.unheard &&
+				   qp_state(qp) == IB_QPS_ERR;
 		spin_unlock_irq(&qp->state_lock);
 		if (unknown && (flags & RXE_MIGR_QUERY_ASK))
 			rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
-		rxe_put(qp);
 		cond_resched();
 	}
 	spin_lock(&uc->migr.lock);
@@ -109,12 +96,13 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
  */
 static void rxe_migr_go(struct ib_uverbs_file *ufile)
 {
-	struct ib_uobject *uobj;
+	unsigned long handle;
+	struct rxe_qp *qp;
 
-	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_go_qp(rxe_migr_uobj_qp(uobj));
-	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_release_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_go_qp(qp);
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_release_qp(qp);
 }
 
 /*
@@ -130,21 +118,20 @@ static void rxe_migr_go(struct ib_uverbs_file *ufile)
  */
 static void rxe_migr_stop(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc)
 {
-	struct ib_uobject *uobj;
-	unsigned long end;
+	unsigned long handle, end;
+	struct rxe_qp *qp;
 
 	WRITE_ONCE(uc->migr.stop_ns, ktime_get_ns());
-	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_stop_qp(rxe_migr_uobj_qp(uobj));
-	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_hush_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_stop_qp(qp);
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_hush_qp(qp);
 	end = jiffies + RXE_MIGR_ARRIVAL;
-	rxe_migr_for_each_qp(uobj, ufile)
-		while (!rxe_migr_arrived(rxe_migr_uobj_qp(uobj)) &&
-		       time_before(jiffies, end))
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		while (!rxe_migr_arrived(qp) && time_before(jiffies, end))
 			usleep_range(200, 400);
-	rxe_migr_for_each_qp(uobj, ufile)
-		rxe_migr_drain_qp(rxe_migr_uobj_qp(uobj));
+	rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_drain_qp(qp);
 }
 
 /* Events come in while the size is asked for; leave room for some. */
@@ -155,8 +142,9 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 				struct rxe_migr_sink *sink, bool *did_stop)
 {
 	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
-	struct rxe_migr_sink count = {};
-	struct ib_uobject *uobj;
+	struct rxe_migr_sink count = { .all = sink->all };
+	unsigned long handle;
+	struct rxe_qp *qp;
 	int err;
 
 	if (stop && uc->migr.state == RXE_MIGR_CTX_RESTORING)
@@ -186,29 +174,63 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	err = rxe_migr_dump_ufile(ufile, uc, sink);
 
 	if (*did_stop && !err)
-		rxe_migr_for_each_qp(uobj, ufile)
-			if (rxe_migr_uobj_qp(uobj)->ibqp.qp_type != IB_QPT_UC)
-				rxe_migr_announce_stop(rxe_migr_uobj_qp(uobj));
+		rxe_migr_for_each_qp(qp, handle, ufile)
+			if (qp_type(qp) != IB_QPT_UC)
+				rxe_migr_announce_stop(qp);
 
 	return err;
 }
 
-/* Undo a stop: peers may have heard of it. */
-static void rxe_migr_unstop(struct ib_uverbs_file *ufile,
-			    struct rxe_ucontext *uc)
+/* Undo a stop, if there was one: peers may have heard of it. */
+static int rxe_migr_unstop(struct ib_uverbs_file *ufile,
+			   struct rxe_ucontext *uc)
 {
-	rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
+	bool stopped;
+
+	spin_lock(&uc->migr.lock);
+	stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
+	if (stopped)
+		WRITE_ONCE(uc->migr.state, RXE_MIGR_CTX_RESUMING);
+	spin_unlock(&uc->migr.lock);
+	if (!stopped)
+		return -EINVAL;
+
 	rxe_migr_go(ufile);
+
+	return 0;
+}
+
+/*
+ * A running program never waits for who looks at its context: ib_core only
+ * tries to get hw_destroy_rwsem when an object is made, and says EIO if it is
+ * taken for writing, or is going to be. A program whose context is stopped is
+ * frozen.
+ */
+static void rxe_migr_lock(struct ib_uverbs_file *ufile, bool stop)
+{
+	if (stop)
+		down_write(&ufile->hw_destroy_rwsem);
+	else
+		down_read(&ufile->hw_destroy_rwsem);
+}
+
+static void rxe_migr_unlock(struct ib_uverbs_file *ufile, bool stop)
+{
+	if (stop)
+		up_write(&ufile->hw_destroy_rwsem);
+	else
+		up_read(&ufile->hw_destroy_rwsem);
 }
 
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct ib_uverbs_file *ufile = attrs->ufile;
-	struct rxe_migr_sink sink = {};
+	struct rxe_migr_uobjs all = {};
+	struct rxe_migr_sink sink = { .all = &all };
 	struct rxe_migr_dump resp = {};
+	bool stop, did_stop = false;
 	struct rxe_migr_buf in;
-	bool did_stop = false;
 	int err, err2;
 
 	if (IS_ERR(uc))
@@ -222,9 +244,11 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 
 	sink.size = in.addr ? min_t(u64, in.length, INT_MAX) : 0;
 
-	down_write(&ufile->hw_destroy_rwsem);
-	err = rxe_migr_dump_locked(ufile, uc, in.flags & RXE_MIGR_DUMP_STOP,
-				   &sink, &did_stop);
+	stop = in.flags & RXE_MIGR_DUMP_STOP;
+	rxe_migr_lock(ufile, stop);
+	err = rxe_migr_get_objects(ufile, &all);
+	if (!err)
+		err = rxe_migr_dump_locked(ufile, uc, stop, &sink, &did_stop);
 	resp.length = sink.length;
 	resp.count = sink.count;
 	resp.stop_ns = uc->migr.stop_ns;
@@ -239,7 +263,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	}
 	if (err && did_stop)
 		rxe_migr_unstop(ufile, uc);
-	up_write(&ufile->hw_destroy_rwsem);
+	rxe_migr_put_objects(&all);
+	rxe_migr_unlock(ufile, stop);
 	kvfree(sink.buf);
 
 	return err;
@@ -248,17 +273,15 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	int err = 0;
+	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
 
-	down_write(&attrs->ufile->hw_destroy_rwsem);
-	if (uc->migr.state == RXE_MIGR_CTX_STOPPED)
-		rxe_migr_unstop(attrs->ufile, uc);
-	else
-		err = -EINVAL;
-	up_write(&attrs->ufile->hw_destroy_rwsem);
+	/* its program may run again already, if its checkpoint broke off */
+	rxe_migr_lock(attrs->ufile, false);
+	err = rxe_migr_unstop(attrs->ufile, uc);
+	rxe_migr_unlock(attrs->ufile, false);
 
 	return err;
 }
@@ -436,16 +459,17 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_EVENT_FD)(struct uverbs_attr_bundle *a
 		return -EBADF;
 
 	err = -ENOENT;
-	down_write(&attrs->ufile->hw_destroy_rwsem);
-	list_for_each_entry(uobj, &attrs->ufile->uobjects, list) {
-		if (!rxe_migr_is_event_file(uobj, &resp.type) ||
-		    file->private_data != uobj)
+	spin_lock_irq(&attrs->ufile->uobjects_lock);
+	list_for_each_entry_reverse(uobj, &attrs->ufile->uobjects, list) {
+		if (!rxe_migr_is_event_file(uobj, &resp.type))
 			continue;
-		resp.handle = rxe_migr_event_ordinal(attrs->ufile, uobj);
-		err = 0;
-		break;
+		if (file->private_data == uobj) {
+			err = 0;
+			break;
+		}
+		resp.handle++;
 	}
-	up_write(&attrs->ufile->hw_destroy_rwsem);
+	spin_unlock_irq(&attrs->ufile->uobjects_lock);
 	fput(file);
 	if (err)
 		return err;

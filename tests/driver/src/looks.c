@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/*
+ * looks: a process makes and destroys objects as fast as it can, with three threads, while another looks at its
+ * context a thousand times. No call of the first may fail, and nothing of it may be left.
+ * looks churn: the first of the two alone, until SIGTERM. Its first line is its PID.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "../../verbs/src/dumps.h"
+
+enum { LOOKS = 1000, SMALL = 4096, LARGE = 64 << 20 };
+
+static struct shared {
+	volatile bool end, ended;
+	volatile long rounds;
+} *shared;
+
+static struct ibv_context *ctx;
+
+/* Everything that rxe has, each once. */
+static void round_of_all(void *memory)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(ctx);
+	struct ibv_cq *cq = channel ? ibv_create_cq(ctx, 16, NULL, channel, 0) : NULL;
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index } };
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 16, 16, 1, 1, 0 } };
+	struct ibv_srq *srq;
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_ah *ah;
+	struct ibv_qp *qp;
+
+	CHECK(channel);
+	CHECK(cq);
+	CHECK(pd);
+	CHECK((mr = ibv_reg_mr(pd, memory, SMALL, IBV_ACCESS_LOCAL_WRITE)));
+	CHECK((mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2)));
+	CHECK((srq = ibv_create_srq(pd, &srq_attr)));
+	CHECK((ah = ibv_create_ah(pd, &ah_attr)));
+	attr.send_cq = attr.recv_cq = cq;
+	CHECK((qp = ibv_create_qp(pd, &attr)));
+	lead(qp, (struct ibv_qp_attr){ .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+				       .ah_attr = ah_attr }, IBV_QPS_RTS);
+	IS(0, ibv_destroy_qp(qp));
+	IS(0, ibv_destroy_ah(ah));
+	IS(0, ibv_destroy_srq(srq));
+	IS(0, ibv_dealloc_mw(mw));
+	IS(0, ibv_dereg_mr(mr));
+	IS(0, ibv_dealloc_pd(pd));
+	IS(0, ibv_destroy_cq(cq));
+	IS(0, ibv_destroy_comp_channel(channel));
+}
+
+static void *churn_all(void *memory)
+{
+	while (!shared->end) {
+		round_of_all(memory);
+		__atomic_add_fetch(&shared->rounds, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* (rdma-core's provider does not know how to, the driver does) */
+static void give_to(struct ibv_mr *mr, const struct ibv_pd *pd)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} to = {
+		{ IB_USER_VERBS_CMD_REREG_MR, sizeof(to) / 4, sizeof(resp) / 4 },
+		{ .response = (uintptr_t)&resp, .mr_handle = mr->handle, .flags = IBV_REREG_MR_CHANGE_PD,
+		  .pd_handle = pd->handle },
+	};
+
+	CHECK(write(ctx->cmd_fd, &to, sizeof(to)) == sizeof(to));
+}
+
+/* A region whose pages take their time, and one that goes from PD to PD, of which one is destroyed. */
+static void *churn_regions(void *memory)
+{
+	struct ibv_pd *first = ibv_alloc_pd(ctx), *second;
+	struct ibv_mr *mr, *large;
+
+	CHECK(first);
+	CHECK((mr = ibv_reg_mr(first, memory, SMALL, IBV_ACCESS_LOCAL_WRITE)));
+	while (!shared->end) {
+		CHECK((large = ibv_reg_mr(first, memory, LARGE, IBV_ACCESS_LOCAL_WRITE)));
+		IS(0, ibv_dereg_mr(large));
+		CHECK((second = ibv_alloc_pd(ctx)));
+		give_to(mr, second);
+		give_to(mr, first);
+		IS(0, ibv_dealloc_pd(second));
+	}
+	IS(0, ibv_dereg_mr(mr));
+	IS(0, ibv_dealloc_pd(first));
+	return NULL;
+}
+
+static void churn(void)
+{
+	uint8_t *memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t all[2], regions;
+
+	CHECK(memory != MAP_FAILED);
+	memset(memory, 1, LARGE);
+	IS(0, pthread_create(&all[0], NULL, churn_all, memory));
+	IS(0, pthread_create(&all[1], NULL, churn_all, memory + SMALL));
+	IS(0, pthread_create(&regions, NULL, churn_regions, memory));
+	IS(0, pthread_join(all[0], NULL));
+	IS(0, pthread_join(all[1], NULL));
+	IS(0, pthread_join(regions, NULL));
+	printf("%ld rounds, and no call failed\n", shared->rounds);
+	fflush(stdout);
+	shared->ended = true;
+}
+
+static void open_device(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	CHECK(list && *list);
+	CHECK((ctx = ibv_open_device(*list)));
+	ibv_free_device_list(list);
+	find_gid(ctx, NULL);
+}
+
+static void own(int ready)
+{
+	open_device();
+	CHECK(write(ready, &ctx->cmd_fd, sizeof(ctx->cmd_fd)) == sizeof(ctx->cmd_fd));
+	churn();
+	for (;;)
+		pause();
+}
+
+/* ------------------------------------------------------------------------ */
+
+static void died(int sig)
+{
+	(void)sig;
+	_exit(1);
+}
+
+static int files_in(const struct dump *d)
+{
+	const struct rxe_migr_rec *rec = NULL;
+	int n = 0;
+
+	while ((rec = next(d, rec)))
+		n += type_of(rec) == RXE_MIGR_REC_ASYNC_FILE || type_of(rec) == RXE_MIGR_REC_COMP_CHANNEL;
+	CHECK(!errno);
+	return n;
+}
+
+static void look(struct ibv_context *attached, char *buf, size_t size)
+{
+	struct dump d = { .buf = buf, .size = size };
+	struct rxe_migr_event_fd file;
+	struct rxe_migr_query query;
+
+	IS(0, ibv_inspect_context(attached, &d.count, buf, size));
+	CHECK(files_in(&d) >= 1);
+	IS(0, ibv_query_migration(attached, &query));
+	IS(ENOENT, ibv_query_event_fd(attached, 0, &file));
+}
+
+static void looks(void)
+{
+	static char buf[1 << 20];
+	struct ibv_context *attached = start_owner(own);
+	struct dump d;
+	long before;
+
+	/* (the other has said why) */
+	signal(SIGCHLD, died);
+	for (int i = 0; i < LOOKS; i++) {
+		before = shared->rounds;
+		look(attached, buf, sizeof(buf));
+		while (shared->rounds == before)
+			usleep(100);
+	}
+	shared->end = true;
+	while (!shared->ended)
+		usleep(1000);
+	d = take(attached, ibv_inspect_context);
+	IS(1, files_in(&d));	/* the context's own */
+	IS(2, d.count);		/* this, and the context */
+	free(d.buf);
+	signal(SIGCHLD, SIG_DFL);
+	end_owner(attached);
+}
+
+static void told(int sig)
+{
+	(void)sig;
+	shared->end = true;
+}
+
+int main(int argc, char **argv)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(shared != MAP_FAILED);
+	if (argc == 2 && !strcmp(argv[1], "churn")) {
+		signal(SIGTERM, told);
+		open_device();
+		printf("%d\n", getpid());
+		fflush(stdout);
+		churn();
+	} else {
+		looks();
+	}
+	return 0;
+}
