@@ -107,6 +107,7 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 						struct rxe_ucontext, ibuc);
 
 	mutex_init(&qp->migr.mutex);
+	qp->migr.grace_end = jiffies;
 	INIT_DELAYED_WORK(&qp->migr.work, rxe_migr_work);
 
 	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING) {
@@ -193,6 +194,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		memset(&qp->migr.last_gid, 0, sizeof(qp->migr.last_gid));
 		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		qp->migr.grace_end = jiffies;
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		rxe_migr_orphan_conn(qp);
 	}

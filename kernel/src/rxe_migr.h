@@ -41,6 +41,7 @@ struct rxe_migr_qp {
 	struct mutex		mutex;
 	struct delayed_work	work;	/* repeats STOP, RESUME; ends a pause */
 	unsigned long		deadline; /* jiffies, valid if has_deadline */
+	unsigned long		grace_end;	/* jiffies: no retry is counted before */
 	u32			epoch;		/* moves of this QP */
 	u32			peer_epoch;	/* last one accepted of the peer */
 	u32			stop_epoch;	/* the peer's, while it is stopped */
@@ -123,6 +124,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask);
 /* tasks and received packets of a QP whose migr_state is not RUNNING */
 bool rxe_migr_hold_sender(struct rxe_qp *qp);
 bool rxe_migr_hold_receiver(struct rxe_qp *qp);
+bool rxe_migr_in_grace(struct rxe_qp *qp);
 bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
 
 /* packets of ours, and packets for a QP that is gone */

@@ -37,6 +37,12 @@ static const u8 rxe_migr_arcs[] = {
 				  BIT(RXE_MIGR_QP_PAUSED),
 };
 
+/*
+ * A host that has just restored a thousand QPs, or is full of what has waited,
+ * answers late. For so long after a QP goes on its time-outs cost no retry.
+ */
+#define RXE_MIGR_GRACE (5 * HZ)
+
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 {
 	u8 from = qp->migr_state;
@@ -48,6 +54,8 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 	if (WARN_ON_ONCE(!(rxe_migr_arcs[from] & BIT(to))))
 		return;
 
+	if (to == RXE_MIGR_QP_RUNNING)
+		WRITE_ONCE(qp->migr.grace_end, jiffies + RXE_MIGR_GRACE);
 	WRITE_ONCE(qp->migr_state, to);
 	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
 }
@@ -89,6 +97,12 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 		rxe_migr_purge(qp, &qp->resp_pkts);
 
 	return hold;
+}
+
+/* Does a time-out cost no retry? From the completer, when there was one */
+bool rxe_migr_in_grace(struct rxe_qp *qp)
+{
+	return time_before(jiffies, READ_ONCE(qp->migr.grace_end));
 }
 
 /*

@@ -10,6 +10,7 @@
 
 enum {
 	HEARD_MAX = 5,	/* s: UC waits to know that it is heard */
+	GRACE = 5,	/* s: a time-out costs no retry */
 };
 
 #define ELSEWHERE "10.88.0.9"	/* another address of this end's */
@@ -325,6 +326,59 @@ static void lease(void)
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
 }
 
+static void lead_impatient(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr a = {
+		.port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = FAR_QPN, .timeout = 1, .retry_cnt = 0,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 } },
+	};
+
+	a.ah_attr.grh.dgid = migr_gid(FAR);
+	IS(0, ibv_modify_qp(qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	lead(qp, a, IBV_QPS_RTS);
+}
+
+/*
+ * A peer that has just gone on is given time, by a QP that has no retry and takes milliseconds for a time-out; but
+ * not for ever. (What it sends meanwhile comes again and again.)
+ */
+static void grace(void)
+{
+	struct ibv_cq *cq;
+	struct ibv_pd *pd = new_context(&cq);
+	struct ibv_mr *region = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_qp *qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, 0);
+	struct packet p, ack = { .opcode = ACK, .syndrome = ACKED };
+	struct ibv_wc wc;
+	double began;
+
+	CHECK(region);
+	ctx = pd->context;
+	for (int dead = 0; dead < 2; dead++) {
+		lead_impatient(qp);
+		say(RXE_MIGR_OPCODE_STOP, qp, 1);
+		answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 1);
+		post(qp, region, dead);
+		say(RXE_MIGR_OPCODE_RESUME, qp, 1);
+		answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, 1);
+		began = now();
+		for (int sent = 0; !dead && (sent < 10 || now() - began < 1); sent++) {
+			wire_expect(SEND_ONLY, 0);
+			in_time(began, GRACE);
+		}
+		if (!dead) {
+			IS(0, ibv_poll_cq(cq, 1, &wc));
+			ack.qpn = qp->qp_num;
+			wire_send(&ack);
+			in_time(began, GRACE);
+		}
+		ends(cq, dead, dead ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+		CHECK(!dead || now() - began >= GRACE - 1);
+		while (wire_any(&p, 100))
+			;
+	}
+}
+
 static int flags_of(const struct packet *p)
 {
 	return p->data[2] << 8 | p->data[3];
@@ -423,6 +477,8 @@ int main(int argc, char **argv)
 	wire_open();
 	puts("pauses");
 	pauses();
+	puts("grace");
+	grace();
 	puts("unsure");
 	unsure();
 	puts("lease");
