@@ -84,20 +84,7 @@ void event_files_free(struct event_files *files)
 	*files = (struct event_files){ 0 };
 }
 
-/* ------------------------------------------------------------ outsiders -- */
-
-struct ring {
-	uint64_t offset;
-	size_t context;
-};
-
-struct outside {
-	const struct tree *tree;
-	struct contexts *list;
-	struct event_files *files;
-	struct ring *ring;	/* by offset */
-	size_t rings;
-};
+/* ---------------------------------------------------------------- rings -- */
 
 static int by_offset(const void *a, const void *b)
 {
@@ -106,24 +93,83 @@ static int by_offset(const void *a, const void *b)
 	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static void collect_rings(struct outside *o)
+/* The rings that a record has; returns how many: at most two. */
+static int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2])
 {
-	for (size_t i = 0; i < o->list->n; i++) {
-		const struct context *c = &o->list->context[i];
+	const struct rxe_migr_rec_qp *qp = (const void *)rec;
+	int n = 0;
+
+	switch (le16toh(rec->type)) {
+	case RXE_MIGR_REC_CQ:
+		offset[n++] = le64toh(((const struct rxe_migr_rec_cq *)rec)->ring_offset);
+		break;
+	case RXE_MIGR_REC_SRQ:
+		offset[n++] = le64toh(((const struct rxe_migr_rec_srq *)rec)->ring_offset);
+		break;
+	case RXE_MIGR_REC_QP:
+		if (qp->sq_offset)
+			offset[n++] = le64toh(qp->sq_offset);
+		if (qp->rq_offset)
+			offset[n++] = le64toh(qp->rq_offset);
+		break;
+	}
+	return n;
+}
+
+void rings_collect(const struct contexts *list, struct rings *rings)
+{
+	*rings = (struct rings){ 0 };
+	for (size_t i = 0; i < list->n; i++) {
+		const struct context *c = &list->context[i];
 		const struct rxe_migr_rec *rec;
 
 		for_each_record(rec, c->dump, c->length) {
 			uint64_t offset[2];
 
 			for (int n = rdma_rings(rec, offset); n-- > 0;) {
-				GROW(o->ring, o->rings);
-				o->ring[o->rings++] = (struct ring){ offset[n], i };
+				GROW(rings->ring, rings->n);
+				rings->ring[rings->n++] = (struct ring){ offset[n], i };
 			}
 		}
 	}
-	if (o->rings)
-		qsort(o->ring, o->rings, sizeof(*o->ring), by_offset);
+	if (rings->n)
+		qsort(rings->ring, rings->n, sizeof(*rings->ring), by_offset);
 }
+
+void rings_free(struct rings *rings)
+{
+	free(rings->ring);
+	*rings = (struct rings){ 0 };
+}
+
+const struct ring *rings_find(const struct rings *rings, const struct contexts *list, const char *device,
+			      uint64_t offset)
+{
+	size_t low = 0, high = rings->n;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (rings->ring[middle].offset < offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	/* Two devices may have rings at one offset: the device decides. */
+	for (; low < rings->n && rings->ring[low].offset == offset; low++)
+		if (!device || !strcmp(list->context[rings->ring[low].context].device, device))
+			return &rings->ring[low];
+	return NULL;
+}
+
+/* ------------------------------------------------------------ outsiders -- */
+
+struct outside {
+	const struct tree *tree;
+	struct contexts *list;
+	struct event_files *files;
+	const struct rings *rings;
+};
 
 static int outside_fd(const struct proc_fd *fd, void *arg)
 {
@@ -145,23 +191,19 @@ static int outside_fd(const struct proc_fd *fd, void *arg)
 	return 0;
 }
 
-/* Two devices may have rings at one offset: the device decides. */
 static int outside_map(const struct proc_map *map, void *arg)
 {
-	struct ring key = { .offset = map->offset };
 	struct outside *o = arg;
+	const struct ring *ring;
 	char device[64];
 	struct stat st;
 
-	if (!map->shared || !bsearch(&key, o->ring, o->rings, sizeof(key), by_offset) ||
-	    proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != NODE_UVERBS)
+	if (!map->shared || !rings_find(o->rings, o->list, NULL, map->offset) || proc_map_stat(map, &st) ||
+	    !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != NODE_UVERBS)
 		return 0;
-	for (size_t i = 0; i < o->rings; i++) {
-		struct context *c = &o->list->context[o->ring[i].context];
-
-		if (o->ring[i].offset == map->offset && !strcmp(c->device, device))
-			c->holders.outsider = map->pid;
-	}
+	ring = rings_find(o->rings, o->list, device, map->offset);
+	if (ring)
+		o->list->context[ring->context].holders.outsider = map->pid;
 	return 0;
 }
 
@@ -172,17 +214,16 @@ static int outside_maps(pid_t pid, void *arg)
 	return tree_has(o->tree, pid) ? 0 : proc_each_map(pid, outside_map, o);
 }
 
-void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files)
+void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files,
+		    const struct rings *rings)
 {
-	struct outside o = { .tree = tree, .list = list, .files = files };
+	struct outside o = { .tree = tree, .list = list, .files = files, .rings = rings };
 
 	if (!list->n && !files->n)
 		return;
-	collect_rings(&o);
 	proc_each_fd_of_all(outside_fd, &o);
-	if (o.rings)
+	if (rings->n)
 		proc_each(outside_maps, &o);
-	free(o.ring);
 }
 
 struct outside_search {
@@ -208,26 +249,4 @@ pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd)
 
 	proc_each_fd_of_all(has_open, &s);
 	return s.pid;
-}
-
-int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2])
-{
-	const struct rxe_migr_rec_qp *qp = (const void *)rec;
-	int n = 0;
-
-	switch (le16toh(rec->type)) {
-	case RXE_MIGR_REC_CQ:
-		offset[n++] = le64toh(((const struct rxe_migr_rec_cq *)rec)->ring_offset);
-		break;
-	case RXE_MIGR_REC_SRQ:
-		offset[n++] = le64toh(((const struct rxe_migr_rec_srq *)rec)->ring_offset);
-		break;
-	case RXE_MIGR_REC_QP:
-		if (qp->sq_offset)
-			offset[n++] = le64toh(qp->sq_offset);
-		if (qp->rq_offset)
-			offset[n++] = le64toh(qp->rq_offset);
-		break;
-	}
-	return n;
 }

@@ -19,6 +19,7 @@ struct look {
 	const struct addresses *addresses;
 	const struct contexts *asked;
 	struct event_files files;
+	struct rings rings;
 };
 
 /* -------------------------------------------------------------- objects -- */
@@ -545,25 +546,14 @@ static void look_at_stray_event_files(struct look *look)
 	}
 }
 
-static bool is_ring(const struct plan *plan, const char *device, uint64_t at)
+static bool is_ring(const struct look *look, const char *device, uint64_t at)
 {
-	for (size_t i = 0; i < plan->contexts.n; i++) {
-		const struct context *c = &plan->contexts.context[i];
-		const struct rxe_migr_rec *rec;
+	const struct contexts *list = &look->plan->contexts;
 
-		if (strcmp(c->device, device))
-			continue;
-		if (!c->ours)
+	for (size_t i = 0; i < list->n; i++)
+		if (!list->context[i].ours && !strcmp(list->context[i].device, device))
 			return true;	/* that it can't move is said already */
-		for_each_record(rec, c->dump, c->length) {
-			uint64_t offset[2];
-
-			for (int n = rdma_rings(rec, offset); n-- > 0;)
-				if (offset[n] == at)
-					return true;
-		}
-	}
-	return false;
+	return rings_find(&look->rings, list, device, at);
 }
 
 static int look_at_map(const struct proc_map *map, void *arg)
@@ -575,7 +565,7 @@ static int look_at_map(const struct proc_map *map, void *arg)
 	struct stat st;
 
 	if (!map->shared || !map->inode || proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) ||
-	    rdma_node(st.st_rdev, device) != NODE_UVERBS || is_ring(plan, device, map->offset))
+	    rdma_node(st.st_rdev, device) != NODE_UVERBS || is_ring(look, device, map->offset))
 		return 0;
 	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:s, s:o}", "pid", map->pid,
 			     "start", hex(map->start), "of", device, "offset", hex(map->offset)));
@@ -607,12 +597,14 @@ int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct
 
 	if (event_files_find(&plan->tree, &plan->contexts, &look.files))
 		return -1;
-	find_outsiders(&plan->tree, &plan->contexts, &look.files);
+	rings_collect(&plan->contexts, &look.rings);
+	find_outsiders(&plan->tree, &plan->contexts, &look.files, &look.rings);
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		look_at_context(&look, &plan->contexts.context[i]);
 	look_at_stray_event_files(&look);
 	for (size_t i = 0; i < plan->tree.n; i++)
 		proc_each_map(plan->tree.task[i].pid, look_at_map, &look);
+	rings_free(&look.rings);
 	event_files_free(&look.files);
 	return 0;
 }

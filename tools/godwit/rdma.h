@@ -72,13 +72,25 @@ bool holders_have(const struct holders *holders, const struct proc_fd *fd);
 /* The event files of contexts, which stay where they are meanwhile. */
 int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files);
 void event_files_free(struct event_files *files);
+/* The rings of all contexts, by their offsets in the devices' files. */
+struct rings {
+	struct ring {
+		uint64_t offset;
+		size_t context;
+	} *ring;
+	size_t n;
+};
+void rings_collect(const struct contexts *list, struct rings *rings);
+void rings_free(struct rings *rings);
+/* That of this device (NULL: of any) at this offset, or NULL. */
+const struct ring *rings_find(const struct rings *rings, const struct contexts *list, const char *device,
+			      uint64_t offset);
+
 /* Find who else, outside of the tree, has one of all these. */
-void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files);
+void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files,
+		    const struct rings *rings);
 /* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
 pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
-
-/* The rings that a record has, by their offsets in the device's file; returns how many: at most two. */
-int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2]);
 
 /* The records of a dump, one after the other. */
 #define for_each_record(rec, dump, length)				\
