@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,15 @@ int host_check_device(const char *device)
 int host_check_root(void)
 {
 	return geteuid() ? fault("godwit must run as root for this") : 0;
+}
+
+int host_pause_timeout(void)
+{
+	char *text = read_file("/sys/module/rdma_rxe/parameters/pause_timeout");
+	unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
+
+	free(text);
+	return seconds < INT_MAX ? (int)seconds : INT_MAX;
 }
 
 const char *host_boot_id(void)

@@ -14,6 +14,7 @@ int host_check_device(const char *device);	/* our driver, of a version that we u
 int host_check_root(void);
 
 const char *host_boot_id(void);
+int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */
 const char *host_plugin_path(void);
 
 #endif /* GODWIT_HOST_H */

@@ -20,8 +20,6 @@
 #include "move.h"
 #include "state.h"
 
-/* Peers wait 60 s for a process that is stopped; we give up before they do. */
-#define LIMIT_S		45
 
 static pid_t worker;
 
@@ -190,7 +188,6 @@ int cmd_migrate(int argc, char **argv)
 	struct move m = MOVE_INIT;
 	bool verbose = false;
 
-	m.limit_ms = LIMIT_S * 1000;
 	m.report.warnings = json_array();
 	parse(&m, argc, argv, &verbose);
 	move_make_id(&m);

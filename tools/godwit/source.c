@@ -16,6 +16,8 @@
 #include "move.h"
 
 #define CHECK_MS	60000
+#define LIMIT_S		45	/* a process may be stopped for so long */
+#define AFTER_LIMIT_S	10	/* and its peers are called by then */
 #define CHECK_TRIES	5
 #define DUMP_TRIES	5
 
@@ -347,9 +349,28 @@ int move_plan(struct move *m)
 	return 0;
 }
 
+/*
+ * Peers give up a process that is stopped for too long, and nobody may decide for a copy then. How long they wait,
+ * only they know: on all hosts of a cluster it is to be the same.
+ */
+static int check_limit(struct move *m)
+{
+	int wait = m->plan.rdma ? host_pause_timeout() : 0;
+	int most = wait > AFTER_LIMIT_S ? wait - AFTER_LIMIT_S : 0;
+
+	if (!m->limit_ms)
+		m->limit_ms = (wait && most < LIMIT_S ? most : LIMIT_S) * 1000;
+	if (wait && (!most || m->limit_ms > most * INT64_C(1000)))
+		return fault("--limit %d: peers wait for %d s only, so that %d is the most: write a higher number to "
+			     "/sys/module/rdma_rxe/parameters/pause_timeout, here and at its peers", m->limit_ms / 1000,
+			     wait, most);
+	return 0;
+}
+
 static int check_here(struct move *m)
 {
-	if (host_check_criu() || host_check_nft() || move_plan(m) || (m->plan.rdma && host_check_plugin()))
+	if (host_check_criu() || host_check_nft() || move_plan(m) || check_limit(m) ||
+	    (m->plan.rdma && host_check_plugin()))
 		return -1;
 	return refuse_for(m->plan.problems);
 }
