@@ -4,13 +4,14 @@
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, integrity.sh uses one
 
 own_ssh="ssh -o BatchMode=yes"
+along=(--address "$extra") # what goes along
 
 # ride FROM TO RULES: a move of $pid during which this happens (src/tap.c)
 ride() {
-	echo "== $1 to $2: $3"
+	echo "== $1 to $2${about:+ ($about)}: $3"
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" bash -c 'rm -f /lab/rules*; printf "%b\n" "$1" >/lab/rules' bash "$3"
-	migrate "$1" "$pid" "$2" --address "$extra" --ssh "$build/tests/tap /lab/rules $own_ssh"
+	migrate "$1" "$pid" "$2" "${along[@]}" --ssh "$build/tests/tap /lab/rules $own_ssh"
 }
 ride_home() { ride h1 h2 "$1"; }
 
@@ -25,6 +26,26 @@ settle() {
 	local id
 	id=$(on "$1" godwit status | sed -n 's/^move \([^ ]*\) .*/\1/p')
 	on "$1" godwit settle "$id" "$2"
+}
+
+# stopped HOST: the two queue pairs of $pid are there, and those of h3 wait for them
+stopped() {
+	if runs "$1"; then broken "it runs at $1"; fi
+	in_state "$1" STOPPED
+	in_state h3 PAUSED
+}
+in_state() { # in_state HOST STATE: both queue pairs there are
+	local qps
+	qps=$(on "$1" godwit status)
+	[ "$(grep -c "state $2" <<<"$qps")" = 2 ] || broken "$1: not $2: $qps"
+}
+
+# A rule of nft: count what goes to queue pairs of h3. said_nothing HOST TABLE...: that was nothing, says this table
+counts="ip daddr 10.77.0.3 udp dport 4791 counter"
+said_nothing() {
+	local table
+	table=$(on "$1" nft list table "${@:2}")
+	[[ $table = *"counter packets 0 "* ]] || broken "what is held at $1 says something: $table"
 }
 
 # runs HOST: $pid does, and is not stopped (a condition for wait_for)
