@@ -79,10 +79,14 @@ static void adopt_criu(struct move *m)
 /* The worker was killed. What it had begun, CRIU ends or undoes, as it finds its socket closed. */
 static int recover(struct move *m, int status)
 {
+	json_t *state = state_load(m->id);
 	int code;
 
 	/* (what has ended by now needs nobody) */
 	tree_refresh(&m->plan.tree, m->pid);
+	if (state)
+		move_remember_stopped(m, state);
+	json_decref(state);
 	fault_clear();
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
 	if (m->shared->over)

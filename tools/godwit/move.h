@@ -77,6 +77,8 @@ int move_until_ready(struct move *m);
 /* settle.c: for who must settle it by hand. */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
+/* Which tasks of the tree were stopped by a signal before the move. */
+void move_remember_stopped(struct move *m, json_t *state);
 
 /* What the tasks have written where other hosts see it, too, is there before their copy runs. */
 void move_sync(struct move *m);

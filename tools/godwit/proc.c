@@ -93,6 +93,12 @@ int tree_refresh(struct tree *tree, pid_t root)
 	return 0;
 }
 
+void tree_see_stopped(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		tree->task[i].was_stopped = proc_state(tree->task[i].pid) == 'T';
+}
+
 void tree_free(struct tree *tree)
 {
 	for (size_t i = 0; i < tree->n; i++)
@@ -271,12 +277,11 @@ void tree_hold(const struct tree *tree)
 	for (size_t i = 0; i < tree->n; i++) {
 		struct tree one = { .task = &tree->task[i], .n = 1 };
 		pid_t *tids;
-		size_t n = tree->task[i].was_stopped ? 0 : tree_threads(&one, &tids);
+		size_t n = tree_threads(&one, &tids);
 
 		for (size_t j = 0; j < n; j++)
 			syscall(SYS_tgkill, tree->task[i].pid, tids[j], SIGSTOP);
-		if (n)
-			free(tids);
+		free(tids);
 	}
 }
 

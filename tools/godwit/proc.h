@@ -13,7 +13,7 @@
 struct task {
 	pid_t pid;
 	int pidfd;
-	bool was_stopped;	/* by a signal, when we first looked */
+	bool was_stopped;	/* by a signal, before CRIU froze it */
 };
 
 struct tree {
@@ -24,6 +24,8 @@ struct tree {
 int tree_collect(struct tree *tree, pid_t root);
 /* Collect it anew: it has forked meanwhile, or not. If that fails, the tree stays what it was. */
 int tree_refresh(struct tree *tree, pid_t root);
+/* Who is stopped by a signal now? Not to be asked of who is traced, which hides it. */
+void tree_see_stopped(struct tree *tree);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
 /* How many still run, that is: were not killed, and have not become zombies. */
@@ -32,7 +34,8 @@ size_t tree_alive(const struct tree *tree);
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
 /*
  * Stop signals for all threads that CRIU holds: pending while it does, they stop a thread that it loses its hold
- * on before that runs a single instruction. SIGCONT takes them back, and wakes whom they stopped.
+ * on before that runs a single instruction. So do those that were stopped before: a CRIU that is killed need not leave
+ * them so. SIGCONT takes the signals back, and wakes whom they stopped; it is not sent to who was stopped before.
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);

@@ -116,12 +116,23 @@ int move_save(struct move *m)
 		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran));
 }
 
+void move_remember_stopped(struct move *m, json_t *state)
+{
+	json_t *pid;
+	size_t i;
+
+	for (i = 0; i < m->plan.tree.n; i++)
+		m->plan.tree.task[i].was_stopped = false;
+	json_array_foreach(json_object_get(state, "was_stopped"), i, pid)
+		for (size_t j = 0; j < m->plan.tree.n; j++)
+			if (m->plan.tree.task[j].pid == json_integer_value(pid))
+				m->plan.tree.task[j].was_stopped = true;
+}
+
 int move_load(struct move *m, json_t *state)
 {
 	struct proc_id id = { json_integer_value(json_object_get(state, "pid")),
 			      json_integer_value(json_object_get(state, "start")) };
-	json_t *pid;
-	size_t i;
 
 	m->pid = id.pid;
 	m->host = json_string_value(json_object_get(state, "to"));
@@ -141,12 +152,7 @@ int move_load(struct move *m, json_t *state)
 		return 0;
 	if (tree_collect(&m->plan.tree, m->pid))
 		return -1;
-	for (i = 0; i < m->plan.tree.n; i++)
-		m->plan.tree.task[i].was_stopped = false;
-	json_array_foreach(json_object_get(state, "was_stopped"), i, pid)
-		for (size_t j = 0; j < m->plan.tree.n; j++)
-			if (m->plan.tree.task[j].pid == json_integer_value(pid))
-				m->plan.tree.task[j].was_stopped = true;
+	move_remember_stopped(m, state);
 	return 0;
 }
 

@@ -452,6 +452,8 @@ static int until_dumped(struct move *m)
 		if (!strcmp(script, "pre-dump")) {
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+			/* (who was, when it was checked, may have been woken since) */
+			tree_see_stopped(&m->plan.tree);
 		}
 		if (!strcmp(script, "query-ext-files")) {
 			m->shared->stopped = true;
@@ -601,8 +603,11 @@ int move_until_ready(struct move *m)
 		return EXIT_STAYED;
 	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
 	m->shared->held = true;
+	/* (written down before: who releases what is not held does no harm) */
+	if (move_save(m))
+		return EXIT_STAYED;
 	tree_hold(&m->plan.tree);
-	if (move_save(m) || find_stop_time(m) || transfer(m) || restore(m))
+	if (find_stop_time(m) || transfer(m) || restore(m))
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
