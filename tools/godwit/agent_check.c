@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -368,23 +367,20 @@ static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids, jso
  */
 static void check_moves(json_t *list)
 {
-	glob_t found;
+	json_t *all = state_all(), *state;
+	size_t i;
 
-	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
-		return;
-	for (size_t i = 0; i < found.gl_pathc; i++) {
-		json_t *state = json_load_file(found.gl_pathv[i], 0, NULL);
+	json_array_foreach(all, i, state) {
 		const char *id = json_string_value(json_object_get(state, "id"));
 		int stage = json_integer_value(json_object_get(state, "number"));
-		int lock = id && stage && stage != STAGE_RUNNING ? state_lock(id) : -1;
+		int lock = stage && stage != STAGE_RUNNING ? state_lock(id) : -1;
 
 		if (lock >= 0)
 			problem(list, "move %s: godwit was killed there and has left it half done: there: godwit settle %s %s",
 				id, id, stage == STAGE_COMMITTED ? "commit" : "abort");
 		close_fd(&lock);
-		json_decref(state);
 	}
-	globfree(&found);
+	json_decref(all);
 	fault_clear();
 }
 

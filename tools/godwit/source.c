@@ -14,6 +14,7 @@
 #include "host.h"
 #include "images.h"
 #include "move.h"
+#include "state.h"
 
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* a process may be stopped for so long */
@@ -325,11 +326,48 @@ static int check_there(struct move *m)
 	return ret;
 }
 
+static bool is_below(pid_t pid, pid_t root)
+{
+	struct tree tree;
+	bool has = tree_collect(&tree, root) == 0 && tree_has(&tree, pid);
+
+	tree_free(&tree);
+	fault_clear();
+	return has;
+}
+
+/*
+ * What a move has left held here may run elsewhere, and its peers be that one's: it neither moves nor, should that fail,
+ * goes on, before somebody has said what became of the first move.
+ */
+static int check_moves_here(pid_t pid)
+{
+	json_t *all = state_all(), *state;
+	int ret = 0;
+	size_t i;
+
+	json_array_foreach(all, i, state) {
+		const char *id = json_string_value(json_object_get(state, "id"));
+		struct proc_id held = { json_integer_value(json_object_get(state, "pid")),
+					json_integer_value(json_object_get(state, "start")) };
+
+		if (ret || !json_object_get(state, "to") || !proc_is_there(&held) ||
+		    (!is_below(held.pid, pid) && !is_below(pid, held.pid)))
+			continue;
+		ret = fault("process %d: it is in the middle of move %s: if that was left half done: godwit settle %s "
+			    "commit, or abort", pid, id, id);
+	}
+	json_decref(all);
+	return ret;
+}
+
 int move_plan(struct move *m)
 {
 	struct contexts asked = { 0 };
 	int ret;
 
+	if (check_moves_here(m->pid))
+		return -1;
 	/* (who does not say where to, may mean an address that goes along) */
 	ret = m->host ? plan_ask_peers(m->pid, &asked) : 0;
 	if (!ret)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <errno.h>
+#include <glob.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,24 @@ json_t *state_load(const char *id)
 
 	free(path);
 	return state;
+}
+
+json_t *state_all(void)
+{
+	json_t *array = json_array(), *state;
+	glob_t found;
+
+	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
+		return array;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		state = json_load_file(found.gl_pathv[i], 0, NULL);
+		if (json_object_get(state, "id") && json_object_get(state, "stage"))
+			json_array_append_new(array, state);
+		else
+			json_decref(state);
+	}
+	globfree(&found);
+	return array;
 }
 
 void state_remove(const char *id)

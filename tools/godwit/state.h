@@ -22,6 +22,7 @@ int state_lock(const char *id);
 
 int state_save(const char *id, json_t *state);	/* takes state over; whole or not at all */
 json_t *state_load(const char *id);		/* or NULL */
+json_t *state_all(void);			/* an array: of all moves to and from this host that are not over */
 void state_remove(const char *id);
 
 #endif /* GODWIT_STATE_H */

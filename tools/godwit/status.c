@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <glob.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,23 +68,6 @@ static int add_device(const char *device, void *arg)
 	return 0;
 }
 
-/* Moves to and from this host that are not over. */
-static json_t *moves(void)
-{
-	json_t *array = json_array(), *move;
-	glob_t found;
-
-	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
-		return array;
-	for (size_t i = 0; i < found.gl_pathc; i++) {
-		move = json_load_file(found.gl_pathv[i], 0, NULL);
-		if (move && json_object_get(move, "stage"))
-			json_array_append_new(array, move);
-	}
-	globfree(&found);
-	return array;
-}
-
 static void print(const struct status *status, json_t *held)
 {
 	const char *device;
@@ -132,7 +114,7 @@ int cmd_status(int argc, char **argv)
 		usage();
 	if (host_check_root() || rdma_each_device(add_device, &status))
 		return failed(EXIT_REFUSED);
-	held = moves();
+	held = state_all();
 	if (json) {
 		json_t *all = json_pack("{s:O, s:O, s:O}", "devices", status.devices, "qps", status.qps,
 					"moves", held);
