@@ -61,9 +61,16 @@ struct agent {
 /* agent_ops.c: answers to what the source asks. 0 with *answer, or -1 with fault(). */
 int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer);
 
-/* agent_check.c: would this host take the process? An array of strings that speak against it. */
-json_t *agent_check(struct agent *a, json_t *message);
+/*
+ * agent_check.c: would this host take the process? An array of strings that speak against it. digests: what files hold
+ * here, by their paths, of which a look at them does not tell.
+ */
+json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
+
+/* agent_files.c: the part of the check; a file that is not what the process left is a fault. */
+void agent_check_files(json_t *message, json_t *list, json_t *digests);
+int agent_compare(struct agent *a, json_t *file);
 
 /* restore.c */
 int agent_start_criu(struct agent *a, json_t *env);

@@ -108,36 +108,6 @@ static void check_ptys(json_t *list, json_t *ptys)
 	}
 }
 
-static void check_file(json_t *list, json_t *file)
-{
-	const char *path = json_string_value(json_object_get(file, "path"));
-	json_int_t size = json_integer_value(json_object_get(file, "size"));
-	mode_t mode = json_integer_value(json_object_get(file, "mode"));
-	bool writable = json_is_true(json_object_get(file, "writable"));
-	const char *what = writable ?
-		"put it on storage that both share, or give --copy" : "install the same there";
-	struct stat st;
-
-	if (!path || stat(path, &st))
-		problem(list, "file %s: it is not there: %s", path, what);
-	/* (one that both share may have been written to since the source looked at it) */
-	else if (st.st_size < size || (st.st_size > size && !writable))
-		problem(list, "file %s: it has %lld bytes there and %lld here: %s", path,
-			(long long)st.st_size, (long long)size, what);
-	else if ((st.st_mode ^ mode) & (S_IFMT | 07777))
-		problem(list, "file %s: its mode is %o there and %o here: %s", path, st.st_mode & 07777,
-			mode & 07777, what);
-}
-
-static void check_files(json_t *list, json_t *files)
-{
-	json_t *file;
-	size_t i;
-
-	json_array_foreach(files, i, file)
-		check_file(list, file);
-}
-
 static void check_space(json_t *list, const char *base, json_int_t memory)
 {
 	/* (besides memory, images are some hundred kilobytes) */
@@ -399,7 +369,7 @@ static int check_ssh(const struct addresses *addresses)
 	return 0;
 }
 
-json_t *agent_check(struct agent *a, json_t *message)
+json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 	json_t *list = json_array();
@@ -414,7 +384,7 @@ json_t *agent_check(struct agent *a, json_t *message)
 		problem(list, "%s", a->criu_trouble);
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
-	check_files(list, json_object_get(message, "files"));
+	agent_check_files(message, list, digests);
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_huge(list, json_object_get(message, "huge"));
 	check_pinned(list, json_object_get(message, "pinned"));

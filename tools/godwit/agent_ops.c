@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "agent.h"
+#include "content.h"
 #include "host.h"
 
 static int op_hello(struct agent *a, json_t *message, json_t **answer)
@@ -18,6 +19,7 @@ static int op_hello(struct agent *a, json_t *message, json_t **answer)
 	/* This takes time when it is the first, and the source is busy with itself now. */
 	if (a->stage == STAGE_IDLE && !a->criu_trouble && host_check_criu())
 		a->criu_trouble = xstrdup(fault_text());
+	content_warm_up();
 	fault_clear();
 	return 0;
 }
@@ -32,8 +34,11 @@ static int op_ping(struct agent *a, json_t *message, json_t **answer)
 
 static int op_check(struct agent *a, json_t *message, json_t **answer)
 {
+	json_t *digests = json_object(), *problems;
+
 	addresses_free(&a->addresses);
-	*answer = json_pack("{s:o}", "problems", agent_check(a, message));
+	problems = agent_check(a, message, digests);
+	*answer = json_pack("{s:o, s:o}", "problems", problems, "digests", digests);
 	return 0;
 }
 
@@ -91,6 +96,13 @@ static int op_file_end(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)answer;
 	return a->stage == STAGE_PREPARED ? incoming_end(&a->incoming, message) : 0;
+}
+
+/* As a file: no answer. */
+static int op_compare(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)answer;
+	return a->stage == STAGE_PREPARED ? agent_compare(a, message) : 0;
 }
 
 static int op_files_end(struct agent *a, json_t *message, json_t **answer)
@@ -151,8 +163,8 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
 	} ops[] = {
 		{ "hello", op_hello }, { "ping", op_ping }, { "check", op_check },
 		{ "prepare", op_prepare }, { "addresses", op_addresses }, { "file", op_file },
-		{ "file-end", op_file_end }, { "files-end", op_files_end }, { "restore", op_restore },
-		{ "commit", op_commit }, { "abort", op_abort }, { "bye", op_bye },
+		{ "file-end", op_file_end }, { "compare", op_compare }, { "files-end", op_files_end },
+		{ "restore", op_restore }, { "commit", op_commit }, { "abort", op_abort }, { "bye", op_bye },
 	};
 
 	for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)

@@ -38,7 +38,7 @@ $(godwit_obj): $(godwit_build)/%.o: $(godwit_dir)/%.c $(godwit_pb:.o=.c) $(verbs
 
 $(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(verbs_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(godwit_obj) $(godwit_pb) $(VERBS_LIBS) -lrdmacm -libverbs -ljansson -lprotobuf-c -lz
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(godwit_obj) $(godwit_pb) $(VERBS_LIBS) -lrdmacm -libverbs -ljansson -lprotobuf-c -lcrypto -lz
 
 -include $(godwit_obj:.o=.d)
 

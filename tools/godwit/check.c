@@ -169,6 +169,7 @@ int cmd_check(int argc, char **argv)
 		{ "device", required_argument, NULL, 'd' },
 		{ "images", required_argument, NULL, 'i' },
 		{ "json", no_argument, NULL, 'j' },
+		{ "shared", required_argument, NULL, 'S' },
 		{ "ssh", required_argument, NULL, 's' },
 		{ "to", required_argument, NULL, 't' },
 		{ }
@@ -182,11 +183,12 @@ int cmd_check(int argc, char **argv)
 			if (address_parse(&m.addresses, optarg))
 				return failed(EXIT_USAGE);
 			break;
-		case 'c': move_copy(&m, optarg); break;
+		case 'c': move_path(&m.copy, optarg); break;
 		case 'd': m.device_map = optarg; break;
 		case 'i': m.images_base = optarg; break;
 		case 'j': m.json = true; break;
 		case 's': m.ssh = optarg; break;
+		case 'S': move_path(&m.share, optarg); break;
 		case 't': m.host = optarg; break;
 		default: usage();
 		}

@@ -141,12 +141,6 @@ void move_make_id(struct move *m)
 	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->pid, random);
 }
 
-void move_copy(struct move *m, const char *file)
-{
-	GROW(m->copy, m->num_copy);
-	m->copy[m->num_copy++] = file;
-}
-
 static void parse(struct move *m, int argc, char **argv, bool *verbose)
 {
 	static const struct option options[] = {
@@ -158,6 +152,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		{ "json", no_argument, NULL, 'j' },
 		{ "leave-images", no_argument, NULL, 'l' },
 		{ "limit", required_argument, NULL, 'L' },
+		{ "shared", required_argument, NULL, 'S' },
 		{ "ssh", required_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ }
@@ -171,13 +166,14 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 			if (address_parse(&m->addresses, optarg))
 				exit(failed(EXIT_USAGE));
 			break;
-		case 'c': move_copy(m, optarg); break;
+		case 'c': move_path(&m->copy, optarg); break;
 		case 'd': m->device_map = optarg; break;
 		case 'i': m->images_base = optarg; break;
 		case 'j': m->json = true; break;
 		case 'l': m->leave_images = true; break;
 		case 'L': m->limit_ms = parse_pid(optarg) * 1000; break;
 		case 's': m->ssh = optarg; break;
+		case 'S': move_path(&m->share, optarg); break;
 		case 'v': *verbose = true; break;
 		default: usage();
 		}

@@ -12,6 +12,11 @@
 #include "plan.h"
 #include "report.h"
 
+struct paths {
+	char **path;
+	size_t n;
+};
+
 /* What outlives the process that works: its guard goes on from here. */
 struct move_shared {
 	pid_t criu;
@@ -30,8 +35,8 @@ struct move {
 	pid_t pid;
 	const char *host, *ssh, *images_base;
 	struct addresses addresses;
-	const char **copy;	/* files to take along */
-	size_t num_copy;
+	struct paths copy;	/* files to take along */
+	struct paths share;	/* files, and folders of files, that both hosts share: the operator says so */
 	const char *device_map;	/* OLD=NEW,... or NULL */
 	int limit_ms;
 	bool json, leave_images;
@@ -59,9 +64,8 @@ struct move {
 	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
-/* migrate.c: its name, once host and pid are known; a file to take along. */
+/* migrate.c: its name, once host and pid are known. */
 void move_make_id(struct move *m);
-void move_copy(struct move *m, const char *file);
 
 /*
  * source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
@@ -69,6 +73,18 @@ void move_copy(struct move *m, const char *file);
  */
 int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);
+
+/*
+ * files.c, in the order of a move: what was asked for, as the plan's problems; what is copied need not be there; what the
+ * destination is asked besides; what its answers mean. Then, with all of it frozen: it compares what was not settled.
+ */
+void move_path(struct paths *paths, const char *path);
+void files_asked(struct move *m);
+void files_drop_copied(struct move *m);
+void files_ask(struct move *m, json_t *question);
+void files_judge(struct move *m, json_t *digests, json_t *problems);
+uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
+int files_compare(struct move *m);
 
 /* source.c: everything up to the decision. Gives an exit code if it went wrong, else EXIT_OK. */
 int move_check(struct move *m);

@@ -200,9 +200,10 @@ static json_t *files_json(const struct proc_files *files)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < files->n; i++)
-		json_array_append_new(array, json_pack("{s:s, s:I, s:i, s:b}",
+		json_array_append_new(array, json_pack("{s:s, s:I, s:i, s:b, s:I}",
 			"path", files->file[i].path, "size", (json_int_t)files->file[i].size,
-			"mode", (int)files->file[i].mode, "writable", files->file[i].writable));
+			"mode", (int)files->file[i].mode, "writable", files->file[i].writable,
+			"mtime", (json_int_t)files->file[i].mtime));
 	return array;
 }
 

@@ -13,7 +13,9 @@
 #include <sys/pidfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+#include "content.h"
 #include "proc.h"
 
 /* ------------------------------------------------------------- the tree -- */
@@ -536,7 +538,26 @@ int proc_map_stat(const struct proc_map *map, struct stat *st)
 	return ret;
 }
 
+/* Could it be written to? A shared mapping that can't be now may have been made by who could, and may be again. */
+static bool map_writable(const struct proc_map *map)
+{
+	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	struct stat st;
+	bool writable = lstat(path, &st) || st.st_mode & S_IWUSR;
+
+	free(path);
+	return writable;
+}
+
 /* ---------------------------------------------------------------- files -- */
+
+static void file_look(struct proc_file *file, const struct stat *st)
+{
+	file->size = st->st_size;
+	file->mode = st->st_mode;
+	file->mtime = content_time(&st->st_mtim);
+	file->ctime = content_time(&st->st_ctim);
+}
 
 static void files_add(struct proc_files *files, const char *path, const struct stat *st,
 		      bool mapped, bool writable)
@@ -555,10 +576,10 @@ static void files_add(struct proc_files *files, const char *path, const struct s
 			return;
 		}
 	GROW(files->file, files->n);
-	files->file[files->n++] = (struct proc_file){
-		.path = xstrdup(path), .dev = st->st_dev, .ino = st->st_ino,
-		.size = st->st_size, .mode = st->st_mode, .mapped = mapped, .writable = writable,
+	files->file[files->n] = (struct proc_file){
+		.path = xstrdup(path), .dev = st->st_dev, .ino = st->st_ino, .mapped = mapped, .writable = writable,
 	};
+	file_look(&files->file[files->n++], st);
 }
 
 static int files_add_fd(const struct proc_fd *fd, void *arg)
@@ -574,13 +595,21 @@ static int files_add_map(const struct proc_map *map, void *arg)
 	struct stat st;
 
 	if (map->path && map->path[0] == '/' && !stat(map->path, &st) && st.st_ino == map->inode)
-		files_add(arg, map->path, &st, true, false);
+		files_add(arg, map->path, &st, true, map->shared && map_writable(map));
 	return 0;
+}
+
+static int64_t today(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return content_time(&now);
 }
 
 int proc_files(const struct tree *tree, struct proc_files *files)
 {
-	*files = (struct proc_files){ 0 };
+	*files = (struct proc_files){ .looked = today() };
 	for (size_t i = 0; i < tree->n; i++)
 		proc_each_map(tree->task[i].pid, files_add_map, files);
 	return proc_each_fd(tree, files_add_fd, files);
@@ -591,6 +620,7 @@ bool proc_files_refresh(struct proc_files *files)
 	bool changed = false;
 	size_t kept = 0;
 
+	files->looked = today();
 	for (size_t i = 0; i < files->n; i++) {
 		struct proc_file file = files->file[i];
 		struct stat st;
@@ -601,12 +631,19 @@ bool proc_files_refresh(struct proc_files *files)
 			continue;
 		}
 		changed |= (uint64_t)st.st_size != file.size || st.st_mode != file.mode;
-		file.size = st.st_size;
-		file.mode = st.st_mode;
+		file_look(&file, &st);
 		files->file[kept++] = file;
 	}
 	files->n = kept;
 	return changed;
+}
+
+bool proc_file_changed(const struct proc_file *file)
+{
+	struct stat st;
+
+	return stat(file->path, &st) || st.st_dev != file->dev || st.st_ino != file->ino ||
+	       content_time(&st.st_ctim) != file->ctime;
 }
 
 void proc_files_free(struct proc_files *files)

@@ -107,18 +107,23 @@ struct proc_file {
 	ino_t ino;
 	uint64_t size;
 	mode_t mode;
+	int64_t mtime, ctime;	/* content_time() */
 	bool mapped;
-	bool writable;
+	bool writable;		/* it may have been written to, by who has it */
+	bool settled;		/* the destination has the same, as far as the process has not written to it since */
 };
 
 struct proc_files {
 	struct proc_file *file;
 	size_t n;
+	int64_t looked;		/* when we did: CLOCK_REALTIME */
 };
 
 int proc_files(const struct tree *tree, struct proc_files *files);
 /* Looks at them again, and drops those that have their names no longer. Did anything change? */
 bool proc_files_refresh(struct proc_files *files);
+/* Is it another file than when we looked, or was it written to? (Through a mapping it may have been without that.) */
+bool proc_file_changed(const struct proc_file *file);
 void proc_files_free(struct proc_files *files);
 
 /* A TCP socket of the tree. */

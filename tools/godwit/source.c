@@ -19,6 +19,7 @@
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* a process may be stopped for so long */
 #define AFTER_LIMIT_S	10	/* and its peers are called by then */
+#define CHECK_BYTES_MS	10000	/* of files, that the destination reads at least in a ms */
 #define CHECK_TRIES	5
 #define DUMP_TRIES	5
 
@@ -216,26 +217,6 @@ static int check_keys(struct move *m)
 	return 0;
 }
 
-/* (what is copied need not be there) */
-static void drop_copied_files(struct move *m)
-{
-	struct proc_files *files = &m->plan.files;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < files->n; i++) {
-		size_t j;
-
-		for (j = 0; j < m->num_copy; j++)
-			if (!strcmp(files->file[i].path, m->copy[j]))
-				break;
-		if (j < m->num_copy)
-			free(files->file[i].path);
-		else
-			files->file[kept++] = files->file[i];
-	}
-	files->n = kept;
-}
-
 /* The device names there, for what is asked about them. */
 static void map_devices(struct move *m)
 {
@@ -261,16 +242,19 @@ static json_t *one_text(const char *text)
 /* The destination's own answer: an array of texts; each is given the host's name. */
 static json_t *ask_once(struct move *m)
 {
-	json_t *question = plan_json(&m->plan), *answer, *text, *named = json_array();
+	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
 	size_t i;
 
 	json_object_set_new(question, "op", json_string("check"));
 	json_object_set_new(question, "images", json_string(m->images_base));
 	json_object_set_new(question, "addresses", addresses_json(&m->addresses));
-	answer = peer_ask(&m->peer, question, CHECK_MS);
+	files_ask(m, question);
+	answer = peer_ask(&m->peer, question, CHECK_MS + files_size(m) / CHECK_BYTES_MS);
 	if (!answer)
 		return NULL;
-	json_array_foreach(json_object_get(answer, "problems"), i, text) {
+	problems = json_object_get(answer, "problems");
+	files_judge(m, json_object_get(answer, "digests"), problems);
+	json_array_foreach(problems, i, text) {
 		char *whole = xasprintf("%s: %s", m->host, json_string_value(text));
 
 		json_array_append_new(named, json_string(whole));
@@ -313,7 +297,7 @@ json_t *move_problems_there(struct move *m)
 		fault_clear();
 		return problems;
 	}
-	drop_copied_files(m);
+	files_drop_copied(m);
 	return ask_there(m);
 }
 
@@ -377,6 +361,7 @@ int move_plan(struct move *m)
 		return -1;
 	m->report.rdma = m->plan.rdma;
 	m->report.stock_peers = json_incref(m->plan.stock_peers);
+	files_asked(m);
 	if (addresses_check_source(&m->addresses)) {
 		plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
@@ -557,9 +542,10 @@ static int send_files(struct move *m, struct progress *p)
 	int ret = 0;
 
 	wire_cork();
-	for (size_t i = 0; !ret && i < m->num_copy; i++)
-		ret = images_send_file(&m->peer.wire, m->copy[i], on_progress, p);
+	for (size_t i = 0; !ret && i < m->copy.n; i++)
+		ret = images_send_file(&m->peer.wire, m->copy.path[i], on_progress, p);
 	ret = ret ?: images_send(&m->peer.wire, m->images, on_progress, p, &m->report.bytes);
+	ret = ret ?: files_compare(m);
 	return wire_uncork(&m->peer.wire) ?: ret;
 }
 

@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include "godwit.h"
 
-#define WIRE_VERSION	1
+#define WIRE_VERSION	2
 #define WIRE_MAX	(1 << 20)
 
 /* How long a pipe may take no byte, or give none of what has begun, before we call the other end gone. */

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The source's side of files that stay where they are. A file at the destination is taken for the one here when it holds
+ * the same: of files that the process may write to, as they are when it is frozen.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "content.h"
+#include "move.h"
+
+/* A file system's clock ticks: what is written in the tick in which we look does not show in the file's times. */
+#define TICK_NS	INT64_C(1000000000)
+
+void move_path(struct paths *paths, const char *path)
+{
+	GROW(paths->path, paths->n);
+	paths->path[paths->n++] = xstrdup(path);
+}
+
+static bool listed(const struct paths *paths, const char *path)
+{
+	for (size_t i = 0; i < paths->n; i++)
+		if (!strcmp(paths->path[i], path))
+			return true;
+	return false;
+}
+
+/* In one of these folders, or one of these files. */
+static bool below(const struct paths *paths, const char *path)
+{
+	for (size_t i = 0; i < paths->n; i++) {
+		size_t len = strlen(paths->path[i]);
+
+		if (!strncmp(path, paths->path[i], len) && (!path[len] || path[len] == '/' || len == 1))
+			return true;
+	}
+	return false;
+}
+
+/* ------------------------------------------------------- what was asked -- */
+
+/* Each by the name that the kernel gives it, once. */
+static void resolve(struct move *m, struct paths *paths, const char *option, bool folders)
+{
+	struct paths found = { 0 };
+
+	for (size_t i = 0; i < paths->n; i++) {
+		char *path = paths->path[i];
+		char *real = path[0] == '/' ? realpath(path, NULL) : NULL;
+		struct stat st;
+
+		if (path[0] != '/')
+			plan_problem(&m->plan, "file %s: %s takes a path that begins with /", path, option);
+		else if (!real || stat(real, &st))
+			plan_problem(&m->plan, "file %s: %s: give %s a file that is here", path, strerror(errno), option);
+		else if (!S_ISREG(st.st_mode) && !(folders && S_ISDIR(st.st_mode)))
+			plan_problem(&m->plan, "file %s: it is no regular file: %s can't take it", path, option);
+		else if (!listed(&found, real))
+			move_path(&found, real);
+		free(real);
+		free(path);
+	}
+	free(paths->path);
+	*paths = found;
+}
+
+void files_asked(struct move *m)
+{
+	resolve(m, &m->copy, "--copy", false);
+	resolve(m, &m->share, "--shared", true);
+	for (size_t i = 0; i < m->copy.n; i++)
+		if (below(&m->share, m->copy.path[i]))
+			plan_problem(&m->plan, "file %s: give one of --copy and --shared", m->copy.path[i]);
+}
+
+/* --------------------------------------------------- before anything stops -- */
+
+void files_drop_copied(struct move *m)
+{
+	struct proc_files *files = &m->plan.files;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < files->n; i++)
+		if (listed(&m->copy, files->file[i].path))
+			free(files->file[i].path);
+		else
+			files->file[kept++] = files->file[i];
+	files->n = kept;
+}
+
+void files_ask(struct move *m, json_t *question)
+{
+	json_t *file;
+	size_t i;
+
+	content_warm_up();
+	json_array_foreach(json_object_get(question, "files"), i, file)
+		if (below(&m->share, json_string_value(json_object_get(file, "path"))))
+			json_object_set_new(file, "shared", json_true());
+}
+
+/*
+ * theirs: what the destination's file of this name holds, or NULL: its first look was enough. While the process writes
+ * to it, two looks at different times can't tell: then they are compared again when it is frozen.
+ */
+static int judge(const struct proc_files *files, struct proc_file *file, const char *theirs)
+{
+	char ours[DIGEST_TEXT];
+	bool same;
+
+	file->settled = !file->writable || files->looked - file->ctime > TICK_NS;
+	if (!theirs)
+		return 0;
+	if (content_digest(file->path, file->size, 0, ours))
+		return -1;
+	same = !strcmp(ours, theirs);
+	if (same || (file->writable && (file->mapped || proc_file_changed(file)))) {
+		file->settled &= same;
+		return 0;
+	}
+	return content_differs(file->path, file->writable);
+}
+
+void files_judge(struct move *m, json_t *digests, json_t *problems)
+{
+	struct proc_files *files = &m->plan.files;
+
+	for (size_t i = 0; i < files->n; i++) {
+		const char *theirs = json_string_value(json_object_get(digests, files->file[i].path));
+
+		if (judge(files, &files->file[i], theirs))
+			json_array_append_new(problems, json_string(fault_text()));
+		fault_clear();
+	}
+}
+
+uint64_t files_size(const struct move *m)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < m->plan.files.n; i++)
+		sum += m->plan.files.file[i].size;
+	return sum;
+}
+
+/* ------------------------------------------------------- when it is frozen -- */
+
+static bool is_settled(const struct proc_files *before, const struct proc_file *file)
+{
+	for (size_t i = 0; i < before->n; i++) {
+		const struct proc_file *old = &before->file[i];
+
+		if (!strcmp(old->path, file->path))
+			return old->settled && old->dev == file->dev && old->ino == file->ino && old->ctime == file->ctime &&
+			       old->size == file->size && !(file->writable && file->mapped);
+	}
+	return false;
+}
+
+static int send_digest(struct move *m, const struct proc_file *file)
+{
+	char digest[DIGEST_TEXT];
+
+	move_sync(m);	/* (the destination is to read what was written) */
+	if (content_digest(file->path, file->size, m->deadline, digest))
+		return -1;
+	return wire_send(&m->peer.wire, json_pack("{s:s, s:s, s:I, s:i, s:b, s:s}", "op", "compare", "path", file->path,
+						  "size", (json_int_t)file->size, "mode", (int)file->mode, "writable",
+						  file->writable, "digest", digest));
+}
+
+int files_compare(struct move *m)
+{
+	struct proc_files now;
+	int ret = proc_files(&m->plan.tree, &now);
+
+	for (size_t i = 0; !ret && i < now.n; i++)
+		if (!listed(&m->copy, now.file[i].path) && !below(&m->share, now.file[i].path) &&
+		    !is_settled(&m->plan.files, &now.file[i]))
+			ret = send_digest(m, &now.file[i]);
+	proc_files_free(&now);
+	return ret;
+}
