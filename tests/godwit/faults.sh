@@ -6,19 +6,19 @@
 own_ssh="ssh -o BatchMode=yes"
 along=(--address "$extra") # what goes along
 
-# ride FROM TO RULES: a move of $pid during which this happens (src/tap.c)
+# ride FROM TO RULES [OPTION...]: a move of $pid during which this happens (src/tap.c)
 ride() {
 	echo "== $1 to $2${about:+ ($about)}: $3"
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" bash -c 'rm -f /lab/rules*; printf "%b\n" "$1" >/lab/rules' bash "$3"
-	migrate "$1" "$pid" "$2" "${along[@]}" --ssh "$build/tests/tap /lab/rules $own_ssh"
+	migrate "$1" "$pid" "$2" "${along[@]}" --ssh "$build/tests/tap /lab/rules $own_ssh" "${@:4}"
 }
-ride_home() { ride h1 h2 "$1"; }
+ride_home() { ride h1 h2 "$@"; }
 
-# damaged FILE CMD: a move in which CMD is run in the directory of the images at h2: not before FILE was found to be what
+# damaged FILE CMD [OPTION...]: a move in which CMD is run in the directory of the images at h2: not before FILE was found to be what
 # was sent, and is closed, and before criu is told to read it
 damaged() {
-	ride_home "to\\t\"op\":\"restore\"\\tssh h2 'cd /var/lib/godwit/* && until [ -e $1 ] && ! ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q $1\$; do sleep 0.1; done; $2' </dev/null"
+	ride_home "to\\t\"op\":\"restore\"\\tssh h2 'cd /var/lib/godwit/* && until [ -e $1 ] && ! ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q $1\$; do sleep 0.1; done; $2' </dev/null" "${@:3}"
 }
 
 # settle HOST WORD: its only move

@@ -331,8 +331,10 @@ static int poll_timeout(const struct agent *a)
 /* Nobody asked what became of the process. What is written down stays: the source may come later. */
 static void over(struct agent *a)
 {
-	if (a->stage == STAGE_RUNNING)
+	if (a->stage == STAGE_RUNNING) {
+		agent_keep_copies(a);
 		images_remove(a->images);
+	}
 	a->over = true;
 }
 

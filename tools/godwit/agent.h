@@ -37,7 +37,7 @@ struct agent {
 	struct incoming incoming;
 	struct addresses addresses;
 	bool adding;		/* they are ours, or about to be */
-	json_t *copied;		/* paths of files that were not here before */
+	json_t *copied;		/* files that come along: agent_files.c */
 	struct criu criu;
 	/*
 	 * What holds the tasks: the CRIU plugin, that asks at commit_sk before their connections resume;
@@ -68,9 +68,17 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
 json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
 
-/* agent_files.c: the part of the check; a file that is not what the process left is a fault. */
+/*
+ * agent_files.c: the part of the check; a file that is not what the process left is a fault; the name under which a file
+ * that comes along is to be written, to be freed, or NULL with fault(). All that came are put in their places, and taken
+ * back, so that all is as it was; or kept, and what was there before is removed.
+ */
 void agent_check_files(json_t *message, json_t *list, json_t *digests);
 int agent_compare(struct agent *a, json_t *file);
+char *agent_copy(struct agent *a, const char *path);
+int agent_place_copies(struct agent *a);
+void agent_take_back_copies(struct agent *a);
+void agent_keep_copies(struct agent *a);
 
 /* restore.c */
 int agent_start_criu(struct agent *a, json_t *env);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The destination's side of files: is what is here what the process left?
+ * The destination's side of files: is what is here what the process left? And the files that it takes along.
+ *
+ * A copy is written beside its place and put there when all has come, before CRIU opens it. What was there keeps another
+ * name, and is put back if the move fails. What is about to be done is written down before it is done, so that who comes
+ * after a killed agent does the same. In all that time the old file has one name or the other.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,6 +90,47 @@ int agent_compare(struct agent *a, json_t *file)
 	return 0;
 }
 
+/* -------------------------------------------------------------- copying -- */
+
+/* The folder of a path that begins with /; to be freed. */
+static char *folder_of(const char *path)
+{
+	size_t len = strrchr(path, '/') - path;
+
+	return xasprintf("%.*s", (int)(len ? len : 1), path);
+}
+
+static int look_at_place(const char *path, uint64_t size)
+{
+	char *folder = folder_of(path);
+	uint64_t space = images_space(folder);
+	struct stat st;
+	int ret = 0;
+
+	if (stat(folder, &st) || !S_ISDIR(st.st_mode))
+		ret = fault("file %s: there is no folder %s there: make it", path, folder);
+	else if (access(folder, W_OK))
+		ret = fault("file %s: %s can't be written to there: %s: leave --copy, or put the file elsewhere", path, folder,
+			    strerror(errno));
+	else if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		ret = fault("file %s: what has this name there is no regular file: move it away", path);
+	else if (space < size)
+		ret = fault("file %s: %s has room for %llu MiB there, the file needs %llu: make room", path, folder,
+			    (unsigned long long)space >> 20, (unsigned long long)size >> 20);
+	free(folder);
+	return ret;
+}
+
+static void check_copy(json_t *list, json_t *copy)
+{
+	const char *path = text_of(copy, "path");
+
+	fault_clear();
+	if (path && path[0] == '/' && look_at_place(path, json_integer_value(json_object_get(copy, "size"))))
+		json_array_append_new(list, json_string(fault_text()));
+	fault_clear();
+}
+
 void agent_check_files(json_t *message, json_t *list, json_t *digests)
 {
 	json_t *file;
@@ -93,4 +138,143 @@ void agent_check_files(json_t *message, json_t *list, json_t *digests)
 
 	json_array_foreach(json_object_get(message, "files"), i, file)
 		check_file(list, digests, file);
+	json_array_foreach(json_object_get(message, "copies"), i, file)
+		check_copy(list, file);
+}
+
+/* What lies beside the nth copy's place: "new", which comes there, or "old", which was there. To be freed. */
+static char *beside(const struct agent *a, size_t n, const char *which)
+{
+	const char *path = text_of(json_array_get(a->copied, n), "path");
+	char *folder = folder_of(path);
+	char *name = xasprintf("%s/.godwit-%s-%zu.%s", folder, a->id, n, which);
+
+	free(folder);
+	return name;
+}
+
+char *agent_copy(struct agent *a, const char *path)
+{
+	if (path[0] != '/') {
+		fault("a file with an impossible name was sent");
+		return NULL;
+	}
+	json_array_append_new(a->copied, json_pack("{s:s}", "path", path));
+	return agent_save(a) ? NULL : beside(a, json_array_size(a->copied) - 1, "new");
+}
+
+/* Another name for a file; its first one may stay. (A link takes no name that is in use. Not all file systems have them.) */
+static int give_name(const char *file, const char *name)
+{
+	return link(file, name) && (errno == EEXIST || rename(file, name)) ? -1 : 0;
+}
+
+static void sync_folder_of(const char *path)
+{
+	char *folder = folder_of(path);
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0)
+		fsync(fd);
+	close_fd(&fd);
+	free(folder);
+}
+
+static int place(const struct agent *a, size_t n)
+{
+	json_t *copy = json_array_get(a->copied, n);
+	const char *path = text_of(copy, "path");
+	char *new = beside(a, n, "new"), *old = beside(a, n, "old");
+	int ret;
+
+	if (json_is_true(json_object_get(copy, "was")))
+		ret = give_name(path, old) ?: rename(new, path);
+	else
+		ret = give_name(new, path);
+	if (ret)
+		fault("file %s: it can't be put in its place: %s", path, strerror(errno));
+	else if (unlink(new) && errno != ENOENT)
+		ret = fault("file %s: %s can't be removed: %s", path, new, strerror(errno));
+	sync_folder_of(path);
+	free(new);
+	free(old);
+	return ret;
+}
+
+/* Written down of each: was there a file in its place, and which is the new one? */
+static int about_to_place(struct agent *a)
+{
+	json_t *copy;
+	size_t n;
+
+	json_array_foreach(a->copied, n, copy) {
+		const char *path = text_of(copy, "path");
+		char *new = beside(a, n, "new");
+		struct stat st, was;
+
+		if (stat(new, &st))
+			fault("file %s: %s: %s", path, new, strerror(errno));
+		json_object_set_new(copy, "was", json_boolean(lstat(path, &was) == 0));
+		json_object_set_new(copy, "inode", json_integer(st.st_ino));
+		free(new);
+	}
+	return fault_is_set() ? -1 : agent_save(a);
+}
+
+int agent_place_copies(struct agent *a)
+{
+	int ret = json_array_size(a->copied) ? about_to_place(a) : 0;
+
+	for (size_t n = 0; !ret && n < json_array_size(a->copied); n++)
+		ret = place(a, n);
+	return ret;
+}
+
+static void put_back(struct agent *a, size_t n)
+{
+	json_t *copy = json_array_get(a->copied, n);
+	const char *path = text_of(copy, "path");
+	char *new = beside(a, n, "new"), *old = beside(a, n, "old");
+	struct stat st;
+
+	if (json_is_true(json_object_get(copy, "was")) && lstat(old, &st) == 0) {
+		/* (where both are names of one file, that does nothing) */
+		if (rename(old, path)) {
+			fault("file %s: what was there before is %s now, and can't be put back: %s", path, old,
+			      strerror(errno));
+			agent_warn(a, fault_text());
+			fault_clear();
+		} else {
+			unlink(old);
+		}
+	} else if (json_is_false(json_object_get(copy, "was")) && lstat(path, &st) == 0 &&
+		   (json_int_t)st.st_ino == json_integer_value(json_object_get(copy, "inode"))) {
+		unlink(path);
+	}
+	unlink(new);
+	sync_folder_of(path);
+	free(new);
+	free(old);
+}
+
+void agent_take_back_copies(struct agent *a)
+{
+	for (size_t n = json_array_size(a->copied); n-- > 0;)
+		put_back(a, n);
+	json_array_clear(a->copied);
+}
+
+void agent_keep_copies(struct agent *a)
+{
+	for (size_t n = 0; n < json_array_size(a->copied); n++) {
+		char *old = beside(a, n, "old");
+
+		if (unlink(old) && errno != ENOENT) {
+			fault("file %s: it can't be removed: %s", old, strerror(errno));
+			agent_warn(a, fault_text());
+			fault_clear();
+		}
+		free(old);
+	}
+	json_array_clear(a->copied);
 }

@@ -81,15 +81,16 @@ static int op_addresses(struct agent *a, json_t *message, json_t **answer)
 static int op_file(struct agent *a, json_t *message, json_t **answer)
 {
 	const char *path = json_string_value(json_object_get(message, "path"));
+	char *file;
+	int ret;
 
 	(void)answer;
 	if (a->stage != STAGE_PREPARED)
 		return 0;
-	if (path && access(path, F_OK)) {
-		json_array_append_new(a->copied, json_string(path));
-		agent_save(a);
-	}
-	return incoming_begin(&a->incoming, a->images, message);
+	file = path ? agent_copy(a, path) : images_path(a->images, json_string_value(json_object_get(message, "name")));
+	ret = file ? incoming_begin(&a->incoming, file, message) : -1;
+	free(file);
+	return ret;
 }
 
 static int op_file_end(struct agent *a, json_t *message, json_t **answer)
@@ -144,7 +145,9 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 		return fault("it is too early: say commit or abort");
 	if (a->stage < STAGE_COMMITTED)
 		agent_undo(a);
-	else if (a->stage == STAGE_RUNNING && !json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
+	else if (a->stage == STAGE_RUNNING)
+		agent_keep_copies(a);
+	if (a->stage == STAGE_RUNNING && !json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
 		agent_warn(a, fault_text());
 	fault_clear();
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);

@@ -91,13 +91,19 @@ void files_drop_copied(struct move *m)
 
 void files_ask(struct move *m, json_t *question)
 {
-	json_t *file;
+	json_t *copies = json_array(), *file;
+	struct stat st;
 	size_t i;
 
 	content_warm_up();
 	json_array_foreach(json_object_get(question, "files"), i, file)
 		if (below(&m->share, json_string_value(json_object_get(file, "path"))))
 			json_object_set_new(file, "shared", json_true());
+	for (i = 0; i < m->copy.n; i++)
+		if (stat(m->copy.path[i], &st) == 0)
+			json_array_append_new(copies, json_pack("{s:s, s:I}", "path", m->copy.path[i], "size",
+								(json_int_t)st.st_size));
+	json_object_set_new(question, "copies", copies);
 }
 
 /*

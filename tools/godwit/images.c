@@ -172,37 +172,39 @@ static bool good_name(const char *name)
 	return name && name[0] && name[0] != '.' && !strchr(name, '/');
 }
 
-static int open_new(const char *path, json_t *message, int flags)
+char *images_path(const char *dir, const char *name)
+{
+	if (good_name(name))
+		return xasprintf("%s/%s", dir, name);
+	fault("a file with an impossible name was sent");
+	return NULL;
+}
+
+static int open_new(const char *path, json_t *message)
 {
 	int mode = json_integer_value(json_object_get(message, "mode"));
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, mode & 07777);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (fd < 0)
 		return fd;
-	if (fchmod(fd, mode & 07777) ||
-	    fchown(fd, json_integer_value(json_object_get(message, "uid")),
-		   json_integer_value(json_object_get(message, "gid")))) {
+	/* (who changes its owner takes bits of its mode away) */
+	if (fchown(fd, json_integer_value(json_object_get(message, "uid")),
+		   json_integer_value(json_object_get(message, "gid"))) ||
+	    fchmod(fd, mode & 07777)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
 }
 
-int incoming_begin(struct incoming *in, const char *dir, json_t *message)
+int incoming_begin(struct incoming *in, const char *file, json_t *message)
 {
-	const char *name = json_string_value(json_object_get(message, "name"));
 	const char *path = json_string_value(json_object_get(message, "path"));
 
 	incoming_drop(in);
-	if (path && path[0] == '/') {
-		in->name = xstrdup(path);
-		in->fd = open_new(path, message, O_TRUNC);
-	} else if (good_name(name)) {
-		path = in->name = xasprintf("%s/%s", dir, name);
-		in->fd = open_new(path, message, O_EXCL);
-	} else {
-		return fault("a file with an impossible name was sent");
-	}
+	in->name = xstrdup(path ?: file);
+	in->sync = path;
+	in->fd = open_new(file, message);
 	in->left = json_integer_value(json_object_get(message, "size"));
 	in->crc = 0;
 	return in->fd < 0 ? fault("%s can't be written: %s", in->name, strerror(errno)) : 0;
@@ -233,6 +235,8 @@ int incoming_end(struct incoming *in, json_t *message)
 
 	if (in->fd < 0 || in->left || in->crc != crc)
 		return fault("%s was damaged on its way", in->name ? in->name : "a file");
+	if (in->sync && fsync(in->fd))
+		return fault("%s can't be written: %s", in->name, strerror(errno));
 	if (close(in->fd)) {
 		in->fd = -1;
 		return fault("%s can't be written: %s", in->name, strerror(errno));

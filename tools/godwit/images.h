@@ -25,7 +25,7 @@ int images_send(const struct wire *wire, const char *dir, images_progress *progr
 		uint64_t *bytes);
 /* How much that will be. */
 uint64_t images_size(const char *dir);
-/* Send one file that lies at path and is to lie at the same path there. */
+/* Send one file that lies at path and is to lie at the same path there, as it is now. */
 int images_send_file(const struct wire *wire, const char *path, images_progress *progress, void *arg);
 
 /* The file that is being received. */
@@ -33,12 +33,17 @@ struct incoming {
 	int fd;
 	uint64_t left;
 	uint32_t crc;
-	char *name;
+	bool sync;
+	char *name;	/* for whom it concerns */
 };
 
 #define INCOMING_INIT { .fd = -1 }
 
-int incoming_begin(struct incoming *in, const char *dir, json_t *message);
+/* DIR/NAME, if name is one that stays in its folder; to be freed. NULL with fault(). */
+char *images_path(const char *dir, const char *name);
+
+/* file: the new one to be written. One that is to lie elsewhere (path) is on its disk at the end. */
+int incoming_begin(struct incoming *in, const char *file, json_t *message);
 int incoming_data(struct incoming *in, const void *data, size_t length);
 int incoming_end(struct incoming *in, json_t *message);
 void incoming_drop(struct incoming *in);

@@ -62,7 +62,7 @@ int agent_restore(struct agent *a, json_t *message)
 	a->want_processes = json_integer_value(json_object_get(message, "processes"));
 	a->want_contexts = json_integer_value(json_object_get(message, "contexts"));
 	agent_set_stage(a, STAGE_RESTORING);
-	return criu_restore(&a->criu, &options);
+	return agent_place_copies(a) ?: criu_restore(&a->criu, &options);
 }
 
 /* All tasks are there, and held: is all of it as it should be? */
@@ -362,16 +362,6 @@ void agent_resumed(struct agent *a)
 	fault_clear();
 }
 
-static void remove_copied(struct agent *a)
-{
-	json_t *path;
-	size_t i;
-
-	json_array_foreach(a->copied, i, path)
-		unlink(json_string_value(path));
-	json_array_clear(a->copied);
-}
-
 static void warn_of(struct agent *a, int failed)
 {
 	if (failed)
@@ -396,7 +386,7 @@ void agent_undo(struct agent *a)
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_unguard(&a->addresses, a->id));
-	remove_copied(a);
+	agent_take_back_copies(a);
 	if (a->images)
 		warn_of(a, images_remove(a->images));
 	free(a->images);

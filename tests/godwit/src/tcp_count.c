@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * tcp_count server ADDRESS PORT: take one connection, send back each number that comes, in order.
- * tcp_count client ADDRESS PORT FROM COUNT PAUSE_US: from address FROM, send numbers and await each, until SIGINT or COUNT.
+ * tcp_count client ADDRESS PORT FROM COUNT PAUSE_US: from address FROM, send numbers and await each, until SIGINT or COUNT;
+ * after SIGUSR1 the next one is written to the beginning of descriptor 4, which is a file.
  * Both print how many they saw and the longest gap between two; 0 when all came once and in order.
  */
 #include <arpa/inet.h>
@@ -14,12 +15,18 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, note;
 
 static void on_int(int sig)
 {
 	(void)sig;
 	stop = 1;
+}
+
+static void on_usr1(int sig)
+{
+	(void)sig;
+	note = 1;
 }
 
 static struct sockaddr_in address(const char *ip, const char *port)
@@ -80,6 +87,16 @@ static int serve(char **arg)
 	return report(seen, gap);
 }
 
+static void write_down(uint64_t number)
+{
+	char text[32];
+	int n = snprintf(text, sizeof(text), "%020llu\n", (unsigned long long)number);
+
+	note = 0;
+	if (pwrite(4, text, n, 0) != n)
+		die("pwrite");
+}
+
 static int call(char **arg)
 {
 	struct sockaddr_in to = address(arg[0], arg[1]), from = address(arg[2], "0");
@@ -89,6 +106,7 @@ static int call(char **arg)
 
 	/* (what it interrupts is begun again) */
 	signal(SIGINT, on_int);
+	signal(SIGUSR1, on_usr1);
 	if (bind(sk, (void *)&from, sizeof(from)) || connect(sk, (void *)&to, sizeof(to)))
 		die("connect");
 	for (number = 0; number < count && !stop; number++) {
@@ -102,6 +120,8 @@ static int call(char **arg)
 		if (last && now - last > gap)
 			gap = now - last;
 		last = now;
+		if (note)
+			write_down(number);
 		usleep(atoi(arg[4]));
 	}
 	return report(number, gap);
