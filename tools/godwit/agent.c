@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include "agent.h"
 #include "host.h"
+#include "text.h"
 
 /* How long a source is waited for that was lost, or says nothing where it has to: perhaps its host is dead. */
 #define LINGER_S	120
@@ -236,7 +237,7 @@ void agent_set_stage(struct agent *a, enum stage stage)
 
 void agent_warn(struct agent *a, const char *text)
 {
-	json_array_append_new(a->warnings, json_string(text));
+	json_array_append_new(a->warnings, text_json(text));
 }
 
 void agent_tell(struct agent *a, json_t *message)

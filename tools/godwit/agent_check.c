@@ -16,6 +16,7 @@
 #include "agent.h"
 #include "host.h"
 #include "huge.h"
+#include "text.h"
 
 static void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -27,7 +28,7 @@ static void problem(json_t *list, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	json_array_append_new(list, json_string(text));
+	json_array_append_new(list, text_json(text));
 }
 
 /* ---------------------------------------------------------------- hello -- */
@@ -337,9 +338,11 @@ static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids, jso
  */
 static void check_moves(json_t *list)
 {
-	json_t *all = state_all(), *state;
+	json_t *all, *state;
 	size_t i;
 
+	if (state_all(&all))
+		problem(list, "%s", fault_text());
 	json_array_foreach(all, i, state) {
 		const char *id = json_string_value(json_object_get(state, "id"));
 		int stage = json_integer_value(json_object_get(state, "number"));
@@ -374,6 +377,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	const char *base = json_string_value(json_object_get(message, "images"));
 	json_t *list = json_array();
 
+	fault_clear();
 	/* (first: it is why an address, say, is taken) */
 	check_moves(list);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||

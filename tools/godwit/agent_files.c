@@ -15,10 +15,12 @@
 #include <unistd.h>
 #include "agent.h"
 #include "content.h"
+#include "text.h"
 
-static const char *text_of(json_t *object, const char *key)
+/* To be freed; NULL if it has none. */
+static char *path_of(json_t *file)
 {
-	return json_string_value(json_object_get(object, key));
+	return path_from_json(json_object_get(file, "path"));
 }
 
 /* ------------------------------------------------------------ comparing -- */
@@ -39,9 +41,8 @@ static bool is_as(const struct stat *st, json_int_t size, json_t *mtime)
 }
 
 /* digest: what it holds, if a look at it does not tell; else "". Without a time the file is at rest at the source. */
-static int look_at(json_t *file, int64_t deadline, char digest[DIGEST_TEXT])
+static int look_at(json_t *file, const char *path, int64_t deadline, char digest[DIGEST_TEXT])
 {
-	const char *path = text_of(file, "path");
 	json_int_t size = json_integer_value(json_object_get(file, "size"));
 	json_t *mtime = json_object_get(file, "mtime");
 	mode_t mode = json_integer_value(json_object_get(file, "mode"));
@@ -50,7 +51,9 @@ static int look_at(json_t *file, int64_t deadline, char digest[DIGEST_TEXT])
 	struct stat st;
 
 	digest[0] = '\0';
-	if (!path || stat(path, &st))
+	if (!path)
+		return fault("the source did not say which file it has");
+	if (stat(path, &st))
 		return fault("file %s: it is not there: %s", path, what);
 	if (!is_as(&st, size, mtime))
 		stat_anew(path, &st);
@@ -68,26 +71,27 @@ static int look_at(json_t *file, int64_t deadline, char digest[DIGEST_TEXT])
 
 static void check_file(json_t *list, json_t *digests, json_t *file)
 {
-	char digest[DIGEST_TEXT];
+	char digest[DIGEST_TEXT], *path = path_of(file);
 
 	fault_clear();
-	if (look_at(file, 0, digest))
+	if (look_at(file, path, 0, digest))
 		json_array_append_new(list, json_string(fault_text()));
 	else if (digest[0])
-		json_object_set_new(digests, text_of(file, "path"), json_string(digest));
+		json_object_set_new(digests, json_string_value(json_object_get(file, "path")), json_string(digest));
 	fault_clear();
+	free(path);
 }
 
 int agent_compare(struct agent *a, json_t *file)
 {
-	const char *theirs = text_of(file, "digest");
-	char ours[DIGEST_TEXT];
+	const char *theirs = json_string_value(json_object_get(file, "digest"));
+	char ours[DIGEST_TEXT], *path = path_of(file);
+	int ret = look_at(file, path, a->deadline, ours);
 
-	if (look_at(file, a->deadline, ours))
-		return -1;
-	if (!theirs || strcmp(ours, theirs))
-		return content_differs(text_of(file, "path"), json_is_true(json_object_get(file, "writable")));
-	return 0;
+	if (!ret && (!theirs || strcmp(ours, theirs)))
+		ret = content_differs(path, json_is_true(json_object_get(file, "writable")));
+	free(path);
+	return ret;
 }
 
 /* -------------------------------------------------------------- copying -- */
@@ -123,12 +127,13 @@ static int look_at_place(const char *path, uint64_t size)
 
 static void check_copy(json_t *list, json_t *copy)
 {
-	const char *path = text_of(copy, "path");
+	char *path = path_of(copy);
 
 	fault_clear();
 	if (path && path[0] == '/' && look_at_place(path, json_integer_value(json_object_get(copy, "size"))))
 		json_array_append_new(list, json_string(fault_text()));
 	fault_clear();
+	free(path);
 }
 
 void agent_check_files(json_t *message, json_t *list, json_t *digests)
@@ -145,11 +150,12 @@ void agent_check_files(json_t *message, json_t *list, json_t *digests)
 /* What lies beside the nth copy's place: "new", which comes there, or "old", which was there. To be freed. */
 static char *beside(const struct agent *a, size_t n, const char *which)
 {
-	const char *path = text_of(json_array_get(a->copied, n), "path");
+	char *path = path_of(json_array_get(a->copied, n));
 	char *folder = folder_of(path);
 	char *name = xasprintf("%s/.godwit-%s-%zu.%s", folder, a->id, n, which);
 
 	free(folder);
+	free(path);
 	return name;
 }
 
@@ -159,7 +165,7 @@ char *agent_copy(struct agent *a, const char *path)
 		fault("a file with an impossible name was sent");
 		return NULL;
 	}
-	json_array_append_new(a->copied, json_pack("{s:s}", "path", path));
+	json_array_append_new(a->copied, json_pack("{s:o}", "path", path_json(path)));
 	return agent_save(a) ? NULL : beside(a, json_array_size(a->copied) - 1, "new");
 }
 
@@ -183,8 +189,7 @@ static void sync_folder_of(const char *path)
 static int place(const struct agent *a, size_t n)
 {
 	json_t *copy = json_array_get(a->copied, n);
-	const char *path = text_of(copy, "path");
-	char *new = beside(a, n, "new"), *old = beside(a, n, "old");
+	char *path = path_of(copy), *new = beside(a, n, "new"), *old = beside(a, n, "old");
 	int ret;
 
 	if (json_is_true(json_object_get(copy, "was")))
@@ -196,6 +201,7 @@ static int place(const struct agent *a, size_t n)
 	else if (unlink(new) && errno != ENOENT)
 		ret = fault("file %s: %s can't be removed: %s", path, new, strerror(errno));
 	sync_folder_of(path);
+	free(path);
 	free(new);
 	free(old);
 	return ret;
@@ -208,14 +214,14 @@ static int about_to_place(struct agent *a)
 	size_t n;
 
 	json_array_foreach(a->copied, n, copy) {
-		const char *path = text_of(copy, "path");
-		char *new = beside(a, n, "new");
+		char *path = path_of(copy), *new = beside(a, n, "new");
 		struct stat st, was;
 
 		if (stat(new, &st))
 			fault("file %s: %s: %s", path, new, strerror(errno));
 		json_object_set_new(copy, "was", json_boolean(lstat(path, &was) == 0));
 		json_object_set_new(copy, "inode", json_integer(st.st_ino));
+		free(path);
 		free(new);
 	}
 	return fault_is_set() ? -1 : agent_save(a);
@@ -233,8 +239,7 @@ int agent_place_copies(struct agent *a)
 static void put_back(struct agent *a, size_t n)
 {
 	json_t *copy = json_array_get(a->copied, n);
-	const char *path = text_of(copy, "path");
-	char *new = beside(a, n, "new"), *old = beside(a, n, "old");
+	char *path = path_of(copy), *new = beside(a, n, "new"), *old = beside(a, n, "old");
 	struct stat st;
 
 	if (json_is_true(json_object_get(copy, "was")) && lstat(old, &st) == 0) {
@@ -253,6 +258,7 @@ static void put_back(struct agent *a, size_t n)
 	}
 	unlink(new);
 	sync_folder_of(path);
+	free(path);
 	free(new);
 	free(old);
 }

@@ -8,6 +8,7 @@
 #include "agent.h"
 #include "content.h"
 #include "host.h"
+#include "text.h"
 
 static int op_hello(struct agent *a, json_t *message, json_t **answer)
 {
@@ -80,16 +81,19 @@ static int op_addresses(struct agent *a, json_t *message, json_t **answer)
  */
 static int op_file(struct agent *a, json_t *message, json_t **answer)
 {
-	const char *path = json_string_value(json_object_get(message, "path"));
-	char *file;
+	char *path, *name, *file;
 	int ret;
 
 	(void)answer;
 	if (a->stage != STAGE_PREPARED)
 		return 0;
-	file = path ? agent_copy(a, path) : images_path(a->images, json_string_value(json_object_get(message, "name")));
+	path = path_from_json(json_object_get(message, "path"));
+	name = path_from_json(json_object_get(message, "name"));
+	file = path ? agent_copy(a, path) : images_path(a->images, name);
 	ret = file ? incoming_begin(&a->incoming, file, message) : -1;
 	free(file);
+	free(name);
+	free(path);
 	return ret;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "host.h"
 #include "move.h"
+#include "text.h"
 
 /* One line for each thing looked at: it holds, or why not. */
 static void look(json_t *list, const char *what, int failure)
@@ -184,12 +185,12 @@ int cmd_check(int argc, char **argv)
 				return failed(EXIT_USAGE);
 			break;
 		case 'c': move_path(&m.copy, optarg); break;
-		case 'd': m.device_map = optarg; break;
-		case 'i': m.images_base = optarg; break;
+		case 'd': m.device_map = parse_text(optarg); break;
+		case 'i': m.images_base = parse_text(optarg); break;
 		case 'j': m.json = true; break;
-		case 's': m.ssh = optarg; break;
+		case 's': m.ssh = parse_text(optarg); break;
 		case 'S': move_path(&m.share, optarg); break;
-		case 't': m.host = optarg; break;
+		case 't': m.host = parse_text(optarg); break;
 		default: usage();
 		}
 	/* (ssh would take it for an option) */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "content.h"
 #include "move.h"
+#include "text.h"
 
 /* A file system's clock ticks: what is written in the tick in which we look does not show in the file's times. */
 #define TICK_NS	INT64_C(1000000000)
@@ -96,13 +97,14 @@ void files_ask(struct move *m, json_t *question)
 	size_t i;
 
 	content_warm_up();
+	/* (in the order of the plan's) */
 	json_array_foreach(json_object_get(question, "files"), i, file)
-		if (below(&m->share, json_string_value(json_object_get(file, "path"))))
+		if (below(&m->share, m->plan.files.file[i].path))
 			json_object_set_new(file, "shared", json_true());
 	for (i = 0; i < m->copy.n; i++)
 		if (stat(m->copy.path[i], &st) == 0)
-			json_array_append_new(copies, json_pack("{s:s, s:I}", "path", m->copy.path[i], "size",
-								(json_int_t)st.st_size));
+			json_array_append_new(copies, json_pack("{s:o, s:I}", "path", path_json(m->copy.path[i]),
+								"size", (json_int_t)st.st_size));
 	json_object_set_new(question, "copies", copies);
 }
 
@@ -133,11 +135,13 @@ void files_judge(struct move *m, json_t *digests, json_t *problems)
 	struct proc_files *files = &m->plan.files;
 
 	for (size_t i = 0; i < files->n; i++) {
-		const char *theirs = json_string_value(json_object_get(digests, files->file[i].path));
+		json_t *name = path_json(files->file[i].path);
+		const char *theirs = json_string_value(json_object_get(digests, json_string_value(name)));
 
 		if (judge(files, &files->file[i], theirs))
 			json_array_append_new(problems, json_string(fault_text()));
 		fault_clear();
+		json_decref(name);
 	}
 }
 
@@ -171,9 +175,9 @@ static int send_digest(struct move *m, const struct proc_file *file)
 	move_sync(m);	/* (the destination is to read what was written) */
 	if (content_digest(file->path, file->size, m->deadline, digest))
 		return -1;
-	return wire_send(&m->peer.wire, json_pack("{s:s, s:s, s:I, s:i, s:b, s:s}", "op", "compare", "path", file->path,
-						  "size", (json_int_t)file->size, "mode", (int)file->mode, "writable",
-						  file->writable, "digest", digest));
+	return wire_send(&m->peer.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
+						  path_json(file->path), "size", (json_int_t)file->size, "mode",
+						  (int)file->mode, "writable", file->writable, "digest", digest));
 }
 
 int files_compare(struct move *m)

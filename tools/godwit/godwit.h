@@ -22,7 +22,7 @@ enum {
 
 /*
  * fault() remembers why something failed: one line, "object: reason: what to do". The first call counts
- * until fault_clear(), so that the deepest reason wins. It returns -1.
+ * until fault_clear(), so that the deepest reason wins. It returns -1. The text is clean (text.h).
  */
 int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *fault_text(void);	/* never NULL */

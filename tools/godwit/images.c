@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "images.h"
+#include "text.h"
 
 #define PIECE	(256 * 1024)
 
@@ -97,8 +98,8 @@ static int send_open(struct sending *s, int fd, const char *name, bool outside)
 
 	if (fd < 0 || fstat(fd, &st))
 		return fault("%s: %s", name, strerror(errno));
-	if (wire_send(s->wire, json_pack("{s:s, s:s, s:I, s:i, s:i, s:i}", "op", "file",
-					 outside ? "path" : "name", name, "size", (json_int_t)st.st_size,
+	if (wire_send(s->wire, json_pack("{s:s, s:o, s:I, s:i, s:i, s:i}", "op", "file",
+					 outside ? "path" : "name", path_json(name), "size", (json_int_t)st.st_size,
 					 "mode", (int)(st.st_mode & 07777), "uid", (int)st.st_uid,
 					 "gid", (int)st.st_gid)))
 		return -1;
@@ -199,11 +200,11 @@ static int open_new(const char *path, json_t *message)
 
 int incoming_begin(struct incoming *in, const char *file, json_t *message)
 {
-	const char *path = json_string_value(json_object_get(message, "path"));
+	char *path = path_from_json(json_object_get(message, "path"));
 
 	incoming_drop(in);
-	in->name = xstrdup(path ?: file);
 	in->sync = path;
+	in->name = path ?: xstrdup(file);
 	in->fd = open_new(file, message);
 	in->left = json_integer_value(json_object_get(message, "size"));
 	in->crc = 0;

@@ -19,6 +19,7 @@
 #include "images.h"
 #include "move.h"
 #include "state.h"
+#include "text.h"
 
 
 static pid_t worker;
@@ -161,18 +162,18 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 
 	while ((c = getopt_long(argc, argv, "t:a:v", options, NULL)) != -1)
 		switch (c) {
-		case 't': m->host = optarg; break;
+		case 't': m->host = parse_text(optarg); break;
 		case 'a':
 			if (address_parse(&m->addresses, optarg))
 				exit(failed(EXIT_USAGE));
 			break;
 		case 'c': move_path(&m->copy, optarg); break;
-		case 'd': m->device_map = optarg; break;
-		case 'i': m->images_base = optarg; break;
+		case 'd': m->device_map = parse_text(optarg); break;
+		case 'i': m->images_base = parse_text(optarg); break;
 		case 'j': m->json = true; break;
 		case 'l': m->leave_images = true; break;
 		case 'L': m->limit_ms = parse_pid(optarg) * 1000; break;
-		case 's': m->ssh = optarg; break;
+		case 's': m->ssh = parse_text(optarg); break;
 		case 'S': move_path(&m->share, optarg); break;
 		case 'v': *verbose = true; break;
 		default: usage();

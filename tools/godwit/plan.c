@@ -8,13 +8,16 @@
 #include <unistd.h>
 #include "huge.h"
 #include "plan.h"
+#include "text.h"
 
 static void add(json_t *list, const char *format, va_list ap)
 {
-	char *text;
+	char *raw, *text;
 
-	if (vasprintf(&text, format, ap) < 0)
+	if (vasprintf(&raw, format, ap) < 0)
 		abort();
+	text = text_clean(raw);
+	free(raw);
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if (!strcmp(json_string_value(json_array_get(list, i)), text)) {
 			free(text);
@@ -200,8 +203,8 @@ static json_t *files_json(const struct proc_files *files)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < files->n; i++)
-		json_array_append_new(array, json_pack("{s:s, s:I, s:i, s:b, s:I}",
-			"path", files->file[i].path, "size", (json_int_t)files->file[i].size,
+		json_array_append_new(array, json_pack("{s:o, s:I, s:i, s:b, s:I}",
+			"path", path_json(files->file[i].path), "size", (json_int_t)files->file[i].size,
 			"mode", (int)files->file[i].mode, "writable", files->file[i].writable,
 			"mtime", (json_int_t)files->file[i].mtime));
 	return array;

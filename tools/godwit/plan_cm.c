@@ -8,6 +8,7 @@
 #include "godwit.h"
 #include "plan.h"
 #include "rdma.h"
+#include "text.h"
 
 static const char *const states[] = {
 	[RXE_MIGR_CM_IDLE] = "idle", [RXE_MIGR_CM_BOUND] = "bound", [RXE_MIGR_CM_LISTENING] = "listening",
@@ -162,8 +163,8 @@ static void say_limits(struct plan *plan, json_t *object, const struct proc_fd *
 
 void plan_cm(struct plan *plan, const struct proc_fd *fd)
 {
-	json_t *object = plan_object(plan, "rdma_cm", NULL, json_pack("{s:i, s:i, s:s}", "pid", fd->pid, "fd", fd->fd,
-								      "path", fd->link));
+	json_t *object = plan_object(plan, "rdma_cm", NULL, json_pack("{s:i, s:i, s:o}", "pid", fd->pid, "fd", fd->fd,
+								      "path", text_json(fd->link)));
 	struct rxe_migr_cm_id *ids = NULL;
 	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
 	pid_t outsider = find_outsider(&plan->tree, fd);

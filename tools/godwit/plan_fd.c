@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "netlink.h"
 #include "plan.h"
+#include "text.h"
 
 /* -------------------------------------------------------------- devices -- */
 
@@ -28,8 +29,8 @@ static bool terminal(dev_t dev)
 
 static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_fd *fd)
 {
-	return plan_object(plan, what, NULL, json_pack("{s:i, s:i, s:s}", "pid", fd->pid, "fd", fd->fd,
-						       "path", fd->link));
+	return plan_object(plan, what, NULL, json_pack("{s:i, s:i, s:o}", "pid", fd->pid, "fd", fd->fd,
+						       "path", text_json(fd->link)));
 }
 
 /* The number of the pseudo-terminal that this is an end of, or -1: none. */

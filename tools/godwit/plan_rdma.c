@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "plan.h"
+#include "text.h"
 
 struct look {
 	struct plan *plan;
@@ -35,20 +36,22 @@ void plan_stays(struct plan *plan, json_t *object, const char *format, ...)
 	plan_problem(plan, "%s", text);
 	json_object_set_new(object, "moves", json_false());
 	if (!json_object_get(object, "reason"))
-		json_object_set_new(object, "reason", json_string(text));
+		json_object_set_new(object, "reason", text_json(text));
 }
 
 void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
 {
 	const char *before = json_string_value(json_object_get(object, "note"));
-	char text[1024];
+	char text[1024], *all;
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
 	plan_note(plan, "%s", text);
-	json_object_set_new(object, "note", json_sprintf("%s%s%s", before ?: "", before ? "; " : "", text));
+	all = xasprintf("%s%s%s", before ?: "", before ? "; " : "", text);
+	json_object_set_new(object, "note", text_json(all));
+	free(all);
 }
 
 json_t *plan_object(struct plan *plan, const char *what, const struct context *c, json_t *fields)
@@ -56,7 +59,7 @@ json_t *plan_object(struct plan *plan, const char *what, const struct context *c
 	json_t *object = json_pack("{s:s}", "object", what);
 
 	if (c)
-		json_object_update_new(object, json_pack("{s:s, s:i}", "device", c->device[0] ? c->device : "?",
+		json_object_update_new(object, json_pack("{s:o, s:i}", "device", text_json(c->device[0] ? c->device : "?"),
 							 "context", c->ours ? (int)c->query.context : -1));
 	json_object_update_new(object, fields);
 	json_object_set_new(object, "moves", json_true());
@@ -567,8 +570,8 @@ static int look_at_map(const struct proc_map *map, void *arg)
 	if (!map->shared || !map->inode || proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) ||
 	    rdma_node(st.st_rdev, device) != NODE_UVERBS || is_ring(look, device, map->offset))
 		return 0;
-	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:s, s:o}", "pid", map->pid,
-			     "start", hex(map->start), "of", device, "offset", hex(map->offset)));
+	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:o, s:o}", "pid", map->pid,
+			     "start", hex(map->start), "of", text_json(device), "offset", hex(map->offset)));
 	plan_stays(plan, object, "process %d maps 0x%llx of %s, which is no ring of a context that it has open: "
 		   "unmap it before", map->pid, (unsigned long long)map->offset, device[0] ? device : "a device");
 	return 0;
@@ -681,7 +684,7 @@ json_t *plan_context_json(const struct context *c)
 			break;
 		}
 	}
-	return json_pack("{s:s, s:o}", "device", c->device, "identities", list);
+	return json_pack("{s:o, s:o}", "device", text_json(c->device), "identities", list);
 }
 
 json_t *plan_context_gids(const struct context *c)

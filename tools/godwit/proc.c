@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "content.h"
 #include "proc.h"
+#include "text.h"
 
 /* ------------------------------------------------------------- the tree -- */
 
@@ -319,13 +320,16 @@ void proc_kill_descendants(void)
 char *proc_name(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/comm", pid);
-	char *name = read_file(path);
+	char *name = read_file(path), *clean;
+	size_t len = name ? strlen(name) : 0;
 
 	free(path);
-	if (!name)
+	if (!len)
 		return xstrdup("?");
-	name[strcspn(name, "\n")] = '\0';
-	return name;
+	name[len - 1] = '\0';	/* (a line; what else it has is the name's) */
+	clean = text_clean(name);
+	free(name);
+	return clean;
 }
 
 char proc_state(pid_t pid)

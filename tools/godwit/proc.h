@@ -56,7 +56,7 @@ struct proc_id proc_identify(pid_t pid);
 bool proc_is_there(const struct proc_id *id);	/* also as a zombie */
 /* Kill it and all below it, children before their parents, and wait a while until they are dead. */
 void proc_kill_tree(const struct proc_id *id);
-char *proc_name(pid_t pid);	/* its comm, or "?" */
+char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
 bool proc_own_netns(pid_t pid);	/* other than ours */

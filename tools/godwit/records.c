@@ -7,6 +7,7 @@
 #include <string.h>
 #include "rdma.h"
 #include "records.h"
+#include "text.h"
 
 enum kind { NUMBER, HEX, HANDLE, GID, TEXT, QP_TYPE, QP_STATE };
 
@@ -337,7 +338,7 @@ json_t *record_json(const struct rxe_migr_rec *rec)
 			continue;
 		text = value_text(rec, f);
 		json_object_set_new(object, f->name, f->kind == NUMBER ?
-				    json_integer(number(rec, f)) : json_string(text));
+				    json_integer(number(rec, f)) : text_json(text));
 		free(text);
 	}
 	return object;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "report.h"
+#include "text.h"
 
 static bool shown, tty;
 static int64_t phase_begin;
@@ -75,7 +76,7 @@ void report_note(const char *format, ...)
 
 void report_warn(struct report *report, const char *text)
 {
-	json_array_append_new(report->warnings, json_string(text));
+	json_array_append_new(report->warnings, text_json(text));
 }
 
 static json_t *milliseconds(int64_t ns)

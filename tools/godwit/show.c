@@ -17,6 +17,7 @@
 #include "rdma.h"
 #include "rdma.pb-c.h"
 #include "records.h"
+#include "text.h"
 
 #define IMAGE_MAGIC	0x74776447
 
@@ -66,7 +67,7 @@ static json_t *value_json(ProtobufCType type, const void *at)
 {
 	switch (type) {
 	case PROTOBUF_C_TYPE_UINT64: return json_integer(*(const uint64_t *)at);
-	case PROTOBUF_C_TYPE_STRING: return json_string(*(char *const *)at);
+	case PROTOBUF_C_TYPE_STRING: return text_json(*(char *const *)at);
 	case PROTOBUF_C_TYPE_BYTES: return bytes_json(at);
 	case PROTOBUF_C_TYPE_MESSAGE: return message_json(*(ProtobufCMessage *const *)at);
 	default: return json_integer(*(const uint32_t *)at);

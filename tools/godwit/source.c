@@ -15,6 +15,7 @@
 #include "images.h"
 #include "move.h"
 #include "state.h"
+#include "text.h"
 
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* a process may be stopped for so long */
@@ -257,7 +258,7 @@ static json_t *ask_once(struct move *m)
 	json_array_foreach(problems, i, text) {
 		char *whole = xasprintf("%s: %s", m->host, json_string_value(text));
 
-		json_array_append_new(named, json_string(whole));
+		json_array_append_new(named, text_json(whole));
 		free(whole);
 	}
 	json_decref(answer);
@@ -326,8 +327,8 @@ static bool is_below(pid_t pid, pid_t root)
  */
 static int check_moves_here(pid_t pid)
 {
-	json_t *all = state_all(), *state;
-	int ret = 0;
+	json_t *all, *state;
+	int ret = state_all(&all);
 	size_t i;
 
 	json_array_foreach(all, i, state) {

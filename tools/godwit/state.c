@@ -60,22 +60,32 @@ json_t *state_load(const char *id)
 	return state;
 }
 
-json_t *state_all(void)
+static int add_state(json_t *all, const char *path)
 {
-	json_t *array = json_array(), *state;
-	glob_t found;
+	json_t *state = json_load_file(path, 0, NULL);
 
-	if (glob(STATE_DIR "/*.json", 0, NULL, &found))
-		return array;
-	for (size_t i = 0; i < found.gl_pathc; i++) {
-		state = json_load_file(found.gl_pathv[i], 0, NULL);
-		if (json_object_get(state, "id") && json_object_get(state, "stage"))
-			json_array_append_new(array, state);
-		else
-			json_decref(state);
-	}
+	if (json_string_value(json_object_get(state, "id")) && json_string_value(json_object_get(state, "stage")))
+		return json_array_append_new(all, state);
+	json_decref(state);
+	/* (it may have come to its end since it was found) */
+	if (access(path, F_OK) && errno == ENOENT)
+		return 0;
+	return fault("%s: it tells of a move and can't be read: see to what it left, and remove it", path);
+}
+
+int state_all(json_t **all)
+{
+	glob_t found;
+	int ret = glob(STATE_DIR "/*.json", 0, NULL, &found);
+
+	*all = json_array();
+	if (ret)
+		return ret == GLOB_NOMATCH ? 0 : fault("%s can't be read", STATE_DIR);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		if (add_state(*all, found.gl_pathv[i]))
+			ret = -1;
 	globfree(&found);
-	return array;
+	return ret;
 }
 
 void state_remove(const char *id)

@@ -22,7 +22,11 @@ int state_lock(const char *id);
 
 int state_save(const char *id, json_t *state);	/* takes state over; whole or not at all */
 json_t *state_load(const char *id);		/* or NULL */
-json_t *state_all(void);			/* an array: of all moves to and from this host that are not over */
+/*
+ * An array of all moves to and from this host that are not over. -1 with fault(): it is not all, as one can't be read;
+ * nothing may be moved before somebody has seen to that.
+ */
+int state_all(json_t **all);
 void state_remove(const char *id);
 
 #endif /* GODWIT_STATE_H */

@@ -103,7 +103,7 @@ int cmd_status(int argc, char **argv)
 	struct status status = { json_array(), json_object() };
 	bool json = false;
 	json_t *held;
-	int c;
+	int c, ret;
 
 	while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
 		json |= c == 'j';
@@ -114,7 +114,7 @@ int cmd_status(int argc, char **argv)
 		usage();
 	if (host_check_root() || rdma_each_device(add_device, &status))
 		return failed(EXIT_REFUSED);
-	held = state_all();
+	ret = state_all(&held);
 	if (json) {
 		json_t *all = json_pack("{s:O, s:O, s:O}", "devices", status.devices, "qps", status.qps,
 					"moves", held);
@@ -125,5 +125,5 @@ int cmd_status(int argc, char **argv)
 	} else {
 		print(&status, held);
 	}
-	return EXIT_OK;
+	return ret ? failed(EXIT_REFUSED) : EXIT_OK;
 }

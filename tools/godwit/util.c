@@ -12,21 +12,28 @@
 #include <time.h>
 #include <unistd.h>
 #include "godwit.h"
+#include "text.h"
 
-static char reason[1024];
+#define REASON_MAX 1024
+
+static char reason[REASON_MAX * 4];	/* (\xHH for each byte, at worst) */
 
 int fault(const char *format, ...)
 {
+	char raw[REASON_MAX], *clean;
 	va_list ap;
 
 	if (reason[0])
 		return -1;
 	va_start(ap, format);
-	vsnprintf(reason, sizeof(reason), format, ap);
+	vsnprintf(raw, sizeof(raw), format, ap);
 	va_end(ap);
-	for (char *c = reason; *c; c++)
+	for (char *c = raw; *c; c++)
 		if (*c == '\n')
 			*c = c[1] ? ' ' : '\0';
+	clean = text_clean(raw);
+	strcpy(reason, clean);
+	free(clean);
 	return -1;
 }
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "godwit.h"
+#include "text.h"
+
+/* How many bytes the character here has; 0 if it is none, or controls a terminal. */
+static size_t good_bytes(const char *p)
+{
+	unsigned char first = p[0], second = first ? p[1] : 0;
+	size_t n = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+	json_t *json;
+
+	if (first < 0x20 || first == 0x7f || (first == 0xc2 && second < 0xa0))
+		return 0;
+	if (n == 1)
+		return 1;
+	json = strnlen(p, n) == n ? json_stringn(p, n) : NULL;
+	json_decref(json);
+	return json ? n : 0;
+}
+
+static bool is_escape(const char *p)
+{
+	return p[0] == '\\' && p[1] == 'x' && isxdigit((unsigned char)p[2]) && isxdigit((unsigned char)p[3]);
+}
+
+static char *escape(const char *bytes, bool exact)
+{
+	char *text = xcalloc(strlen(bytes) + 1, strlen("\\xHH")), *to = text;
+
+	while (*bytes) {
+		size_t n = exact && is_escape(bytes) ? 0 : good_bytes(bytes);
+
+		if (n)
+			to = mempcpy(to, bytes, n);
+		else
+			to += sprintf(to, "\\x%02x", (unsigned char)*bytes);
+		bytes += n ?: 1;
+	}
+	return text;
+}
+
+static json_t *escaped_json(const char *bytes, bool exact)
+{
+	char *text = escape(bytes, exact);
+	json_t *json = json_string(text);
+
+	free(text);
+	return json;
+}
+
+char *text_clean(const char *bytes)
+{
+	return escape(bytes, false);
+}
+
+json_t *text_json(const char *bytes)
+{
+	return escaped_json(bytes, false);
+}
+
+json_t *path_json(const char *path)
+{
+	return escaped_json(path, true);
+}
+
+char *path_from_json(const json_t *json)
+{
+	const char *text = json_string_value(json);
+	char *path, *to;
+
+	if (!text)
+		return NULL;
+	path = to = xcalloc(1, strlen(text) + 1);
+	while (*text) {
+		char digits[3] = "";
+
+		if (!is_escape(text)) {
+			*to++ = *text++;
+			continue;
+		}
+		memcpy(digits, text + 2, 2);
+		*to++ = strtol(digits, NULL, 16);
+		text += 4;
+	}
+	return path;
+}
+
+const char *parse_text(const char *argument)
+{
+	char *clean = text_clean(argument);
+
+	if (strcmp(clean, argument)) {
+		fprintf(stderr, "godwit: '%s': it is not UTF-8, or has control characters: give another name\n", clean);
+		exit(EXIT_USAGE);
+	}
+	free(clean);
+	return argument;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * Text from outside, such as names of files and processes, and lines of other programs, may be any bytes. JSON takes
+ * UTF-8 only, and a terminal obeys control characters. So each byte that is neither is written as \xHH.
+ */
+#ifndef GODWIT_TEXT_H
+#define GODWIT_TEXT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* For people: a backslash stays as it is, so that clean text is not changed again. Free it. */
+char *text_clean(const char *bytes);
+json_t *text_json(const char *bytes);
+
+/*
+ * For the name of a file that the other end is to open: path_from_json() gives back the same bytes. Where the name itself
+ * has what looks like \xHH, its backslash is written as \x5c; any other backslash stays.
+ */
+json_t *path_json(const char *path);
+/* NULL if that is no string. Free it. */
+char *path_from_json(const json_t *json);
+
+/* An argument that goes into messages as it is. If it is not clean, the program says so and ends. */
+const char *parse_text(const char *argument);
+
+#endif /* GODWIT_TEXT_H */
