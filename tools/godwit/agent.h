@@ -49,6 +49,7 @@ struct agent {
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for who goes on when we are killed */
 	json_int_t want_processes, want_contexts;	/* that the source has stopped */
+	json_t *want_creds;	/* of its threads: creds_collect() */
 	struct tree tree;
 	struct contexts contexts;
 	int64_t committed_ns, running_ns;

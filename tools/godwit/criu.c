@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/keyctl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,12 +11,28 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "criu.h"
 #include "rpc.pb-c.h"
 
 #define MESSAGE_MAX	65536
+
+/* How exec_criu() ends. */
+#define EXIT_BARE	126
+#define EXIT_NO_CRIU	127
+
+/*
+ * What CRIU does not restore, a restored task keeps of CRIU: it calls no setgroups() for a task that has no supplementary
+ * groups, and knows nothing of keyrings. So it has no groups itself, and a session keyring that is empty.
+ */
+static int lay_down(void)
+{
+	if (setgroups(0, NULL))
+		return -1;
+	return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS ? -1 : 0;
+}
 
 static void exec_criu(int sk, int images, int inherit)
 {
@@ -29,6 +47,8 @@ static void exec_criu(int sk, int images, int inherit)
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(log >= 0 ? log : null, STDERR_FILENO);
+	if (lay_down())
+		_exit(EXIT_BARE);
 	fcntl(sk, F_SETFD, 0);
 	if (inherit >= 0) {
 		fcntl(inherit, F_SETFD, 0);
@@ -37,7 +57,7 @@ static void exec_criu(int sk, int images, int inherit)
 	}
 	snprintf(fd_text, sizeof(fd_text), "%d", sk);
 	execlp("criu", "criu", "swrk", fd_text, NULL);
-	_exit(127);
+	_exit(EXIT_NO_CRIU);
 }
 
 int criu_start(struct criu *criu, const char *images, int inherit)
@@ -68,8 +88,11 @@ static enum criu_event died(struct criu *criu)
 		fault("criu closed its socket, but runs on");
 	else if (WIFSIGNALED(criu->status))
 		fault("criu was killed by signal %d", WTERMSIG(criu->status));
-	else if (WEXITSTATUS(criu->status) == 127)
+	else if (WEXITSTATUS(criu->status) == EXIT_NO_CRIU)
 		fault("criu is not installed");
+	else if (WEXITSTATUS(criu->status) == EXIT_BARE)
+		fault("criu can't be started without groups and keys, which the copy would get: give root CAP_SETGID, and "
+		      "room for a keyring");
 	else
 		fault("criu ended with status %d", WEXITSTATUS(criu->status));
 	return CRIU_DIED;

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "agent.h"
+#include "creds.h"
 
 /* Peers that do not answer RESUME for so long are named in a warning; they have their own deadlines. */
 #define RESUME_WARN_MS	10000
@@ -61,8 +62,20 @@ int agent_restore(struct agent *a, json_t *message)
 		return fault("there is nothing to restore");
 	a->want_processes = json_integer_value(json_object_get(message, "processes"));
 	a->want_contexts = json_integer_value(json_object_get(message, "contexts"));
+	json_decref(a->want_creds);
+	a->want_creds = json_incref(json_object_get(message, "creds"));
 	agent_set_stage(a, STAGE_RESTORING);
 	return agent_place_copies(a) ?: criu_restore(&a->criu, &options);
+}
+
+/* CRIU takes some that it can't set for set. They are final: each thread is held where it returns to what it did. */
+static int look_at_creds(struct agent *a)
+{
+	json_t *creds = creds_collect(&a->tree);
+	int ret = creds ? creds_compare(a->want_creds, creds) : -1;
+
+	json_decref(creds);
+	return ret;
 }
 
 /* All tasks are there, and held: is all of it as it should be? */
@@ -79,7 +92,7 @@ static int look_at_restored(struct agent *a)
 			return fault("process %d, descriptor %d: its context came back in the wrong state %u",
 				     a->contexts.context[i].pid, a->contexts.context[i].fd,
 				     a->contexts.context[i].query.state);
-	return 0;
+	return look_at_creds(a);
 }
 
 static void all_held(struct agent *a)
@@ -391,6 +404,8 @@ void agent_undo(struct agent *a)
 		warn_of(a, images_remove(a->images));
 	free(a->images);
 	a->images = NULL;
+	json_decref(a->want_creds);
+	a->want_creds = NULL;
 	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);

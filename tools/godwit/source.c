@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "creds.h"
 #include "host.h"
 #include "images.h"
 #include "move.h"
@@ -565,9 +566,13 @@ static int transfer(struct move *m)
 /* Asked for at once behind the files: all of them are there when it is heard. */
 static int restore(struct move *m)
 {
+	json_t *creds = creds_collect(&m->plan.tree);
+
+	if (!creds)
+		return -1;
 	m->shared->restoring = true;
-	if (say(m, json_pack("{s:s, s:b, s:i, s:i}", "op", "restore", "shell_job", m->plan.shell_job,
-			     "processes", (int)m->plan.tree.n, "contexts", (int)m->plan.contexts.n)) ||
+	if (say(m, json_pack("{s:s, s:b, s:i, s:i, s:o}", "op", "restore", "shell_job", m->plan.shell_job,
+			     "processes", (int)m->plan.tree.n, "contexts", (int)m->plan.contexts.n, "creds", creds)) ||
 	    hear(m, "received"))
 		return -1;
 	m->sent_ns = now_ns();
