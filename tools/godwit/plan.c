@@ -84,10 +84,10 @@ static void look_at_tasks(struct plan *plan)
 		if (tracer)
 			plan_problem(plan, "process %d: process %d traces it: end that", pid, tracer);
 	}
-	for (size_t i = 0; !proc_own_ipcns(root) && i < plan->tree.n; i++)
+	for (size_t i = 0; proc_ns(root, "ipc") == proc_ns(getpid(), "ipc") && i < plan->tree.n; i++)
 		proc_each_map(plan->tree.task[i].pid, look_at_map, plan);
 	plan->shell_job = !tree_has(&plan->tree, proc_sid(root));
-	plan->own_netns = proc_own_netns(root);
+	plan->own_netns = proc_ns(root, "net") != proc_ns(getpid(), "net");
 	plan->memory = tree_memory(&plan->tree);
 }
 
@@ -151,6 +151,7 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
 	look_at_tasks(plan);
+	plan_namespaces(plan);
 	if (proc_files(&plan->tree, &plan->files) ||
 	    contexts_find(&plan->tree, &plan->contexts) ||
 	    contexts_inspect(&plan->contexts) ||

@@ -42,6 +42,8 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
+/* plan_ns.c: namespaces of the tree that CRIU does not make again. */
+void plan_namespaces(struct plan *plan);
 /* plan_fd.c, with contexts in the plan: what descriptors, other than those of contexts, stand in the way with. */
 int plan_fds(struct plan *plan);
 /* plan_cm.c: a file of librdmacm, and its ids. */

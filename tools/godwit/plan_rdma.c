@@ -522,9 +522,6 @@ static void look_at_context(struct look *look, const struct context *c)
 		plan_stays(plan, object, "process %d, %s: process %d has this context open or its rings mapped, too, "
 			   "and stays here: end it, or start both under one process", c->pid, c->device,
 			   c->holders.outsider);
-	if (proc_own_userns(c->pid))
-		plan_stays(plan, object, "process %d, %s: the process is in a user namespace of its own, and only "
-			   "the first one's may make contexts again: start it without one", c->pid, c->device);
 	for_each_record(rec, c->dump, c->length)
 		look_at_record(look, c, rec);
 }

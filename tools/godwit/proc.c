@@ -396,19 +396,14 @@ static bool differs(pid_t pid, const char *name)
 	return differ;
 }
 
-bool proc_own_netns(pid_t pid)
+uint64_t proc_ns(pid_t pid, const char *kind)
 {
-	return differs(pid, "ns/net");
-}
+	char *path = xasprintf("/proc/%d/ns/%s", pid, kind);
+	struct stat st;
+	uint64_t ns = stat(path, &st) ? 0 : st.st_ino;
 
-bool proc_own_ipcns(pid_t pid)
-{
-	return differs(pid, "ns/ipc");
-}
-
-bool proc_own_userns(pid_t pid)
-{
-	return differs(pid, "ns/user");
+	free(path);
+	return ns;
 }
 
 bool proc_is_ours(pid_t pid)

@@ -59,8 +59,8 @@ void proc_kill_tree(const struct proc_id *id);
 char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
-bool proc_own_netns(pid_t pid);	/* other than ours */
-bool proc_own_ipcns(pid_t pid);
+/* What tells its namespace of this kind (a name in /proc/PID/ns) from others; of a thread, too. 0: it has none any more. */
+uint64_t proc_ns(pid_t pid, const char *kind);
 
 /* An open descriptor. link: what /proc/PID/fd/FD says. */
 struct proc_fd {
@@ -97,8 +97,6 @@ int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void 
 int proc_map_stat(const struct proc_map *map, struct stat *st);
 /* Is it the program that we are? */
 bool proc_is_ours(pid_t pid);
-/* Has it a user namespace other than ours? */
-bool proc_own_userns(pid_t pid);
 
 /* Files that must be at the destination as they are here. */
 struct proc_file {
