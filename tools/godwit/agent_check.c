@@ -109,6 +109,35 @@ static void check_ptys(json_t *list, json_t *ptys)
 	}
 }
 
+/* What a process watches. */
+static void check_watch(json_t *list, json_t *watch)
+{
+	char *path = path_from_json(json_object_get(watch, "path"));
+	int pid = json_integer_value(json_object_get(watch, "pid")), fd = json_integer_value(json_object_get(watch, "fd"));
+	mode_t mode = json_integer_value(json_object_get(watch, "mode"));
+	struct statx sx;
+
+	if (!path || statx(AT_FDCWD, path, 0, STATX_TYPE, &sx))
+		problem(list, "process %d, descriptor %d: it watches %s, which is not there: make it there, or end the watch",
+			pid, fd, path ?: "a file without a name");
+	else if ((sx.stx_mode ^ mode) & S_IFMT)
+		problem(list, "process %d, descriptor %d: it watches %s, which is a file of another kind there: replace it",
+			pid, fd, path);
+	else if (json_is_true(json_object_get(watch, "mount")) && !(sx.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+		problem(list, "process %d, descriptor %d: it watches the mount %s, and nothing is mounted there: mount it",
+			pid, fd, path);
+	free(path);
+}
+
+static void check_watches(json_t *list, json_t *watches)
+{
+	json_t *watch;
+	size_t i;
+
+	json_array_foreach(watches, i, watch)
+		check_watch(list, watch);
+}
+
 static void check_space(json_t *list, const char *base, json_int_t memory)
 {
 	/* (besides memory, images are some hundred kilobytes) */
@@ -389,6 +418,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
 	agent_check_files(message, list, digests);
+	check_watches(list, json_object_get(message, "watches"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_huge(list, json_object_get(message, "huge"));
 	check_pinned(list, json_object_get(message, "pinned"));

@@ -80,8 +80,16 @@ void files_asked(struct move *m)
 void files_drop_copied(struct move *m)
 {
 	struct proc_files *files = &m->plan.files;
+	json_t *watches = m->plan.watches;
 	size_t kept = 0;
 
+	for (size_t i = json_array_size(watches); i-- > 0;) {
+		char *path = path_from_json(json_object_get(json_array_get(watches, i), "path"));
+
+		if (path && listed(&m->copy, path))
+			json_array_remove(watches, i);
+		free(path);
+	}
 	for (size_t i = 0; i < files->n; i++)
 		if (listed(&m->copy, files->file[i].path))
 			free(files->file[i].path);

@@ -26,6 +26,7 @@ struct plan {
 	json_t *notes;		/* strings: worth knowing */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
+	json_t *watches;	/* what the destination must have: pid, fd, path, mode; mount: as the root of a mount */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
 	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */
 	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
@@ -44,6 +45,8 @@ json_t *plan_json(const struct plan *plan);
 
 /* plan_ns.c: namespaces of the tree that CRIU does not make again. */
 void plan_namespaces(struct plan *plan);
+/* plan_watch.c: what the tree watches by inotify and fanotify. */
+int plan_watches(struct plan *plan);
 /* plan_fd.c, with contexts in the plan: what descriptors, other than those of contexts, stand in the way with. */
 int plan_fds(struct plan *plan);
 /* plan_cm.c: a file of librdmacm, and its ids. */

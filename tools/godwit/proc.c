@@ -406,6 +406,15 @@ uint64_t proc_ns(pid_t pid, const char *kind)
 	return ns;
 }
 
+char *proc_fdinfo(const struct proc_fd *fd)
+{
+	char *path = xasprintf("/proc/%d/fdinfo/%d", fd->pid, fd->fd);
+	char *text = read_file(path);
+
+	free(path);
+	return text;
+}
+
 bool proc_is_ours(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/exe", pid);

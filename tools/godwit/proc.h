@@ -71,6 +71,8 @@ struct proc_fd {
 	bool writable;
 };
 
+/* What /proc/PID/fdinfo says of it, to be freed; NULL: it is closed. */
+char *proc_fdinfo(const struct proc_fd *fd);
 /* Call each for all descriptors of the tree until it returns other than 0; return that. */
 int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
 /* Call each for every process of the host. */

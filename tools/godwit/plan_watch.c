@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the tree watches by inotify and fanotify. CRIU sets each watch again by a path, and looks for this path when all
+ * is frozen. So it is looked for here before, as CRIU does it, and at the destination something must be at it.
+ */
+#include <fcntl.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "plan.h"
+#include "text.h"
+
+struct watch {
+	const struct proc_fd *fd;
+	dev_t dev;
+	ino_t ino;
+	union {
+		struct file_handle handle;
+		char room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+	};
+};
+
+struct mount {
+	int id;
+	dev_t dev;
+	char *point, *type;
+};
+
+struct mounts {
+	struct mount *mount;
+	size_t n;
+};
+
+/* --------------------------------------------------------------- mounts -- */
+
+/* A space, say, is written as \040. */
+static char *unescape(const char *text)
+{
+	char *plain = xstrdup(text), *to = plain;
+	unsigned int code;
+
+	for (; *text; to++)
+		if (sscanf(text, "\\%3o", &code) == 1) {
+			*to = code;
+			text += 4;
+		} else {
+			*to = *text++;
+		}
+	*to = '\0';
+	return plain;
+}
+
+static void read_mounts(struct mounts *mounts)
+{
+	char *text = read_file("/proc/self/mountinfo"), *line, *save;
+
+	*mounts = (struct mounts){ 0 };
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+		char point[PATH_MAX], type[64], *rest = strstr(line, " - ");
+		unsigned int major, minor;
+		int id;
+
+		if (!rest || sscanf(line, "%d %*d %u:%u %*s %4095s", &id, &major, &minor, point) != 4 ||
+		    sscanf(rest, " - %63s", type) != 1)
+			continue;
+		GROW(mounts->mount, mounts->n);
+		mounts->mount[mounts->n++] = (struct mount){ id, makedev(major, minor), unescape(point), xstrdup(type) };
+	}
+	free(text);
+}
+
+static void free_mounts(struct mounts *mounts)
+{
+	for (size_t i = 0; i < mounts->n; i++) {
+		free(mounts->mount[i].point);
+		free(mounts->mount[i].type);
+	}
+	free(mounts->mount);
+}
+
+/* A folder that is the root of this mount, and not covered by another. */
+static int open_mount(const struct mount *mount)
+{
+	int fd = open(mount->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statx sx;
+
+	if (fd >= 0 && (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx) || sx.stx_mnt_id != (uint64_t)mount->id))
+		close_fd(&fd);
+	return fd;
+}
+
+/* ---------------------------------------------------------------- paths -- */
+
+/* The name of a file by its handle, to be freed, or NULL. *opened: its file system knows it by that. */
+static char *path_by_handle(const struct mounts *mounts, struct watch *w, bool *opened)
+{
+	char *path = NULL;
+
+	for (size_t i = 0; !path && i < mounts->n; i++) {
+		int root = mounts->mount[i].dev == w->dev ? open_mount(&mounts->mount[i]) : -1;
+		int fd = root < 0 ? -1 : open_by_handle_at(root, &w->handle, O_PATH | O_CLOEXEC);
+		char *link = xasprintf("/proc/self/fd/%d", fd), text[PATH_MAX] = "";
+		struct stat st;
+
+		if (fd >= 0) {
+			*opened = true;
+			/* (it may have lost the name, or another file has it now) */
+			if (readlink(link, text, sizeof(text) - 1) > 0 && !stat(text, &st) && st.st_ino == w->ino)
+				path = xstrdup(text);
+		}
+		free(link);
+		close_fd(&fd);
+		close_fd(&root);
+	}
+	return path;
+}
+
+/* Where CRIU looks for a file that its file system (an overlay, say) does not know by its handle. */
+static char *path_by_search(const struct watch *w)
+{
+	char *const places[] = {
+		"/etc", "/var/spool", "/var/log", "/usr/share/dbus-1/services", "/usr/share/dbus-1/system-services",
+		"/var/lib/polkit-1/localauthority", "/usr/share/polkit-1/actions", "/lib/udev", NULL,
+	};
+	FTS *search = fts_open(places, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	char *path = NULL;
+	struct stat st;
+	FTSENT *e;
+
+	while (!path && search && (e = fts_read(search)))
+		if (e->fts_info != FTS_DP && e->fts_info != FTS_NS && e->fts_statp->st_ino == w->ino &&
+		    e->fts_statp->st_dev == w->dev)
+			path = xstrdup(e->fts_path);
+	if (search)
+		fts_close(search);
+	if (!path && !stat("/", &st) && st.st_ino == w->ino && st.st_dev == w->dev)
+		path = xstrdup("/");
+	return path;
+}
+
+/* -------------------------------------------------------------- watches -- */
+
+static bool parse(const char *line, struct watch *w)
+{
+	const char *inode = strstr(line, " ino:"), *handle = strstr(line, " fhandle-bytes:");
+	unsigned int dev, bytes, type;
+	uint64_t ino;
+	int at = 0;
+
+	if (!inode || sscanf(inode, " ino:%" SCNx64 " sdev:%x", &ino, &dev) != 2)
+		return false;
+	w->ino = ino;
+	w->dev = makedev(dev >> 20, dev & 0xfffff);	/* as the kernel has it in itself */
+	if (!handle || sscanf(handle, " fhandle-bytes:%x fhandle-type:%x f_handle:%n", &bytes, &type, &at) != 2 ||
+	    !at || bytes > MAX_HANDLE_SZ)
+		return false;
+	w->handle.handle_bytes = bytes;
+	w->handle.handle_type = type;
+	for (unsigned int i = 0; i < bytes; i++)
+		if (sscanf(handle + at + 2 * i, "%2hhx", &w->handle.f_handle[i]) != 1)
+			return false;
+	return true;
+}
+
+static void add_watch(struct plan *plan, const struct proc_fd *fd, const char *path, bool mount)
+{
+	json_t *name = path_json(path);
+	struct stat st;
+
+	for (size_t i = 0; i < json_array_size(plan->watches); i++) {
+		json_t *known = json_array_get(plan->watches, i);
+
+		if (json_equal(json_object_get(known, "path"), name) &&
+		    json_is_true(json_object_get(known, "mount")) == mount)
+			goto out;
+	}
+	if (!stat(path, &st))
+		json_array_append_new(plan->watches, json_pack("{s:i, s:i, s:O, s:i, s:b}", "pid", fd->pid, "fd", fd->fd,
+				      "path", name, "mode", (int)(st.st_mode & S_IFMT), "mount", mount));
+out:
+	json_decref(name);
+}
+
+static void look_at_inode(struct plan *plan, const struct mounts *mounts, struct watch *w, bool whole)
+{
+	bool opened = false;
+	char *path = whole ? path_by_handle(mounts, w, &opened) : NULL;
+	const struct mount *mount = NULL;
+
+	if (whole && !path && !opened)
+		path = path_by_search(w);
+	for (size_t i = 0; !mount && i < mounts->n; i++)
+		if (mounts->mount[i].dev == w->dev)
+			mount = &mounts->mount[i];
+	if (path)
+		add_watch(plan, w->fd, path, false);
+	else if (opened)
+		plan_problem(plan, "process %d, descriptor %d: it watches a file on %s that has lost its name: end the watch "
+			     "before", w->fd->pid, w->fd->fd, mount->point);
+	else
+		plan_problem(plan, "process %d, descriptor %d: it watches inode %" PRIu64 " of the file system on %s (%s), for "
+			     "which CRIU finds no path: end the watch before", w->fd->pid, w->fd->fd, (uint64_t)w->ino,
+			     mount ? mount->point : "?", mount ? mount->type : "not mounted here");
+	free(path);
+}
+
+static void look_at_mount(struct plan *plan, const struct mounts *mounts, const struct proc_fd *fd, int id)
+{
+	for (size_t i = 0; i < mounts->n; i++)
+		if (mounts->mount[i].id == id) {
+			add_watch(plan, fd, mounts->mount[i].point, true);
+			return;
+		}
+	plan_problem(plan, "process %d, descriptor %d: it watches a mount that is not this host's: end the watch before",
+		     fd->pid, fd->fd);
+}
+
+struct look {
+	struct plan *plan;
+	struct mounts mounts;
+};
+
+static void look_at_line(struct look *look, const struct proc_fd *fd, const char *line)
+{
+	struct watch w = { .fd = fd };
+	int id;
+
+	if (sscanf(line, "fanotify mnt_id:%x", &id) == 1)
+		look_at_mount(look->plan, &look->mounts, fd, id);
+	else if (!strncmp(line, "fanotify sdev:", 14))
+		plan_problem(look->plan, "process %d, descriptor %d: it watches a whole file system by fanotify, which CRIU "
+			     "does not dump: end the watch before", fd->pid, fd->fd);
+	else if (!strncmp(line, "inotify wd:", 11) || !strncmp(line, "fanotify ino:", 13))
+		look_at_inode(look->plan, &look->mounts, &w, parse(line, &w));
+}
+
+static int look_at_fd(const struct proc_fd *fd, void *arg)
+{
+	char *text, *line, *save;
+
+	if (strcmp(fd->link, "anon_inode:inotify") && strcmp(fd->link, "anon_inode:[fanotify]"))
+		return 0;
+	text = proc_fdinfo(fd);
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+		look_at_line(arg, fd, line);
+	free(text);
+	return 0;
+}
+
+int plan_watches(struct plan *plan)
+{
+	struct look look = { .plan = plan };
+	int ret;
+
+	read_mounts(&look.mounts);
+	ret = proc_each_fd(&plan->tree, look_at_fd, &look);
+	free_mounts(&look.mounts);
+	return ret;
+}
