@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <linux/capability.h>
@@ -136,6 +137,43 @@ static void check_watches(json_t *list, json_t *watches)
 
 	json_array_foreach(watches, i, watch)
 		check_watch(list, watch);
+}
+
+/*
+ * Could CRIU have a process's lock there at once? (One of flock() is had for a moment: nothing else tells. What a network
+ * file system locks, it wants to have open for writing.)
+ */
+static bool is_locked(const char *path, json_t *lock)
+{
+	bool whole = json_is_true(json_object_get(lock, "flock")), write = json_is_true(json_object_get(lock, "write")), locked;
+	int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct flock l = {
+		.l_type = write ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET,
+		.l_start = json_integer_value(json_object_get(lock, "start")),
+		.l_len = json_integer_value(json_object_get(lock, "length")),
+	};
+
+	if (fd < 0)
+		return false;
+	locked = whole ? flock(fd, (write ? LOCK_EX : LOCK_SH) | LOCK_NB) && errno == EWOULDBLOCK :
+		 !fcntl(fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+	close(fd);
+	return locked;
+}
+
+static void check_locks(json_t *list, json_t *locks)
+{
+	json_t *lock;
+	size_t i;
+
+	json_array_foreach(locks, i, lock) {
+		const char *path = json_string_value(json_object_get(lock, "path")) ?: "";
+
+		if (is_locked(path, lock))
+			problem(list, "file %s: the lock that process %d has on it can't be had there: another has it there, or "
+				"both hosts share the file: have one of them unlock it", path,
+				(int)json_integer_value(json_object_get(lock, "pid")));
+	}
 }
 
 static void check_space(json_t *list, const char *base, json_int_t memory)
@@ -419,6 +457,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_ptys(list, json_object_get(message, "ptys"));
 	agent_check_files(message, list, digests);
 	check_watches(list, json_object_get(message, "watches"));
+	check_locks(list, json_object_get(message, "locks"));
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_huge(list, json_object_get(message, "huge"));
 	check_pinned(list, json_object_get(message, "pinned"));

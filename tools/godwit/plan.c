@@ -146,7 +146,7 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
-		.watches = json_array(), .cm_ids = json_array(), .cm_peers = json_array(), .stock_peers = json_array(), .addresses = addresses,
+		.watches = json_array(), .locks = json_array(), .cm_ids = json_array(), .cm_peers = json_array(), .stock_peers = json_array(), .addresses = addresses,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -195,6 +195,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->objects);
 	json_decref(plan->ptys);
 	json_decref(plan->watches);
+	json_decref(plan->locks);
 	json_decref(plan->cm_ids);
 	json_decref(plan->cm_peers);
 	json_decref(plan->stock_peers);
@@ -231,9 +232,9 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b}", "pids", pids_json(&plan->tree),
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "ptys", plan->ptys, "watches", plan->watches,
-			 "cm_ids", plan->cm_ids,
+			 "locks", plan->locks, "cm_ids", plan->cm_ids,
 			 "cm_peers", plan->cm_peers, "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "huge", huge_used(&plan->tree),
 			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm);

@@ -266,6 +266,46 @@ static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
 		     fd->pid, fd->fd, fd->link);
 }
 
+/* An inherited descriptor shows the same one again. */
+static bool have_lock(const struct plan *plan, const char *path, long long start, bool whole)
+{
+	json_t *lock;
+	size_t i;
+
+	json_array_foreach(plan->locks, i, lock)
+		if (!strcmp(json_string_value(json_object_get(lock, "path")), path) &&
+		    json_integer_value(json_object_get(lock, "start")) == start &&
+		    json_is_true(json_object_get(lock, "flock")) == whole)
+			return true;
+	return false;
+}
+
+/*
+ * CRIU takes each lock again, and waits until it gets it. (What a lease needs only who sets it can tell.) Whose it is
+ * says the file, not /proc/locks: an inherited one may be of a process that is gone.
+ */
+static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
+{
+	char *text = proc_fdinfo(fd), *line, *save;
+
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+		char kind[16], access[16], end[32];
+		bool whole;
+		long long start;
+
+		if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %*s %lld %31s", kind, access, &start, end) != 4 ||
+		    !strcmp(kind, "LEASE"))
+			continue;
+		whole = !strcmp(kind, "FLOCK");
+		if (have_lock(plan, fd->link, start, whole))
+			continue;
+		json_array_append_new(plan->locks, json_pack("{s:i, s:s, s:b, s:b, s:I, s:I}", "pid", fd->pid,
+			"path", fd->link, "flock", whole, "write", !strcmp(access, "WRITE"), "start", (json_int_t)start,
+			"length", (json_int_t)(strcmp(end, "EOF") ? atoll(end) - start + 1 : 0)));
+	}
+	free(text);
+}
+
 static int look_at_fd(const struct proc_fd *fd, void *arg)
 {
 	if (!strncmp(fd->link, "anon_inode:", strlen("anon_inode:")))
@@ -276,6 +316,8 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 		look_at_pipe(arg, fd);
 	else if (S_ISSOCK(fd->st.st_mode))
 		look_at_socket(arg, fd);
+	else if (S_ISREG(fd->st.st_mode))
+		look_at_locks(arg, fd);
 	return 0;
 }
 
