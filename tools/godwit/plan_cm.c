@@ -94,6 +94,29 @@ static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, c
 							(json_int_t)id, "address", address));
 }
 
+static bool has_threads(pid_t pid)
+{
+	struct tree one = { .task = &(struct task){ .pid = pid }, .n = 1 };
+	pid_t *tids;
+	size_t n = tree_threads(&one, &tids);
+
+	free(tids);
+	return n > 1;
+}
+
+/*
+ * rdma_get_request() hands each new id over to an event channel of its own, which the kernel refuses if the listener's
+ * file is no longer as stock opened it. Whether the program does that, only its memory tells.
+ */
+static void say_refuses(struct plan *plan, json_t *object, const char *why)
+{
+	plan_moves_but(plan, object, "process %d, descriptor %d, id %d of librdmacm: it listens, and %s: if its program takes "
+		       "requests by rdma_get_request(), as rsockets do, it refuses who connects after the move: start "
+		       "it anew there", (int)json_integer_value(json_object_get(object, "pid")),
+		       (int)json_integer_value(json_object_get(object, "fd")),
+		       (int)json_integer_value(json_object_get(object, "id")), why);
+}
+
 static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct rxe_migr_cm_id *id)
 {
 	bool connected = is_connected(id), has;
@@ -121,6 +144,8 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
 			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
 			       id->id, src);
+	else if (id->state == RXE_MIGR_CM_LISTENING && has_threads(fd->pid))
+		say_refuses(plan, object, "its process has threads");
 	/* (the peer of a queue pair may have moved since the id was connected) */
 	if (has)
 		add_peer(plan, fd, id->id, plan_ip_text(&dgid, dst));
@@ -128,16 +153,6 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		add_peer(plan, fd, id->id, dst);
 	if (id->state == RXE_MIGR_CM_BUSY || id->flags & RXE_MIGR_CM_REQUESTED)
 		plan->passing = true;
-}
-
-static bool has_threads(pid_t pid)
-{
-	struct tree one = { .task = &(struct task){ .pid = pid }, .n = 1 };
-	pid_t *tids;
-	size_t n = tree_threads(&one, &tids);
-
-	free(tids);
-	return n > 1;
 }
 
 /* What cannot be kept, wherever it moves to: criu-plugin/README.md has it. */
@@ -198,6 +213,13 @@ static void known_guid(const struct context *c, pid_t pid, int fd, char text[NOD
 	close_fd(&copy);
 }
 
+static bool is_object(const json_t *object, const char *key, const char *value)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text && !strcmp(text, value);
+}
+
 void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 {
 	char known[NODE_GUID];
@@ -207,8 +229,11 @@ void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 	json_array_foreach(plan->objects, i, object) {
 		int pid = json_integer_value(json_object_get(object, "pid"));
 		int fd = json_integer_value(json_object_get(object, "fd"));
+		bool file = is_object(object, "object", "rdma_cm");
 
-		if (strcmp(json_string_value(json_object_get(object, "object")), "rdma_cm"))
+		/* (of one that has a note, its process has threads) */
+		if (!file && !(is_object(object, "object", "cm_id") && is_object(object, "state", "listening") &&
+			       !json_object_get(object, "note")))
 			continue;
 		for (size_t n = 0; n < plan->contexts.n; n++) {
 			const struct context *c = &plan->contexts.context[n];
@@ -217,9 +242,12 @@ void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 			known_guid(c, pid, fd, known);
 			if (!there || !strcmp(there, known))
 				continue;
-			plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: on %s the device %s has another "
-				       "node GUID: event channels that are opened afterwards connect nothing, and ids can't be "
-				       "handed to them", pid, fd, host, c->device);
+			if (!file)
+				say_refuses(plan, object, "its device has another node GUID there");
+			else
+				plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: on %s the device %s has "
+					       "another node GUID: event channels that are opened afterwards connect "
+					       "nothing, and ids can't be handed to them", pid, fd, host, c->device);
 			break;
 		}
 	}
