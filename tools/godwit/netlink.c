@@ -98,6 +98,27 @@ static int talk(int protocol, const struct request *r, void (*each)(const struct
 	return ret;
 }
 
+/* The first attribute of this type, of this length or more, from here to there; or NULL */
+static const struct nlattr *find_between(const void *from, const void *to, int type, size_t length)
+{
+	const struct nlattr *attr = from;
+
+	for (; (const void *)(attr + 1) <= to && attr->nla_len >= NLA_HDRLEN;
+	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len)))
+		if ((attr->nla_type & NLA_TYPE_MASK) == type && attr->nla_len >= NLA_HDRLEN + length)
+			return attr;
+	return NULL;
+}
+
+/* What is in the first one behind the header of a message; or NULL */
+static const void *find_attr(const struct nlmsghdr *h, size_t header, int type, size_t length)
+{
+	const struct nlattr *attr = find_between((char *)NLMSG_DATA(h) + NLMSG_ALIGN(header),
+						 (const char *)h + h->nlmsg_len, type, length);
+
+	return attr ? attr + 1 : NULL;
+}
+
 /* ------------------------------------------------------------ addresses -- */
 
 static size_t address_size(int family)
@@ -130,21 +151,6 @@ int nl_address_del(const struct nl_address *address)
 	return address_change(address, RTM_DELADDR, 0);
 }
 
-struct search {
-	struct nl_address wanted;
-	bool found;
-	int secondaries;	/* on its interface and in its subnet */
-};
-
-static bool same_subnet(const struct nl_address *a, const void *addr)
-{
-	uint32_t x, y, mask = a->prefixlen ? htonl(~0U << (32 - a->prefixlen)) : 0;
-
-	memcpy(&x, &a->addr, 4);
-	memcpy(&y, addr, 4);
-	return ((x ^ y) & mask) == 0;
-}
-
 static const void *local_address(const struct nlmsghdr *h)
 {
 	const struct ifaddrmsg *msg = NLMSG_DATA(h);
@@ -158,52 +164,153 @@ static const void *local_address(const struct nlmsghdr *h)
 	return addr;
 }
 
-static void search_address(const struct nlmsghdr *h, void *arg)
+struct address_list {
+	struct nl_address *address;
+	size_t n;
+};
+
+static void collect_address(const struct nlmsghdr *h, void *arg)
 {
 	const struct ifaddrmsg *msg = NLMSG_DATA(h);
 	const void *addr = local_address(h);
-	struct search *s = arg;
+	struct address_list *list = arg;
+	struct nl_address *a;
 
-	if (h->nlmsg_type != RTM_NEWADDR || !addr || msg->ifa_family != s->wanted.family)
+	if (h->nlmsg_type != RTM_NEWADDR || !addr || (msg->ifa_family != AF_INET && msg->ifa_family != AF_INET6))
 		return;
-	if (!memcmp(addr, &s->wanted.addr, address_size(s->wanted.family))) {
-		s->found = true;
-		s->wanted.prefixlen = msg->ifa_prefixlen;
-		s->wanted.ifindex = msg->ifa_index;
-		s->wanted.secondary = msg->ifa_flags & IFA_F_SECONDARY;
-	} else if (msg->ifa_family == AF_INET && (msg->ifa_flags & IFA_F_SECONDARY) &&
-		   (int)msg->ifa_index == s->wanted.ifindex && same_subnet(&s->wanted, addr)) {
-		s->secondaries++;
-	}
+	GROW(list->address, list->n);
+	a = &list->address[list->n++];
+	*a = (struct nl_address){
+		.family = msg->ifa_family, .prefixlen = msg->ifa_prefixlen, .ifindex = msg->ifa_index,
+		.secondary = msg->ifa_flags & IFA_F_SECONDARY,
+	};
+	memcpy(&a->addr, addr, address_size(a->family));
 }
 
-static int search(struct search *s)
+ssize_t nl_addresses(int family, struct nl_address **addresses)
 {
 	struct request r = request(RTM_GETADDR, NLM_F_DUMP);
-	struct ifaddrmsg msg = { .ifa_family = s->wanted.family };
+	struct ifaddrmsg msg = { .ifa_family = family };
+	struct address_list list = { 0 };
+	int ret;
 
 	put(&r, &msg, sizeof(msg));
-	return talk(NETLINK_ROUTE, &r, search_address, s);
+	ret = talk(NETLINK_ROUTE, &r, collect_address, &list);
+	if (ret) {
+		free(list.address);
+		return ret;
+	}
+	*addresses = list.address;
+	return list.n;
+}
+
+bool nl_same_address(const struct nl_address *a, const struct nl_address *b)
+{
+	return a->family == b->family && !memcmp(&a->addr, &b->addr, address_size(a->family));
+}
+
+bool nl_same_subnet(const struct nl_address *a, const struct nl_address *b)
+{
+	int bytes = a->prefixlen / 8, bits = a->prefixlen % 8;
+
+	return a->family == b->family && !memcmp(&a->addr, &b->addr, bytes) &&
+	       (!bits || (a->addr.s6_addr[bytes] ^ b->addr.s6_addr[bytes]) >> (8 - bits) == 0);
 }
 
 int nl_address_find(struct nl_address *address)
 {
-	struct search s = { .wanted = *address };
-	int ret = search(&s);
+	struct nl_address *list;
+	ssize_t n = nl_addresses(address->family, &list);
+	int ret = n < 0 ? n : -ENOENT;
 
-	if (ret)
-		return ret;
-	if (!s.found)
-		return -ENOENT;
-	*address = s.wanted;
-	return 0;
+	for (ssize_t i = 0; ret == -ENOENT && i < n; i++)
+		if (nl_same_address(&list[i], address)) {
+			*address = list[i];
+			ret = 0;
+		}
+	if (n >= 0)
+		free(list);
+	return ret;
 }
 
 bool nl_address_has_secondaries(const struct nl_address *address)
 {
-	struct search s = { .wanted = *address };
+	struct nl_address *list;
+	ssize_t n = address->family == AF_INET && !address->secondary ? nl_addresses(AF_INET, &list) : -1;
+	bool has = false;
 
-	return address->family == AF_INET && !address->secondary && search(&s) == 0 && s.secondaries;
+	for (ssize_t i = 0; i < n; i++)
+		has |= list[i].secondary && list[i].ifindex == address->ifindex &&
+		       nl_same_subnet(address, &list[i]) && !nl_same_address(address, &list[i]);
+	if (n >= 0)
+		free(list);
+	return has;
+}
+
+struct nl_address nl_of_gid(const struct in6_addr *gid)
+{
+	struct nl_address a = { .family = AF_INET6, .addr = *gid };
+
+	if (IN6_IS_ADDR_V4MAPPED(gid)) {
+		a = (struct nl_address){ .family = AF_INET };
+		memcpy(&a.addr, &gid->s6_addr[12], 4);
+	}
+	return a;
+}
+
+/* --------------------------------------------------------------- routes -- */
+
+struct route {
+	bool local;
+	int ifindex;	/* 0: not told */
+	int mtu;
+};
+
+static void read_route(const struct nlmsghdr *h, void *arg)
+{
+	const struct rtmsg *msg = NLMSG_DATA(h);
+	const char *end = (const char *)h + h->nlmsg_len;
+	const struct nlattr *metrics, *mtu;
+	struct route *route = arg;
+	const void *ifindex;
+
+	if (h->nlmsg_type != RTM_NEWROUTE)
+		return;
+	route->local = msg->rtm_type == RTN_LOCAL;
+	ifindex = find_attr(h, sizeof(*msg), RTA_OIF, sizeof(int));
+	if (ifindex)
+		memcpy(&route->ifindex, ifindex, sizeof(int));
+	metrics = find_between(RTM_RTA(msg), end, RTA_METRICS, 0);
+	mtu = metrics ? find_between(metrics + 1, (const char *)metrics + metrics->nla_len, RTAX_MTU, sizeof(int)) : NULL;
+	if (mtu)
+		memcpy(&route->mtu, mtu + 1, sizeof(int));
+}
+
+int nl_route(const struct nl_address *to, const struct nl_address *from, int ifindex, int *mtu)
+{
+	struct request r = request(RTM_GETROUTE, NLM_F_ACK);
+	size_t size = address_size(to->family);
+	struct rtmsg msg = {
+		.rtm_family = to->family, .rtm_dst_len = 8 * size, .rtm_src_len = from ? 8 * size : 0,
+		/* (without a route of this interface IPv4 takes for granted that the address is on its link) */
+		.rtm_flags = to->family == AF_INET ? RTM_F_FIB_MATCH : 0,
+	};
+	struct route route = { 0 };
+	int ret;
+
+	put(&r, &msg, sizeof(msg));
+	put_attr(&r, RTA_DST, &to->addr, size);
+	if (from)
+		put_attr(&r, RTA_SRC, &from->addr, size);
+	put_attr(&r, RTA_OIF, &ifindex, sizeof(ifindex));
+	ret = talk(NETLINK_ROUTE, &r, read_route, &route);
+	if (ret)
+		return ret;
+	/* (IPv6 takes another interface where it must) */
+	if (!route.local && route.ifindex && route.ifindex != ifindex)
+		return -EHOSTUNREACH;
+	*mtu = route.mtu;
+	return 0;
 }
 
 /* ------------------------------------------------------------------ TCP -- */
@@ -259,19 +366,6 @@ int nl_tcp_destroy(int family, const struct in6_addr *local)
 }
 
 /* --------------------------------------------------------- Unix sockets -- */
-
-/* The first attribute of this type, of this length or more, behind the header of a message; or NULL */
-static const void *find_attr(const struct nlmsghdr *h, size_t header, int type, size_t length)
-{
-	const struct nlattr *attr = (void *)((char *)NLMSG_DATA(h) + NLMSG_ALIGN(header));
-	const char *end = (const char *)h + h->nlmsg_len;
-
-	for (; (const char *)(attr + 1) <= end && attr->nla_len >= NLA_HDRLEN;
-	     attr = (void *)((char *)attr + NLA_ALIGN(attr->nla_len)))
-		if ((attr->nla_type & NLA_TYPE_MASK) == type && attr->nla_len >= NLA_HDRLEN + length)
-			return attr + 1;
-	return NULL;
-}
 
 static void find_peer(const struct nlmsghdr *h, void *arg)
 {

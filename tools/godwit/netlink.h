@@ -14,7 +14,7 @@ struct nl_address {
 	struct in6_addr addr;	/* IPv4: the first 4 bytes */
 	int prefixlen;
 	int ifindex;
-	bool secondary;
+	bool secondary;		/* IPv4: another of its subnet was there before; IPv6: temporary */
 };
 
 int nl_address_add(const struct nl_address *address);
@@ -23,6 +23,19 @@ int nl_address_del(const struct nl_address *address);
 int nl_address_find(struct nl_address *address);
 /* Does deleting this one take others along? (a primary address of IPv4 takes its secondaries) */
 bool nl_address_has_secondaries(const struct nl_address *address);
+/* All that this host has, of one family or, AF_UNSPEC, of both; free *list. How many. */
+ssize_t nl_addresses(int family, struct nl_address **list);
+bool nl_same_address(const struct nl_address *a, const struct nl_address *b);
+/* Is b in the subnet of a? */
+bool nl_same_subnet(const struct nl_address *a, const struct nl_address *b);
+/* The address that a GID of RoCE v2 is, of no interface and without a prefix. */
+struct nl_address nl_of_gid(const struct in6_addr *gid);
+
+/*
+ * Does a route lead from this interface to that address? from: the local address it leaves from, NULL if that is not
+ * here yet. *mtu: the route's own, or 0.
+ */
+int nl_route(const struct nl_address *to, const struct nl_address *from, int ifindex, int *mtu);
 
 /* Destroy every TCP socket that is bound to this local address, without a word to its peer's side. */
 int nl_tcp_destroy(int family, const struct in6_addr *local);
