@@ -241,6 +241,9 @@ static int translate(const RdmaCmIdEntry *id, union address *a)
 		if (strcmp(c->source->name, id->device))
 			continue;
 		address_to_gid(a, &old);
+		/* (such as a loopback address, which is the same here) */
+		if (!has_gid(c->source, old.raw))
+			return 0;
 		if (choose_gid(c->source, c->here, old.raw, &gid))
 			return -1;
 		if (gid.global.subnet_prefix || gid.global.interface_id)

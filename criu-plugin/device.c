@@ -224,18 +224,56 @@ static int scope(const uint8_t raw[16])
 	return IN6_IS_ADDR_V4MAPPED(a) ? 4 : IN6_IS_ADDR_LINKLOCAL(a) ? 1 : 6;
 }
 
+bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16])
+{
+	return find_gid(device, raw);
+}
+
+/*
+ * The only one of the same kind. Of several, that may be of several networks,
+ * any may be the wrong one, and nobody would see it before the peer's time is
+ * up: godwit, which knows subnets and routes, says which.
+ */
+static int choose_only(const RdmaDeviceEntry *here, const char *type,
+		       const uint8_t recorded[16], const char *old,
+		       union ibv_gid *gid)
+{
+	char new[INET6_ADDRSTRLEN], other[INET6_ADDRSTRLEN];
+	const uint8_t *found = NULL;
+	size_t i;
+
+	for (i = 0; i < here->n_gids; i++) {
+		const uint8_t *raw = here->gids[i]->gid.data;
+
+		if (strcmp(here->gids[i]->type, type) ||
+		    scope(raw) != scope(recorded))
+			continue;
+		if (found && memcmp(found, raw, 16)) {
+			inet_ntop(AF_INET6, found, new, sizeof(new));
+			inet_ntop(AF_INET6, raw, other, sizeof(other));
+			return fail("%s: both %s and %s may take the place of GID %s: say which, GODWIT_SGID_MAP=%s=GID",
+				    here->name, new, other, old, old);
+		}
+		found = raw;
+	}
+	if (!found)
+		return fail("%s: no GID of the same kind as %s (%s): give it an address, or say which, GODWIT_SGID_MAP=%s=GID",
+			    here->name, old, type, old);
+	memcpy(gid->raw, found, 16);
+	inet_ntop(AF_INET6, found, new, sizeof(new));
+	info("%s: GID %s takes the place of %s", here->name, new, old);
+	return 0;
+}
+
 int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 	       const uint8_t recorded[16], union ibv_gid *gid)
 {
 	char old[INET6_ADDRSTRLEN], new[INET6_ADDRSTRLEN];
 	const RdmaGidEntry *known;
-	const char *type;
-	size_t i;
 
 	memset(gid, 0, sizeof(*gid));
-	if (!memcmp(recorded, gid->raw, 16) || find_gid(here, recorded))
+	if (!memcmp(recorded, gid->raw, 16))
 		return 0;
-
 	inet_ntop(AF_INET6, recorded, old, sizeof(old));
 	if (look_up("GODWIT_SGID_MAP", same_gid, recorded, new, sizeof(new))) {
 		if (inet_pton(AF_INET6, new, gid->raw) == 1 &&
@@ -244,19 +282,9 @@ int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 		return fail("%s: GID %s, which is to take the place of %s, is none of this host's (GODWIT_SGID_MAP)",
 			    here->name, new, old);
 	}
-
-	/* The first of the same kind. */
-	known = find_gid(source, recorded);
-	type = known ? known->type : ROCE_V2;
-	for (i = 0; i < here->n_gids; i++) {
-		if (strcmp(here->gids[i]->type, type) ||
-		    scope(here->gids[i]->gid.data) != scope(recorded))
-			continue;
-		memcpy(gid->raw, here->gids[i]->gid.data, 16);
-		inet_ntop(AF_INET6, gid->raw, new, sizeof(new));
-		info("%s: GID %s takes the place of %s", here->name, new, old);
+	if (find_gid(here, recorded))
 		return 0;
-	}
-	return fail("%s: no GID of the same kind as %s (%s): give it an address, or say which, GODWIT_SGID_MAP=%s=GID",
-		    here->name, old, type, old);
+	known = find_gid(source, recorded);
+	return choose_only(here, known ? known->type : ROCE_V2, recorded, old,
+			   gid);
 }

@@ -179,6 +179,7 @@ const char *choose_device(const char *name);
  */
 int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 	       const uint8_t recorded[16], union ibv_gid *gid);
+bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16]);
 
 /* ---------------------------------------------------------------- dumping -- */
 
