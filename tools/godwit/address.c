@@ -56,15 +56,20 @@ static struct in6_addr as_gid(const struct address *a)
 	return gid;
 }
 
-bool addresses_have(const struct addresses *list, const struct in6_addr *gid)
+const struct address *addresses_find(const struct addresses *list, const struct in6_addr *gid)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		struct in6_addr a = as_gid(&list->address[i]);
 
 		if (!memcmp(&a, gid, sizeof(a)))
-			return true;
+			return &list->address[i];
 	}
-	return false;
+	return NULL;
+}
+
+bool addresses_have(const struct addresses *list, const struct in6_addr *gid)
+{
+	return addresses_find(list, gid);
 }
 
 json_t *addresses_json(const struct addresses *list)

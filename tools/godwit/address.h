@@ -43,6 +43,7 @@ int address_parse(struct addresses *list, const char *text);
 void addresses_free(struct addresses *list);
 /* Is this, IPv4 as mapped, one of them? */
 bool addresses_have(const struct addresses *list, const struct in6_addr *gid);
+const struct address *addresses_find(const struct addresses *list, const struct in6_addr *gid);
 json_t *addresses_json(const struct addresses *list);
 int addresses_from_json(struct addresses *list, json_t *json);
 

@@ -68,6 +68,11 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
  */
 json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
+/*
+ * agent_flow.c: does a connection, as plan_context_json() has it, find its peer from a device with these GIDs, and do its
+ * packets get through? -1 with fault().
+ */
+int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow);
 
 /*
  * agent_files.c: the part of the check; a file that is not what the process left is a fault; the name under which a file

@@ -2,7 +2,6 @@
 /*
  * What the destination says of itself, and whether it would take a process: before anything is stopped.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -15,6 +14,7 @@
 #include <linux/capability.h>
 #include <rdma/rdma_user_cm.h>
 #include "agent.h"
+#include "gids.h"
 #include "host.h"
 #include "huge.h"
 #include "text.h"
@@ -36,20 +36,7 @@ static void problem(json_t *list, const char *format, ...)
 
 static int add_device(const char *device, void *arg)
 {
-	json_t *gids = json_array();
-	struct gid *gid;
-	size_t n = rdma_gids(device, &gid);
-
-	for (size_t i = 0; i < n; i++) {
-		char text[INET6_ADDRSTRLEN];
-
-		if (!gid[i].rocev2)
-			continue;
-		inet_ntop(AF_INET6, &gid[i].gid, text, sizeof(text));
-		json_array_append_new(gids, json_string(text));
-	}
-	free(gid);
-	json_object_set_new(arg, device, gids);
+	json_object_set_new(arg, device, gids_json(device));
 	return 0;
 }
 
@@ -287,7 +274,20 @@ static void check_identities(json_t *list, const struct live *live, const char *
 	fault_clear();
 }
 
-static void check_contexts(json_t *list, json_t *contexts)
+static void check_flows(json_t *list, const struct addresses *moving, const char *device, json_t *flows)
+{
+	json_t *gids = gids_json(device), *flow;
+	size_t i;
+
+	json_array_foreach(flows, i, flow) {
+		if (agent_flow(moving, device, gids, flow))
+			problem(list, "%s", fault_text());
+		fault_clear();
+	}
+	json_decref(gids);
+}
+
+static void check_contexts(json_t *list, const struct addresses *moving, json_t *contexts)
 {
 	struct live live = { rdma_resources("qp"), rdma_resources("mr") };
 	json_t *context;
@@ -301,10 +301,12 @@ static void check_contexts(json_t *list, json_t *contexts)
 				"or give --device", device, device);
 			continue;
 		}
-		if (host_check_device(device))
+		if (host_check_device(device)) {
 			problem(list, "%s", fault_text());
-		else
+		} else {
 			check_identities(list, &live, device, json_object_get(context, "identities"));
+			check_flows(list, moving, device, json_object_get(context, "flows"));
+		}
 		fault_clear();
 	}
 	json_decref(live.qps);
@@ -383,9 +385,10 @@ static void check_cm_peers(json_t *list, json_t *peers)
 }
 
 /* Files of librdmacm, too, take the driver, if no device of a certain name. */
-static void check_rdma(json_t *list, json_t *contexts, bool cm, json_t *ids, json_t *peers)
+static void check_rdma(json_t *list, const struct addresses *moving, json_t *contexts, bool cm, json_t *ids,
+		       json_t *peers)
 {
-	check_contexts(list, contexts);
+	check_contexts(list, moving, contexts);
 	if (cm && rdma_each_device(check_driver, NULL) <= 0)
 		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
 			"rxe0 type rxe netdev INTERFACE");
@@ -461,7 +464,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
 	check_huge(list, json_object_get(message, "huge"));
 	check_pinned(list, json_object_get(message, "pinned"));
-	check_rdma(list, json_object_get(message, "contexts"),
+	check_rdma(list, &a->addresses, json_object_get(message, "contexts"),
 		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"),
 		   json_object_get(message, "cm_peers"));
 	return list;

@@ -168,6 +168,7 @@ int cmd_check(int argc, char **argv)
 		{ "address", required_argument, NULL, 'a' },
 		{ "copy", required_argument, NULL, 'c' },
 		{ "device", required_argument, NULL, 'd' },
+		{ "gid", required_argument, NULL, 'g' },
 		{ "images", required_argument, NULL, 'i' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "shared", required_argument, NULL, 'S' },
@@ -186,6 +187,10 @@ int cmd_check(int argc, char **argv)
 			break;
 		case 'c': move_path(&m.copy, optarg); break;
 		case 'd': m.device_map = parse_text(optarg); break;
+		case 'g':
+			if (move_gid(&m, optarg))
+				return failed(EXIT_USAGE);
+			break;
 		case 'i': m.images_base = parse_text(optarg); break;
 		case 'j': m.json = true; break;
 		case 's': m.ssh = parse_text(optarg); break;

@@ -16,6 +16,7 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "gids.h"
 #include "images.h"
 #include "move.h"
 #include "state.h"
@@ -142,6 +143,13 @@ void move_make_id(struct move *m)
 	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->pid, random);
 }
 
+int move_gid(struct move *m, const char *text)
+{
+	if (!m->gids_asked)
+		m->gids_asked = json_object();
+	return gids_parse(m->gids_asked, text);
+}
+
 static void parse(struct move *m, int argc, char **argv, bool *verbose)
 {
 	static const struct option options[] = {
@@ -149,6 +157,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		{ "address", required_argument, NULL, 'a' },
 		{ "copy", required_argument, NULL, 'c' },
 		{ "device", required_argument, NULL, 'd' },
+		{ "gid", required_argument, NULL, 'g' },
 		{ "images", required_argument, NULL, 'i' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "leave-images", no_argument, NULL, 'l' },
@@ -169,6 +178,10 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 			break;
 		case 'c': move_path(&m->copy, optarg); break;
 		case 'd': m->device_map = parse_text(optarg); break;
+		case 'g':
+			if (move_gid(m, optarg))
+				exit(failed(EXIT_USAGE));
+			break;
 		case 'i': m->images_base = parse_text(optarg); break;
 		case 'j': m->json = true; break;
 		case 'l': m->leave_images = true; break;

@@ -38,6 +38,7 @@ struct move {
 	struct paths copy;	/* files to take along */
 	struct paths share;	/* files, and folders of files, that both hosts share: the operator says so */
 	const char *device_map;	/* OLD=NEW,... or NULL */
+	json_t *gids_asked;	/* {OLD: NEW}, or NULL */
 	int limit_ms;
 	bool json, leave_images;
 	/* as it goes */
@@ -50,7 +51,6 @@ struct move {
 	bool ended;		/* by us: it runs at the destination */
 	bool synced;		/* move_sync() was here */
 	bool gids_change;
-	char *gid_map;
 	int signals;		/* signalfd */
 	int lock;		/* state_lock() */
 	bool word;		/* a person says that it runs there */
@@ -64,8 +64,10 @@ struct move {
 	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
-/* migrate.c: its name, once host and pid are known. */
+/* migrate.c: its name, once host and pid are known; a GID that takes another's place. */
 void move_make_id(struct move *m);
+/* OLD=NEW; -1 with fault() */
+int move_gid(struct move *m, const char *text);
 
 /*
  * source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to

@@ -146,7 +146,8 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
-		.watches = json_array(), .locks = json_array(), .cm_ids = json_array(), .cm_peers = json_array(), .stock_peers = json_array(), .addresses = addresses,
+		.watches = json_array(), .locks = json_array(), .cm_ids = json_array(), .cm_peers = json_array(),
+		.stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -199,6 +200,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->cm_ids);
 	json_decref(plan->cm_peers);
 	json_decref(plan->stock_peers);
+	json_decref(plan->gids);
 	*plan = (struct plan){ 0 };
 }
 
@@ -231,7 +233,7 @@ json_t *plan_json(const struct plan *plan)
 	json_t *contexts = json_array();
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
-		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i]));
+		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
 	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,

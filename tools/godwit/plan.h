@@ -30,6 +30,7 @@ struct plan {
 	json_t *locks;		/* what must be free there: pid, path, flock, write, start, length */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
 	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */
+	json_t *gids;		/* that it sends from: {OLD: {"there": NEW, "mtu": of its interface here}}, by map_gids() */
 	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
 	const struct addresses *addresses; /* that move along */
 };
@@ -74,12 +75,20 @@ void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
 /* The line of an object, as godwit(1) says. */
 void plan_print_object(FILE *f, json_t *object);
 
-/* What takes a number on the device: {"device": "rxe0", "identities": [[enum rxe_migr_hint_type, number], ...]} */
-json_t *plan_context_json(const struct context *c);
+/*
+ * What takes a number on the device, and where its connections lead once gids (see struct plan) are what they become:
+ * {"device": "rxe0", "identities": [[enum rxe_migr_hint_type, number], ...],
+ *  "flows": [{"qp": 17, "from": NEW, "to": GID, "mtu": 4096, "here": 4096}, ...]}
+ * mtu: the path MTU; here: the largest that goes through its interface on this host. Of flows that are alike, one.
+ */
+json_t *plan_context_json(const struct context *c, json_t *gids);
 /* Processes that have pinned more than their RLIMIT_MEMLOCK: [{"pid": 17, "bytes": 131072, "limit": 65536}] */
 json_t *plan_pinned(const struct plan *plan);
-/* The GIDs that its QPs and AHs send from: an array of strings. */
-json_t *plan_context_gids(const struct context *c);
+/*
+ * The GIDs that its QPs and AHs send from, and those of its device's, here, that ids of librdmacm are bound to: an array
+ * of strings.
+ */
+json_t *plan_context_gids(const struct context *c, json_t *here);
 
 /* As people write it: IPv4 without ::ffff: */
 const char *plan_ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);

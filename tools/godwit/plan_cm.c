@@ -18,15 +18,17 @@ static const char *const states[] = {
 	[RXE_MIGR_CM_STRAY] = "stray",
 };
 
+union any_address {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	uint8_t raw[48];
+};
+
 /* "10.77.0.1:7471", "[fe80::1]:7471" or NULL */
 static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 {
-	union {
-		struct sockaddr sa;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-		uint8_t raw[48];
-	} a;
+	union any_address a;
 
 	memcpy(a.raw, raw, sizeof(a.raw));
 	text[0] = '\0';
@@ -37,6 +39,30 @@ static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 	else
 		return json_null();
 	return json_sprintf(a.sa.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", text, ntohs(a.in.sin_port));
+}
+
+/* The plugin binds it again, to what stands for that address. */
+static void add_source(struct contexts *list, const struct rxe_migr_cm_id *id)
+{
+	struct in6_addr gid = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+	union any_address a;
+
+	memcpy(a.raw, id->src_addr, sizeof(a.raw));
+	if (a.sa.sa_family == AF_INET)
+		memcpy(&gid.s6_addr[12], &a.in.sin_addr, 4);
+	else if (a.sa.sa_family == AF_INET6)
+		gid = a.in6.sin6_addr;
+	else
+		return;
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+
+		if (strcmp(c->device, id->device))
+			continue;
+		GROW(c->cm_gid, c->cm_gids);
+		c->cm_gid[c->cm_gids++] = gid;
+		break;
+	}
 }
 
 static bool moves_along(const struct addresses *addresses, const char *text)
@@ -134,6 +160,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 	if (connected)
 		json_object_set_new(object, "qp", json_integer(id->qp_num));
 	json_array_append_new(plan->cm_ids, json_integer(id->id));
+	add_source(&plan->contexts, id);
 	has = !why && connected && has_qp(plan, id->device, id->qp_num, &dgid);
 	if (why)
 		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s", fd->pid, fd->fd, id->id, why);

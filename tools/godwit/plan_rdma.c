@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "gids.h"
 #include "plan.h"
 #include "text.h"
 
@@ -655,9 +656,29 @@ static void add_identity(json_t *list, unsigned int type, __le32 number)
 	json_array_append_new(list, json_pack("[i, I]", type, (json_int_t)le32toh(number)));
 }
 
-json_t *plan_context_json(const struct context *c)
+/* Where a connection leads from its place there; known: keys of what is in the list already. */
+static void add_flow(json_t *list, json_t *known, const struct rxe_migr_rec_qp *qp, json_t *gids)
 {
-	json_t *list = json_array();
+	json_t *old = gid(qp->sgid), *to = gid(qp->dgid);
+	json_t *entry = json_object_get(gids, json_string_value(old));
+	const char *from = json_string_value(json_object_get(entry, "there"));
+	int mtu = 128 << qp->path_mtu;
+	char *key = xasprintf("%s %s %d", from ?: "", json_string_value(to), mtu);
+
+	if (from && !json_object_get(known, key)) {
+		json_object_set_new(known, key, json_true());
+		json_array_append_new(list, json_pack("{s:I, s:s, s:O, s:i, s:i}", "qp", (json_int_t)le32toh(qp->qpn),
+			"from", from, "to", to, "mtu", mtu, "here",
+			path_mtu_within(json_integer_value(json_object_get(entry, "mtu")))));
+	}
+	free(key);
+	json_decref(old);
+	json_decref(to);
+}
+
+json_t *plan_context_json(const struct context *c, json_t *gids)
+{
+	json_t *list = json_array(), *flows = json_array(), *known = json_object();
 	const struct rxe_migr_rec *rec;
 
 	for_each_record(rec, c->dump, c->length) {
@@ -666,6 +687,8 @@ json_t *plan_context_json(const struct context *c)
 		switch (le16toh(rec->type)) {
 		case RXE_MIGR_REC_QP:
 			add_identity(list, RXE_MIGR_HINT_QP, ((const struct rxe_migr_rec_qp *)r)->qpn);
+			if (is_connected(r))
+				add_flow(flows, known, r, gids);
 			break;
 		case RXE_MIGR_REC_MR:
 			add_identity(list, RXE_MIGR_HINT_MR, ((const struct rxe_migr_rec_mr *)r)->key);
@@ -681,14 +704,22 @@ json_t *plan_context_json(const struct context *c)
 			break;
 		}
 	}
-	return json_pack("{s:o, s:o}", "device", text_json(c->device), "identities", list);
+	json_decref(known);
+	return json_pack("{s:o, s:o, s:o}", "device", text_json(c->device), "identities", list, "flows", flows);
 }
 
-json_t *plan_context_gids(const struct context *c)
+json_t *plan_context_gids(const struct context *c, json_t *here)
 {
 	json_t *array = json_array();
 	const struct rxe_migr_rec *rec;
 
+	for (size_t i = 0; i < c->cm_gids; i++) {
+		json_t *text = gid(c->cm_gid[i].s6_addr);
+
+		if (gids_find(here, json_string_value(text)))
+			add_gid(array, c->cm_gid[i].s6_addr);
+		json_decref(text);
+	}
 	for_each_record(rec, c->dump, c->length) {
 		if (le16toh(rec->type) == RXE_MIGR_REC_QP)
 			add_gid(array, ((const struct rxe_migr_rec_qp *)rec)->sgid);

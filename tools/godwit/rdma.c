@@ -87,6 +87,7 @@ void contexts_free(struct contexts *list)
 	for (size_t i = 0; i < list->n; i++) {
 		free(list->context[i].dump);
 		free(list->context[i].holders.holder);
+		free(list->context[i].cm_gid);
 		close_fd(&list->context[i].held);
 	}
 	free(list->context);
@@ -429,6 +430,16 @@ size_t rdma_gids(const char *device, struct gid **gids)
 	}
 	free(entries);
 	return n > 0 ? n : 0;
+}
+
+void rdma_netdev(const char *device, char ifname[16])
+{
+	char *path = xasprintf("/sys/class/infiniband/%s/parent", device);
+	char *text = read_file(path);
+
+	snprintf(ifname, 16, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ?: "");
+	free(text);
+	free(path);
 }
 
 void rdma_node_guid(const char *device, char guid[NODE_GUID])

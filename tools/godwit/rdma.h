@@ -29,6 +29,8 @@ struct context {
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
 	size_t length;
+	struct in6_addr *cm_gid; /* that ids of librdmacm on its device have, by plan_cm() */
+	size_t cm_gids;
 	int held;		/* a descriptor of ours, by contexts_hold(); or -1 */
 };
 
@@ -125,6 +127,9 @@ struct gid {
 };
 
 size_t rdma_gids(const char *device, struct gid **gids);
+
+/* The interface that it lies on, or "". */
+void rdma_netdev(const char *device, char ifname[16]);
 
 #define NODE_GUID 20	/* "5054:00ff:fe12:3456" */
 

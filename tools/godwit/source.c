@@ -12,6 +12,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include "creds.h"
+#include "gids.h"
 #include "host.h"
 #include "images.h"
 #include "move.h"
@@ -110,82 +111,93 @@ static int refuse_for(json_t *problems)
 	return -1;
 }
 
-static bool of_kind(const struct in6_addr *a, const struct in6_addr *b)
+/* What stands for a device of ours there. */
+static void device_there(const struct move *m, const char *device, char there[64])
 {
-	return !!IN6_IS_ADDR_V4MAPPED(a) == !!IN6_IS_ADDR_V4MAPPED(b) &&
-	       !!IN6_IS_ADDR_LINKLOCAL(a) == !!IN6_IS_ADDR_LINKLOCAL(b);
+	size_t len = strlen(device);
+
+	for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at) {
+		if (strncmp(at, device, len) || at[len] != '=')
+			continue;
+		snprintf(there, 64, "%.*s", (int)strcspn(at + len + 1, ","), at + len + 1);
+		return;
+	}
+	snprintf(there, 64, "%s", device);
 }
 
-/* What the destination has in place of a GID of ours: the first of its kind. */
-static const char *counterpart(json_t *gids, const struct in6_addr *old)
+/* What is a GID of ours there, on a device with these? NULL with fault(). */
+static const char *gid_there(const struct move *m, json_t *here, json_t *gids, const char *old, const char *device)
 {
-	json_t *text;
-	size_t i;
+	const char *asked = json_string_value(json_object_get(m->gids_asked, old));
+	const char *new = asked ?: old;
+	struct in6_addr gid;
 
-	json_array_foreach(gids, i, text) {
-		struct in6_addr gid;
-
-		if (inet_pton(AF_INET6, json_string_value(text), &gid) == 1 && of_kind(&gid, old))
-			return json_string_value(text);
-	}
+	if (inet_pton(AF_INET6, new, &gid) != 1 || addresses_have(&m->addresses, &gid) || gids_find(gids, new))
+		return new;
+	if (!asked)
+		return gids_choose(here, gids, old, m->host, device);
+	fault("%s: --gid %s=%s: %s there has no such GID", m->host, old, new, device);
 	return NULL;
 }
 
-/* Old GIDs and new ones, as the plugin takes them: "OLD=NEW,OLD=NEW" */
-static char *gid_map_text(json_t *map)
+/* Of one context: what its GIDs become on the device that stands for its own. (That there is none, it says itself.) */
+static void map_context_gids(struct move *m, const struct context *c, json_t *problems)
 {
-	char *text = xstrdup("");
+	json_t *here = gids_json(c->device), *old = plan_context_gids(c, here), *gids, *text;
+	char there[64];
+	size_t i;
+
+	device_there(m, c->device, there);
+	gids = json_object_get(json_object_get(m->peer.hello, "devices"), there);
+	json_array_foreach(old, i, text) {
+		const char *name = json_string_value(text), *new;
+
+		if (!gids || json_object_get(m->plan.gids, name))
+			continue;
+		new = gid_there(m, here, gids, name, there);
+		m->gids_change |= new && strcmp(name, new);
+		json_object_set_new(m->plan.gids, name, json_pack("{s:s*, s:O*}", "there", new, "mtu",
+				    json_object_get(gids_find(here, name), "mtu")));
+		if (!new)
+			json_array_append_new(problems, json_string(fault_text()));
+		fault_clear();
+	}
+	json_decref(here);
+	json_decref(old);
+}
+
+/* Before map_devices(). */
+static void map_gids(struct move *m, json_t *problems)
+{
 	const char *old;
 	json_t *new;
 
-	json_object_foreach(map, old, new) {
-		char *longer = xasprintf("%s%s%s=%s", text, *text ? "," : "", old, json_string_value(new));
+	for (size_t i = 0; i < m->plan.contexts.n; i++)
+		map_context_gids(m, &m->plan.contexts.context[i], problems);
+	json_object_foreach(m->gids_asked, old, new)
+		if (!json_object_get(m->plan.gids, old))
+			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID", old,
+								     json_string_value(new)));
+}
 
+/* GIDs that change, as the plugin takes them: "OLD=NEW,OLD=NEW" */
+static char *gid_map_text(json_t *gids)
+{
+	char *text = xstrdup("");
+	const char *old;
+	json_t *entry;
+
+	json_object_foreach(gids, old, entry) {
+		const char *new = json_string_value(json_object_get(entry, "there"));
+		char *longer;
+
+		if (!new || !strcmp(new, old))
+			continue;
+		longer = xasprintf("%s%s%s=%s", text, *text ? "," : "", old, new);
 		free(text);
 		text = longer;
 	}
 	return text;
-}
-
-/* Of one context: what takes the place of the GIDs that stay behind, on the device that stands for its own. */
-static int map_context_gids(struct move *m, const struct context *c, json_t *map)
-{
-	json_t *there = json_object_get(json_object_get(m->peer.hello, "devices"), c->device);
-	json_t *here = plan_context_gids(c), *text;
-	int ret = 0;
-	size_t i;
-
-	/* (that there is no such device, the destination says itself) */
-	json_array_foreach(here, i, text) {
-		const char *old = json_string_value(text), *new;
-		struct in6_addr gid;
-
-		if (!there || inet_pton(AF_INET6, old, &gid) != 1 || addresses_have(&m->addresses, &gid))
-			continue;
-		new = counterpart(there, &gid);
-		if (!new) {
-			ret = fault("%s: its device %s has no GID of the same kind as %s: give it an address",
-				    m->host, c->device, old);
-			break;
-		}
-		json_object_set_new(map, old, json_string(new));
-	}
-	json_decref(here);
-	return ret;
-}
-
-/* The map for the plugin. After map_devices(). */
-static int map_gids(struct move *m)
-{
-	json_t *map = json_object();
-	int ret = 0;
-
-	for (size_t i = 0; !ret && i < m->plan.contexts.n; i++)
-		ret = map_context_gids(m, &m->plan.contexts.context[i], map);
-	m->gids_change = json_object_size(map);
-	m->gid_map = gid_map_text(map);
-	json_decref(map);
-	return ret;
 }
 
 static const char *key_text(uint64_t fingerprint, char text[20])
@@ -223,22 +235,11 @@ static int check_keys(struct move *m)
 static void map_devices(struct move *m)
 {
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
-		char *device = m->plan.contexts.context[i].device;
-		size_t len = strlen(device);
+		char there[64];
 
-		for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at) {
-			if (strncmp(at, device, len) || at[len] != '=')
-				continue;
-			snprintf(device, sizeof(m->plan.contexts.context[i].device), "%.*s",
-				 (int)strcspn(at + len + 1, ","), at + len + 1);
-			break;
-		}
+		device_there(m, m->plan.contexts.context[i].device, there);
+		strcpy(m->plan.contexts.context[i].device, there);
 	}
-}
-
-static json_t *one_text(const char *text)
-{
-	return json_pack("[s]", text);
 }
 
 /* The destination's own answer: an array of texts; each is given the host's name. */
@@ -280,6 +281,7 @@ static json_t *ask_there(struct move *m)
 
 json_t *move_problems_there(struct move *m)
 {
+	json_t *problems, *more;
 	const char *boot;
 
 	if (peer_hello(&m->peer))
@@ -291,16 +293,22 @@ json_t *move_problems_there(struct move *m)
 		fault("%s: that is this host", m->host);
 		return NULL;
 	}
+	problems = json_array();
+	map_gids(m, problems);
 	map_devices(m);
 	plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
-	if (map_gids(m) || check_keys(m)) {
-		json_t *problems = one_text(fault_text());
-
-		fault_clear();
-		return problems;
-	}
+	if (check_keys(m))
+		json_array_append_new(problems, text_json(fault_text()));
+	fault_clear();
 	files_drop_copied(m);
-	return ask_there(m);
+	more = ask_there(m);
+	json_array_extend(problems, more);
+	if (!more) {
+		json_decref(problems);
+		return NULL;
+	}
+	json_decref(more);
+	return problems;
 }
 
 static int check_there(struct move *m)
@@ -402,10 +410,12 @@ static int check_here(struct move *m)
 
 static int prepare_there(struct move *m)
 {
+	char *gid_map = gid_map_text(m->plan.gids);
 	json_t *env = json_object(), *answer;
 
-	if (m->gid_map && *m->gid_map)
-		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(m->gid_map));
+	if (*gid_map)
+		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(gid_map));
+	free(gid_map);
 	if (m->device_map)
 		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
 	answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i, s:o}", "op", "prepare",

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Whether a connection goes on from this host: there is a route to its peer from the interface that its address is, or
+ * will be, on, and packets as long as its path MTU says pass there. A route that is missing shows after the decision, and
+ * a packet that is too long (rxe lets nobody cut it) never.
+ */
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "agent.h"
+#include "gids.h"
+#include "netlink.h"
+#include "plan.h"
+
+/* Where a connection's packets leave. */
+struct way {
+	const struct address *moves;	/* its address moves along; NULL: it is here */
+	struct nl_address from, to;
+	const char *ifname;
+	char from_text[INET6_ADDRSTRLEN], to_text[INET6_ADDRSTRLEN];
+};
+
+/* Does the device send from this interface: its own, or one above that, such as a VLAN? */
+static bool is_on(const char *device, const char *ifname)
+{
+	char own[IFNAMSIZ], *path;
+	bool above;
+
+	rdma_netdev(device, own);
+	path = xasprintf("/sys/class/net/%s/lower_%s", ifname, own);
+	above = access(path, F_OK) == 0;
+	free(path);
+	return above || !strcmp(ifname, own);
+}
+
+static int find_way(const struct addresses *moving, const char *device, json_t *gids, json_t *flow, struct way *way)
+{
+	const char *from = json_string_value(json_object_get(flow, "from"));
+	const char *to = json_string_value(json_object_get(flow, "to"));
+	struct in6_addr source, peer;
+
+	if (!from || !to || inet_pton(AF_INET6, from, &source) != 1 || inet_pton(AF_INET6, to, &peer) != 1)
+		return fault("a connection of the move makes no sense");
+	*way = (struct way){ .moves = addresses_find(moving, &source), .from = nl_of_gid(&source), .to = nl_of_gid(&peer) };
+	plan_ip_text(&source, way->from_text);
+	plan_ip_text(&peer, way->to_text);
+	if (way->moves) {
+		way->ifname = way->moves->ifname;
+		way->from.prefixlen = way->moves->prefixlen;
+		return is_on(device, way->ifname) ? 0 :
+			fault("address %s: it goes to %s, which is not an interface of %s: give --address %s/%d%%INTERFACE",
+			      way->from_text, way->ifname, device, way->from_text, way->from.prefixlen);
+	}
+	way->ifname = json_string_value(json_object_get(gids_find(gids, from), "interface"));
+	return way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, device);
+}
+
+int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow)
+{
+	unsigned int qpn = json_integer_value(json_object_get(flow, "qp"));
+	int path_mtu = json_integer_value(json_object_get(flow, "mtu"));
+	int here = json_integer_value(json_object_get(flow, "here"));
+	int mtu, route_mtu = 0, ret = 0;
+	struct way way;
+
+	if (find_way(moving, device, gids, flow, &way))
+		return -1;
+	/* (an address that moves along brings the route to its own subnet) */
+	if (!way.moves || !nl_same_subnet(&way.from, &way.to))
+		ret = nl_route(&way.to, way.moves ? NULL : &way.from, if_nametoindex(way.ifname), &route_mtu);
+	if (ret)
+		return fault("%s, QP %u: from %s on %s there is no route to its peer %s (%s): add one, or give --gid or "
+			     "--address", device, qpn, way.from_text, way.ifname, way.to_text, strerror(-ret));
+	mtu = interface_mtu(way.ifname);
+	if (route_mtu && route_mtu < mtu)
+		mtu = route_mtu;
+	/* (what did not pass at the source either, nobody has sent) */
+	if (path_mtu > path_mtu_within(mtu) && here > path_mtu_within(mtu))
+		return fault("%s, QP %u: its path MTU is %d, and from %s to %s, with an MTU of %d, %d is the most: set that MTU to "
+			     "%d or more, or connect with a smaller path MTU", device, qpn, path_mtu, way.ifname, way.to_text,
+			     mtu, path_mtu_within(mtu), path_mtu + PATH_MTU_HEADERS);
+	return 0;
+}

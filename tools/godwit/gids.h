@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * The addresses of RDMA devices, at both hosts, and which one takes the place of one that stays behind.
+ */
+#ifndef GODWIT_GIDS_H
+#define GODWIT_GIDS_H
+
+#include <jansson.h>
+#include <netinet/in.h>
+#include "address.h"
+
+/*
+ * The GIDs of RoCE v2 that a device has, each once:
+ * [{"gid": "::ffff:10.99.0.2", "interface": "eth0.5", "own": false, "prefix": 24, "secondary": false, "mtu": 1500}].
+ * own: the interface is the one that the device lies on, not a VLAN of that; prefix: -1 if it is no address of this host.
+ */
+json_t *gids_json(const char *device);
+/* One of them, by its text; or NULL. */
+json_t *gids_find(json_t *gids, const char *gid);
+/*
+ * Which of the GIDs there, of a device of host, takes the place of an old one of those here: the only one in the same
+ * subnet. NULL with fault().
+ */
+const char *gids_choose(json_t *here, json_t *there, const char *old, const char *host, const char *device);
+
+/* OLD=NEW of the command line, as IPv4 or IPv6 addresses, into an object of GIDs. -1 with fault(). */
+int gids_parse(json_t *map, const char *text);
+
+/* Of an interface; 0: there is none of that name. */
+int interface_mtu(const char *ifname);
+/* Packets of a path MTU are longer by so much at most, as the driver counts. */
+#define PATH_MTU_HEADERS 80
+/* The largest path MTU, in bytes, that goes through an interface or route of this one. */
+int path_mtu_within(int mtu);
+
+#endif /* GODWIT_GIDS_H */
