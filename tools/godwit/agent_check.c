@@ -154,12 +154,13 @@ static void check_locks(json_t *list, json_t *locks)
 	size_t i;
 
 	json_array_foreach(locks, i, lock) {
-		const char *path = json_string_value(json_object_get(lock, "path")) ?: "";
+		char *path = path_from_json(json_object_get(lock, "path"));
 
-		if (is_locked(path, lock))
+		if (!path || is_locked(path, lock))
 			problem(list, "file %s: the lock that process %d has on it can't be had there: another has it there, or "
-				"both hosts share the file: have one of them unlock it", path,
+				"both hosts share the file: have one of them unlock it", path ?: "without a name",
 				(int)json_integer_value(json_object_get(lock, "pid")));
+		free(path);
 	}
 }
 

@@ -116,19 +116,35 @@ void files_ask(struct move *m, json_t *question)
 	json_object_set_new(question, "copies", copies);
 }
 
+/* Who has a lease is told when the file is opened, and has to give it up. */
+static int digest_here(const struct move *m, const struct proc_file *file, int64_t deadline, char digest[DIGEST_TEXT])
+{
+	json_t *path = path_json(file->path), *leased;
+	int ret = 0;
+	size_t i;
+
+	json_array_foreach(m->plan.leased, i, leased)
+		if (file->size && json_equal(leased, path))
+			ret = fault("file %s: the process has a lease on it, which ends when what it holds is read: give "
+				    "--copy, or, if it is on storage that both share, --shared", file->path);
+	json_decref(path);
+	return ret ?: content_digest(file->path, file->size, deadline, digest);
+}
+
 /*
  * theirs: what the destination's file of this name holds, or NULL: its first look was enough. While the process writes
  * to it, two looks at different times can't tell: then they are compared again when it is frozen.
  */
-static int judge(const struct proc_files *files, struct proc_file *file, const char *theirs)
+static int judge(const struct move *m, struct proc_file *file, const char *theirs)
 {
+	const struct proc_files *files = &m->plan.files;
 	char ours[DIGEST_TEXT];
 	bool same;
 
 	file->settled = !file->writable || files->looked - file->ctime > TICK_NS;
 	if (!theirs)
 		return 0;
-	if (content_digest(file->path, file->size, 0, ours))
+	if (digest_here(m, file, 0, ours))
 		return -1;
 	same = !strcmp(ours, theirs);
 	if (same || (file->writable && (file->mapped || proc_file_changed(file)))) {
@@ -146,7 +162,7 @@ void files_judge(struct move *m, json_t *digests, json_t *problems)
 		json_t *name = path_json(files->file[i].path);
 		const char *theirs = json_string_value(json_object_get(digests, json_string_value(name)));
 
-		if (judge(files, &files->file[i], theirs))
+		if (judge(m, &files->file[i], theirs))
 			json_array_append_new(problems, json_string(fault_text()));
 		fault_clear();
 		json_decref(name);
@@ -181,7 +197,7 @@ static int send_digest(struct move *m, const struct proc_file *file)
 	char digest[DIGEST_TEXT];
 
 	move_sync(m);	/* (the destination is to read what was written) */
-	if (content_digest(file->path, file->size, m->deadline, digest))
+	if (digest_here(m, file, m->deadline, digest))
 		return -1;
 	return wire_send(&m->peer.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
 						  path_json(file->path), "size", (json_int_t)file->size, "mode",

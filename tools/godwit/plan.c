@@ -146,8 +146,8 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
-		.watches = json_array(), .locks = json_array(), .cm_ids = json_array(), .cm_peers = json_array(),
-		.stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
+		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
+		.cm_peers = json_array(), .stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -197,6 +197,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->ptys);
 	json_decref(plan->watches);
 	json_decref(plan->locks);
+	json_decref(plan->leased);
 	json_decref(plan->cm_ids);
 	json_decref(plan->cm_peers);
 	json_decref(plan->stock_peers);

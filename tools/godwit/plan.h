@@ -27,6 +27,7 @@ struct plan {
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
 	json_t *watches;	/* what the destination must have: pid, fd, path, mode; mount: as the root of a mount */
+	json_t *leased;		/* paths of files whose opening would break a lease of the process */
 	json_t *locks;		/* what must be free there: pid, path, flock, write, start, length */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
 	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */

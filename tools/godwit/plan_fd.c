@@ -267,13 +267,13 @@ static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
 }
 
 /* An inherited descriptor shows the same one again. */
-static bool have_lock(const struct plan *plan, const char *path, long long start, bool whole)
+static bool have_lock(const struct plan *plan, const json_t *path, long long start, bool whole)
 {
 	json_t *lock;
 	size_t i;
 
 	json_array_foreach(plan->locks, i, lock)
-		if (!strcmp(json_string_value(json_object_get(lock, "path")), path) &&
+		if (json_equal(json_object_get(lock, "path"), path) &&
 		    json_integer_value(json_object_get(lock, "start")) == start &&
 		    json_is_true(json_object_get(lock, "flock")) == whole)
 			return true;
@@ -287,22 +287,28 @@ static bool have_lock(const struct plan *plan, const char *path, long long start
 static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 {
 	char *text = proc_fdinfo(fd), *line, *save;
+	json_t *path = path_json(fd->link);
 
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		char kind[16], access[16], end[32];
 		bool whole;
 		long long start;
 
-		if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %*s %lld %31s", kind, access, &start, end) != 4 ||
-		    !strcmp(kind, "LEASE"))
+		if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %*s %lld %31s", kind, access, &start, end) != 4)
 			continue;
+		if (!strcmp(kind, "LEASE")) {
+			if (strcmp(access, "READ"))
+				json_array_append(plan->leased, path);
+			continue;
+		}
 		whole = !strcmp(kind, "FLOCK");
-		if (have_lock(plan, fd->link, start, whole))
+		if (have_lock(plan, path, start, whole))
 			continue;
-		json_array_append_new(plan->locks, json_pack("{s:i, s:s, s:b, s:b, s:I, s:I}", "pid", fd->pid,
-			"path", fd->link, "flock", whole, "write", !strcmp(access, "WRITE"), "start", (json_int_t)start,
+		json_array_append_new(plan->locks, json_pack("{s:i, s:O, s:b, s:b, s:I, s:I}", "pid", fd->pid,
+			"path", path, "flock", whole, "write", !strcmp(access, "WRITE"), "start", (json_int_t)start,
 			"length", (json_int_t)(strcmp(end, "EOF") ? atoll(end) - start + 1 : 0)));
 	}
+	json_decref(path);
 	free(text);
 }
 
