@@ -29,6 +29,25 @@ struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
 	return uobj ? to_ruc(uobj->uevent.uobject.context) : NULL;
 }
 
+/* The context's QP of the lowest number from *index on, held, or NULL. */
+struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index)
+{
+	struct rxe_pool *pool = &to_rdev(uc->ibuc.device)->qp_pool;
+	struct rxe_pool_elem *elem;
+	struct rxe_qp *qp;
+
+	xa_for_each_start(&pool->xa, *index, elem, *index) {
+		qp = rxe_pool_get_index(pool, *index);
+		if (!qp)
+			continue;
+		if (rxe_migr_qp_uctx(qp) == uc)
+			return qp;
+		rxe_put(qp);
+	}
+
+	return NULL;
+}
+
 /* Is there a peer to talk to? The caller holds qp->state_lock or the tasks. */
 bool rxe_migr_connected(struct rxe_qp *qp)
 {
@@ -107,7 +126,6 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 						struct rxe_ucontext, ibuc);
 
 	mutex_init(&qp->migr.mutex);
-	qp->migr.grace_end = jiffies;
 	INIT_DELAYED_WORK(&qp->migr.work, rxe_migr_work);
 
 	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING) {
@@ -160,9 +178,14 @@ void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc)
 int rxe_migr_modify_begin(struct rxe_qp *qp)
 {
 	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+	u32 state;
 
 	mutex_lock(&qp->migr.mutex);
-	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_STOPPED) {
+	state = uc ? READ_ONCE(uc->migr.state) : RXE_MIGR_CTX_RUNNING;
+	/* stopped, or its turn to go on has not come; as it is restored it may */
+	if (state == RXE_MIGR_CTX_STOPPED ||
+	    (qp->migr_state == RXE_MIGR_QP_STOPPED &&
+	     state != RXE_MIGR_CTX_RESTORING)) {
 		mutex_unlock(&qp->migr.mutex);
 		return -EBUSY;
 	}
@@ -194,7 +217,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		memset(&qp->migr.last_gid, 0, sizeof(qp->migr.last_gid));
 		if (qp->migr_state != RXE_MIGR_QP_STOPPED)
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
-		qp->migr.grace_end = jiffies;
+		qp->migr.grace_end = 0;
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		rxe_migr_orphan_conn(qp);
 	}
@@ -455,8 +478,12 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 	/* unless the peer moved meanwhile: then they are enabled, and busy */
-	if (qp->migr.held)
+	if (qp->migr.held) {
+		/* a modify verb may have enabled them, too */
+		rxe_disable_task(&qp->recv_task);
+		rxe_disable_task(&qp->send_task);
 		rxe_migr_enable(qp);
+	}
 	mutex_unlock(&qp->migr.mutex);
 
 	/* answered before it could go on */
@@ -623,6 +650,8 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 				  qp->migr_state == RXE_MIGR_QP_PAUSED &&
 				  !qp->migr.resume_owed;
 		rxe_migr_unpause(qp);
+		if (qp->migr_state == RXE_MIGR_QP_RUNNING)
+			rxe_migr_give_grace(qp);
 	}
 	/* it called us here; or else does not know that we are, and is called */
 	answer = (!move.told || !qp->migr.resume_owed) && !qp->migr.gave_up;

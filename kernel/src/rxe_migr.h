@@ -3,8 +3,9 @@
  * Migration of queue pairs: what the rest of the driver sees of it.
  *
  * Locks, outermost first:
- *   ib_uverbs_file.hw_destroy_rwsem	written: the set of objects of a context,
- *			whose program is frozen; read: that none of it is torn down
+ *   ib_uverbs_file.hw_destroy_rwsem	written: the set of objects of a
+ *			context, whose program is frozen; read: that it is not
+ *			closed, stopped or restored
  *   rxe_migr_qp.mutex	a change of state that waits for the QP's tasks
  *   rxe_qp.state_lock	rxe_qp.migr_state and struct rxe_migr_qp
  *   rxe_migr_dev.conn_lock	connections of the CM
@@ -41,7 +42,7 @@ struct rxe_migr_qp {
 	struct mutex		mutex;
 	struct delayed_work	work;	/* repeats STOP, RESUME; ends a pause */
 	unsigned long		deadline; /* jiffies, valid if has_deadline */
-	unsigned long		grace_end;	/* jiffies: no retry is counted before */
+	u64			grace_end;	/* jiffies_64: no retry counts before */
 	u32			epoch;		/* moves of this QP */
 	u32			peer_epoch;	/* last one accepted of the peer */
 	u32			stop_epoch;	/* the peer's, while it is stopped */

@@ -124,7 +124,7 @@ static struct rxe_pool_elem *rxe_migr_elem(struct ib_uobject *uobj)
 	return NULL;
 }
 
-static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe, u16 object_id)
+static struct rxe_pool *rxe_migr_pool_of(struct rxe_dev *rxe, u16 object_id)
 {
 	switch (object_id) {
 	case UVERBS_OBJECT_PD:
@@ -148,14 +148,16 @@ static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe, u16 object_id)
 
 /*
  * Hold the driver's object, so that it can be read while its program runs: who
- * destroys it waits in rxe_cleanup() until it is put. What is being destroyed is
- * not held: usecnt is -1 before rxe_cleanup() takes the object from its pool,
- * under the lock that is held here. NULL, too, if the driver has no such object.
+ * destroys it waits in rxe_cleanup() until it is put. What is being destroyed
+ * is not held: usecnt is -1 before rxe_cleanup() takes the object from its
+ * pool, under the lock that is held here. (It is -1, too, while a region is
+ * registered anew; but where the set of objects is locked, none is destroyed.)
+ * NULL, too, if the driver has no such object.
  */
 static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
-					   struct ib_uobject *uobj)
+					   struct ib_uobject *uobj, bool locked)
 {
-	struct rxe_pool *pool = rxe_migr_pool(rxe, uobj->uapi_object->id);
+	struct rxe_pool *pool = rxe_migr_pool_of(rxe, uobj->uapi_object->id);
 	struct rxe_pool_elem *elem = NULL;
 	unsigned long flags;
 
@@ -163,7 +165,7 @@ static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
 		return NULL;
 
 	xa_lock_irqsave(&pool->xa, flags);
-	if (atomic_read(&uobj->usecnt) != -1 && uobj->object) {
+	if ((locked || atomic_read(&uobj->usecnt) != -1) && uobj->object) {
 		elem = rxe_migr_elem(uobj);
 		if (!__rxe_get(elem))
 			elem = NULL;
@@ -171,27 +173,6 @@ static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
 	xa_unlock_irqrestore(&pool->xa, flags);
 
 	return elem;
-}
-
-/* The context's QP of the lowest handle from *handle on, held, or NULL. */
-struct rxe_qp *rxe_migr_next_qp(struct ib_uverbs_file *ufile,
-				unsigned long *handle)
-{
-	struct rxe_dev *rxe = to_rdev(ufile->ucontext->device);
-	struct rxe_pool_elem *elem = NULL;
-	struct ib_uobject *uobj;
-
-	rcu_read_lock();
-	for (uobj = xa_find(&ufile->idr, handle, ULONG_MAX, XA_PRESENT); uobj;
-	     uobj = xa_find_after(&ufile->idr, handle, ULONG_MAX, XA_PRESENT)) {
-		if (uobj->uapi_object->id == UVERBS_OBJECT_QP)
-			elem = rxe_migr_hold(rxe, uobj);
-		if (elem)
-			break;
-	}
-	rcu_read_unlock();
-
-	return elem ? elem->obj : NULL;
 }
 
 /* ----------------------------------------------------------- event files -- */
@@ -800,12 +781,12 @@ static void rxe_migr_dump_object(struct rxe_dev *rxe, struct ib_uobject *uobj,
 {
 	struct rxe_pool_elem *elem;
 
-	if (!rxe_migr_pool(rxe, uobj->uapi_object->id)) {
+	if (!rxe_migr_pool_of(rxe, uobj->uapi_object->id)) {
 		rxe_migr_dump_other(uobj, sink);
 		return;
 	}
 
-	elem = rxe_migr_hold(rxe, uobj);
+	elem = rxe_migr_hold(rxe, uobj, sink->all->locked);
 	if (!elem)
 		return;
 	rxe_migr_dump_held(uobj, sink);

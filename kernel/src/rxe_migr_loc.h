@@ -11,6 +11,7 @@
 
 /* rxe_migr_state.c */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
+void rxe_migr_give_grace(struct rxe_qp *qp);
 
 /* rxe_migr.c */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
@@ -29,6 +30,7 @@ void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
 bool rxe_migr_connected(struct rxe_qp *qp);
 bool rxe_migr_failed(struct rxe_qp *qp);
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
+struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
 /* rxe_migr_file.c */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
@@ -99,6 +101,7 @@ struct rxe_migr_uobjs {
 	struct ib_uobject	**object;
 	u32			num;
 	u32			num_files;	/* event files, the first ones */
+	bool			locked;		/* hw_destroy_rwsem is, for writing */
 };
 struct rxe_migr_sink {
 	const struct rxe_migr_uobjs *all;
@@ -116,8 +119,6 @@ int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
 			 struct rxe_migr_uobjs *all);
 void rxe_migr_put_objects(struct rxe_migr_uobjs *all);
-struct rxe_qp *rxe_migr_next_qp(struct ib_uverbs_file *ufile,
-				unsigned long *handle);
 struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
 				       u32 ordinal);
 u32 rxe_migr_async_ordinal(const struct rxe_migr_sink *sink,
@@ -152,10 +153,9 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-/* Each QP of the context, held within the body, which must not leave the loop. */
-#define rxe_migr_for_each_qp(qp, handle, ufile)				\
-	for ((handle) = 0;						\
-	     ((qp) = rxe_migr_next_qp(ufile, &(handle)));		\
-	     rxe_put(qp), (handle)++)
+/* Each QP of the context, held in the body, which must not leave the loop. */
+#define rxe_migr_for_each_qp(qp, index, uc)				\
+	for ((index) = 0; ((qp) = rxe_migr_next_qp(uc, &(index)));	\
+	     rxe_put(qp), (index)++)
 
 #endif /* RXE_MIGR_LOC_H */

@@ -4,6 +4,26 @@
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
+/*
+ * A QP that ends looks for its windows in their pool, and takes the lock of each
+ * that is its own: it is there as long as the window is in the pool.
+ */
+static u32 rxe_migr_mw_qp(struct rxe_mw *mw)
+{
+	struct xarray *mws = &mw->elem.pool->xa;
+	u32 handle = RXE_MIGR_NO_HANDLE;
+	unsigned long flags;
+
+	lockdep_assert_held(&mw->lock);
+
+	xa_lock_irqsave(mws, flags);
+	if (mw->qp && xa_load(mws, mw->elem.index) == &mw->elem)
+		handle = mw->qp->ibqp.uobject->uevent.uobject.id;
+	xa_unlock_irqrestore(mws, flags);
+
+	return handle;
+}
+
 void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {
 	struct rxe_mw *mw = to_rmw(uobj->object);
@@ -16,14 +36,13 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 		return;
 
 	/*
-	 * A window keeps its MR, and a QP lets go of its windows when it ends.
-	 * A program can guess the key of an MR that is still being made.
+	 * A window keeps its MR. A program can guess the key of one that is
+	 * still being made.
 	 */
 	spin_lock_bh(&mw->lock);
 	of_mr = mw->mr ? READ_ONCE(mw->mr->ibmr.uobject) : NULL;
 	mr = of_mr ? of_mr->id : RXE_MIGR_NO_HANDLE;
-	qp = mw->qp ? mw->qp->ibqp.uobject->uevent.uobject.id :
-		      RXE_MIGR_NO_HANDLE;
+	qp = rxe_migr_mw_qp(mw);
 	rec->addr = cpu_to_le64(mw->addr);
 	rec->length = cpu_to_le64(mw->length);
 	rec->pd = cpu_to_le32(mw->ibmw.pd->uobject->id);

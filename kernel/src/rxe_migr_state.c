@@ -39,9 +39,17 @@ static const u8 rxe_migr_arcs[] = {
 
 /*
  * A host that has just restored a thousand QPs, or is full of what has waited,
- * answers late. For so long after a QP goes on its time-outs cost no retry.
+ * answers late. For so long after a QP goes on what it has to send again costs
+ * no retry.
  */
 #define RXE_MIGR_GRACE (5 * HZ)
+
+void rxe_migr_give_grace(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	qp->migr.grace_end = get_jiffies_64() + RXE_MIGR_GRACE;
+}
 
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 {
@@ -55,7 +63,7 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 		return;
 
 	if (to == RXE_MIGR_QP_RUNNING)
-		WRITE_ONCE(qp->migr.grace_end, jiffies + RXE_MIGR_GRACE);
+		rxe_migr_give_grace(qp);
 	WRITE_ONCE(qp->migr_state, to);
 	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
 }
@@ -99,10 +107,17 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 	return hold;
 }
 
-/* Does a time-out cost no retry? From the completer, when there was one */
+/* Does it cost no retry to send again? From the completer, which is about to */
 bool rxe_migr_in_grace(struct rxe_qp *qp)
 {
-	return time_before(jiffies, READ_ONCE(qp->migr.grace_end));
+	unsigned long flags;
+	bool grace;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	grace = time_before64(get_jiffies_64(), qp->migr.grace_end);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return grace;
 }
 
 /*

@@ -45,7 +45,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_query resp = {};
-	unsigned long handle;
+	unsigned long index;
 	struct rxe_qp *qp;
 	bool unknown;
 	u32 flags;
@@ -59,7 +59,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	if (err)
 		return err;
 
-	rxe_migr_for_each_qp(qp, handle, attrs->ufile) {
+	rxe_migr_for_each_qp(qp, index, uc) {
 		spin_lock_irq(&qp->state_lock);
 		unknown = rxe_migr_peer_is_unknown(qp);
 		resp.num_unknown += unknown;
@@ -94,14 +94,14 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
  * Let every stopped QP of the context go on. All peers are called before the
  * first QP is busy with what has waited, lest the last one waits for that.
  */
-static void rxe_migr_go(struct ib_uverbs_file *ufile)
+static void rxe_migr_go(struct rxe_ucontext *uc)
 {
-	unsigned long handle;
+	unsigned long index;
 	struct rxe_qp *qp;
 
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		rxe_migr_go_qp(qp);
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		rxe_migr_release_qp(qp);
 }
 
@@ -116,21 +116,21 @@ static void rxe_migr_go(struct ib_uverbs_file *ufile)
  * stops at one time. The peers are told only once the dump is complete, but
  * those of UC, which must come to rest first.
  */
-static void rxe_migr_stop(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc)
+static void rxe_migr_stop(struct rxe_ucontext *uc)
 {
-	unsigned long handle, end;
+	unsigned long index, end;
 	struct rxe_qp *qp;
 
 	WRITE_ONCE(uc->migr.stop_ns, ktime_get_ns());
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		rxe_migr_stop_qp(qp);
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		rxe_migr_hush_qp(qp);
 	end = jiffies + RXE_MIGR_ARRIVAL;
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		while (!rxe_migr_arrived(qp) && time_before(jiffies, end))
 			usleep_range(200, 400);
-	rxe_migr_for_each_qp(qp, handle, ufile)
+	rxe_migr_for_each_qp(qp, index, uc)
 		rxe_migr_drain_qp(qp);
 }
 
@@ -143,7 +143,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 {
 	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
 	struct rxe_migr_sink count = { .all = sink->all };
-	unsigned long handle;
+	unsigned long index;
 	struct rxe_qp *qp;
 	int err;
 
@@ -165,7 +165,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	/* modify verbs that come now find the context stopped */
 	if (stop && !stopped) {
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
-		rxe_migr_stop(ufile, uc);
+		rxe_migr_stop(uc);
 		*did_stop = true;
 	}
 
@@ -174,7 +174,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	err = rxe_migr_dump_ufile(ufile, uc, sink);
 
 	if (*did_stop && !err)
-		rxe_migr_for_each_qp(qp, handle, ufile)
+		rxe_migr_for_each_qp(qp, index, uc)
 			if (qp_type(qp) != IB_QPT_UC)
 				rxe_migr_announce_stop(qp);
 
@@ -182,8 +182,7 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 }
 
 /* Undo a stop, if there was one: peers may have heard of it. */
-static int rxe_migr_unstop(struct ib_uverbs_file *ufile,
-			   struct rxe_ucontext *uc)
+static int rxe_migr_unstop(struct rxe_ucontext *uc)
 {
 	bool stopped;
 
@@ -195,7 +194,7 @@ static int rxe_migr_unstop(struct ib_uverbs_file *ufile,
 	if (!stopped)
 		return -EINVAL;
 
-	rxe_migr_go(ufile);
+	rxe_migr_go(uc);
 
 	return 0;
 }
@@ -246,6 +245,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 
 	stop = in.flags & RXE_MIGR_DUMP_STOP;
 	rxe_migr_lock(ufile, stop);
+	all.locked = stop;
 	err = rxe_migr_get_objects(ufile, &all);
 	if (!err)
 		err = rxe_migr_dump_locked(ufile, uc, stop, &sink, &did_stop);
@@ -262,7 +262,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 			err = err2;
 	}
 	if (err && did_stop)
-		rxe_migr_unstop(ufile, uc);
+		rxe_migr_unstop(uc);
 	rxe_migr_put_objects(&all);
 	rxe_migr_unlock(ufile, stop);
 	kvfree(sink.buf);
@@ -280,7 +280,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attr
 
 	/* its program may run again already, if its checkpoint broke off */
 	rxe_migr_lock(attrs->ufile, false);
-	err = rxe_migr_unstop(attrs->ufile, uc);
+	err = rxe_migr_unstop(uc);
 	rxe_migr_unlock(attrs->ufile, false);
 
 	return err;
@@ -430,7 +430,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_RESUME)(struct uverbs_attr_bundle *att
 		rxe_migr_drop_hint(uc);
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_RESUMING);
 		rxe_migr_drop_rings(uc);
-		rxe_migr_go(attrs->ufile);
+		rxe_migr_go(uc);
 	}
 	up_write(&attrs->ufile->hw_destroy_rwsem);
 	put_pid(pid);

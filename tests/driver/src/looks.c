@@ -2,6 +2,8 @@
 /*
  * looks: a process makes and destroys objects as fast as it can, with three threads, while another looks at its
  * context a thousand times. No call of the first may fail, and nothing of it may be left.
+ * looks storm: the context is stopped and let go all the time, as no checkpoint does, under a program that runs: its
+ * calls may fail, but nothing of it may be left, or hang.
  * looks churn: the first of the two alone, until SIGTERM. Its first line is its PID.
  */
 #include <fcntl.h>
@@ -16,46 +18,69 @@
 enum { LOOKS = 1000, SMALL = 4096, LARGE = 64 << 20 };
 
 static struct shared {
-	volatile bool end, ended;
+	volatile bool began, end, ended;
 	volatile long rounds;
 } *shared;
 
 static struct ibv_context *ctx;
 
+static bool storm;	/* its context is stopped, and let go, meanwhile: then calls that make or change something may fail */
+
+#define MAY_FAIL(cond) CHECK((cond) || storm)
+
+static void to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index } },
+	};
+
+	if (storm)
+		ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	else
+		lead(qp, a, IBV_QPS_RTS);
+}
+
+/* To a window of type 2: its record says which QP's it is. */
+static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_BIND_MW, .bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
+			.bind_info = { .mr = mr, .addr = (uintptr_t)mr->addr, .length = mr->length } },
+	};
+
+	MAY_FAIL(!ibv_post_send(qp, &wr, &bad));
+}
+
 /* Everything that rxe has, each once. */
 static void round_of_all(void *memory)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(ctx);
-	struct ibv_cq *cq = channel ? ibv_create_cq(ctx, 16, NULL, channel, 0) : NULL;
+	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, channel, 0);
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 16, .max_sge = 1 } };
 	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index } };
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .cap = { 16, 16, 1, 1, 0 } };
-	struct ibv_srq *srq;
-	struct ibv_mr *mr;
-	struct ibv_mw *mw;
-	struct ibv_ah *ah;
-	struct ibv_qp *qp;
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq, .cap = { 16, 16, 1, 1, 0 } };
+	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, memory, SMALL, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND) : NULL;
+	struct ibv_mw *mw = pd ? ibv_alloc_mw(pd, IBV_MW_TYPE_2) : NULL;
+	struct ibv_srq *srq = pd ? ibv_create_srq(pd, &srq_attr) : NULL;
+	struct ibv_ah *ah = pd ? ibv_create_ah(pd, &ah_attr) : NULL;
+	struct ibv_qp *qp = pd && cq ? ibv_create_qp(pd, &attr) : NULL;
 
-	CHECK(channel);
-	CHECK(cq);
-	CHECK(pd);
-	CHECK((mr = ibv_reg_mr(pd, memory, SMALL, IBV_ACCESS_LOCAL_WRITE)));
-	CHECK((mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2)));
-	CHECK((srq = ibv_create_srq(pd, &srq_attr)));
-	CHECK((ah = ibv_create_ah(pd, &ah_attr)));
-	attr.send_cq = attr.recv_cq = cq;
-	CHECK((qp = ibv_create_qp(pd, &attr)));
-	lead(qp, (struct ibv_qp_attr){ .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
-				       .ah_attr = ah_attr }, IBV_QPS_RTS);
-	IS(0, ibv_destroy_qp(qp));
-	IS(0, ibv_destroy_ah(ah));
-	IS(0, ibv_destroy_srq(srq));
-	IS(0, ibv_dealloc_mw(mw));
-	IS(0, ibv_dereg_mr(mr));
-	IS(0, ibv_dealloc_pd(pd));
-	IS(0, ibv_destroy_cq(cq));
-	IS(0, ibv_destroy_comp_channel(channel));
+	MAY_FAIL(channel && cq && pd && mr && mw && srq && ah && qp);
+	if (qp)
+		to_rts(qp);
+	if (qp && mw && mr)
+		bind(qp, mw, mr);
+	/* (the window first, and the QP at once: who reads the window's record still knows of it) */
+	IS(0, mw ? ibv_dealloc_mw(mw) : 0);
+	IS(0, qp ? ibv_destroy_qp(qp) : 0);
+	IS(0, ah ? ibv_destroy_ah(ah) : 0);
+	IS(0, srq ? ibv_destroy_srq(srq) : 0);
+	IS(0, mr ? ibv_dereg_mr(mr) : 0);
+	IS(0, pd ? ibv_dealloc_pd(pd) : 0);
+	IS(0, cq ? ibv_destroy_cq(cq) : 0);
+	IS(0, channel ? ibv_destroy_comp_channel(channel) : 0);
 }
 
 static void *churn_all(void *memory)
@@ -91,10 +116,13 @@ static void *churn_regions(void *memory)
 
 	CHECK(first);
 	CHECK((mr = ibv_reg_mr(first, memory, SMALL, IBV_ACCESS_LOCAL_WRITE)));
+	shared->began = true;
 	while (!shared->end) {
-		CHECK((large = ibv_reg_mr(first, memory, LARGE, IBV_ACCESS_LOCAL_WRITE)));
-		IS(0, ibv_dereg_mr(large));
-		CHECK((second = ibv_alloc_pd(ctx)));
+		MAY_FAIL((large = ibv_reg_mr(first, memory, LARGE, IBV_ACCESS_LOCAL_WRITE)));
+		IS(0, large ? ibv_dereg_mr(large) : 0);
+		MAY_FAIL((second = ibv_alloc_pd(ctx)));
+		if (!second)
+			continue;
 		give_to(mr, second);
 		give_to(mr, first);
 		IS(0, ibv_dealloc_pd(second));
@@ -117,7 +145,7 @@ static void churn(void)
 	IS(0, pthread_join(all[0], NULL));
 	IS(0, pthread_join(all[1], NULL));
 	IS(0, pthread_join(regions, NULL));
-	printf("%ld rounds, and no call failed\n", shared->rounds);
+	printf("%ld rounds%s\n", shared->rounds, storm ? "" : ", and no call failed");
 	fflush(stdout);
 	shared->ended = true;
 }
@@ -172,7 +200,15 @@ static void look(struct ibv_context *attached, char *buf, size_t size)
 	IS(ENOENT, ibv_query_event_fd(attached, 0, &file));
 }
 
-static void looks(void)
+static void stop_and_go(struct ibv_context *attached)
+{
+	struct dump d = take(attached, ibv_dump_context);
+
+	free(d.buf);
+	IS(0, ibv_abort_context(attached));
+}
+
+static void looks(int times)
 {
 	static char buf[1 << 20];
 	struct ibv_context *attached = start_owner(own);
@@ -181,9 +217,14 @@ static void looks(void)
 
 	/* (the other has said why) */
 	signal(SIGCHLD, died);
-	for (int i = 0; i < LOOKS; i++) {
+	while (!shared->began)
+		usleep(1000);
+	for (int i = 0; i < times; i++) {
 		before = shared->rounds;
-		look(attached, buf, sizeof(buf));
+		if (storm)
+			stop_and_go(attached);
+		else
+			look(attached, buf, sizeof(buf));
 		while (shared->rounds == before)
 			usleep(100);
 	}
@@ -214,8 +255,11 @@ int main(int argc, char **argv)
 		printf("%d\n", getpid());
 		fflush(stdout);
 		churn();
+	} else if (argc == 2 && !strcmp(argv[1], "storm")) {
+		storm = true;
+		looks(LOOKS / 5);
 	} else {
-		looks();
+		looks(LOOKS);
 	}
 	return 0;
 }
