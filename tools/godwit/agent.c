@@ -267,7 +267,7 @@ void agent_failed(struct agent *a)
 
 void agent_linger(struct agent *a)
 {
-	a->deadline = now_ns() + LINGER_S * INT64_C(1000000000);
+	a->deadline = now_ns() + (LINGER_S + a->patience) * INT64_C(1000000000);
 }
 
 static void lost_connection(struct agent *a)
@@ -302,8 +302,6 @@ static void hear(struct agent *a)
 		return;
 	}
 	fault_clear();
-	if (a->stage == STAGE_IDLE)
-		agent_linger(a);
 	if (!message) {
 		if (a->stage == STAGE_PREPARED && incoming_data(&a->incoming, data, length))
 			agent_failed(a);
@@ -314,6 +312,9 @@ static void hear(struct agent *a)
 		agent_failed(a);
 	else if (answer)
 		agent_tell(a, answer);
+	/* (to answer may have taken long) */
+	if (a->stage == STAGE_IDLE)
+		agent_linger(a);
 	json_decref(message);
 }
 

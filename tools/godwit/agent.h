@@ -31,6 +31,7 @@ struct agent {
 	struct wire wire;	/* -1: nobody is connected */
 	int attached;		/* socket of the process that brought the wire, or -1 */
 	int listener;
+	int64_t patience;	/* s: for what the source does at its end */
 	int64_t deadline;	/* an unfinished preparation is undone then */
 	char *criu_trouble;	/* what speaks against CRIU here, or NULL */
 	char *images;

@@ -29,7 +29,9 @@ static void problem(json_t *list, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	json_array_append_new(list, text_json(text));
+	/* (a hundred tell enough) */
+	if (json_array_size(list) < 100)
+		json_array_append_new(list, text_json(text));
 }
 
 /* ---------------------------------------------------------------- hello -- */

@@ -236,6 +236,15 @@ int agent_place_copies(struct agent *a)
 	return ret;
 }
 
+/* Has anybody else put a file there meanwhile? */
+static bool is_ours_to_replace(json_t *copy, const char *path, ino_t old)
+{
+	struct stat st;
+
+	return lstat(path, &st) || st.st_ino == old ||
+	       (json_int_t)st.st_ino == json_integer_value(json_object_get(copy, "inode"));
+}
+
 static void put_back(struct agent *a, size_t n)
 {
 	json_t *copy = json_array_get(a->copied, n);
@@ -244,9 +253,9 @@ static void put_back(struct agent *a, size_t n)
 
 	if (json_is_true(json_object_get(copy, "was")) && lstat(old, &st) == 0) {
 		/* (where both are names of one file, that does nothing) */
-		if (rename(old, path)) {
+		if (!is_ours_to_replace(copy, path, st.st_ino) || rename(old, path)) {
 			fault("file %s: what was there before is %s now, and can't be put back: %s", path, old,
-			      strerror(errno));
+			      is_ours_to_replace(copy, path, st.st_ino) ? strerror(errno) : "another file has its name");
 			agent_warn(a, fault_text());
 			fault_clear();
 		} else {

@@ -35,10 +35,17 @@ static int op_ping(struct agent *a, json_t *message, json_t **answer)
 
 static int op_check(struct agent *a, json_t *message, json_t **answer)
 {
-	json_t *digests = json_object(), *problems;
+	json_t *digests = json_object(), *problems, *file;
+	json_int_t bytes = 0;
+	size_t i;
 
 	addresses_free(&a->addresses);
 	problems = agent_check(a, message, digests);
+	/* (the source has to read as much) */
+	json_array_foreach(json_object_get(message, "files"), i, file)
+		if (json_object_get(digests, json_string_value(json_object_get(file, "path")) ?: ""))
+			bytes += json_integer_value(json_object_get(file, "size"));
+	a->patience = bytes / CHECK_BYTES_MS / 1000;
 	*answer = json_pack("{s:o, s:o}", "problems", problems, "digests", digests);
 	return 0;
 }

@@ -83,5 +83,5 @@ int content_differs(const char *path, bool writable)
 
 const char *content_advice(bool writable)
 {
-	return writable ? "put it on storage that both share, or give --copy" : "install the same there, or give --copy";
+	return writable ? "put it on storage that both share, or give --copy" : "install the same there, or give --copy, or, if each host keeps its own, --shared";
 }

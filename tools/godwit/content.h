@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include "godwit.h"
 
+#define CHECK_BYTES_MS	10000	/* bytes of files that a host reads and digests at least in a ms */
 #define DIGEST_TEXT	65
 
 /*

@@ -66,30 +66,53 @@ static void resolve(struct move *m, struct paths *paths, const char *option, boo
 	*paths = found;
 }
 
+/* Who has a lease is told when the file is opened, and has to give it up. */
+static bool is_leased(const struct move *m, const char *path)
+{
+	json_t *name = path_json(path), *leased;
+	bool found = false;
+	size_t i;
+
+	json_array_foreach(m->plan.leased, i, leased)
+		found |= json_equal(leased, name);
+	json_decref(name);
+	return found;
+}
+
 void files_asked(struct move *m)
 {
 	resolve(m, &m->copy, "--copy", false);
 	resolve(m, &m->share, "--shared", true);
-	for (size_t i = 0; i < m->copy.n; i++)
+	for (size_t i = 0; i < m->copy.n; i++) {
 		if (below(&m->share, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: give one of --copy and --shared", m->copy.path[i]);
+		if (is_leased(m, m->copy.path[i]))
+			plan_problem(&m->plan, "file %s: the process has a lease on it, which ends when it is copied: end the "
+				     "lease, or put it on storage that both share, and give --shared", m->copy.path[i]);
+	}
 }
 
 /* --------------------------------------------------- before anything stops -- */
 
+static void drop_copied(const struct move *m, json_t *list)
+{
+	for (size_t i = json_array_size(list); i-- > 0;) {
+		char *path = path_from_json(json_object_get(json_array_get(list, i), "path"));
+
+		if (path && listed(&m->copy, path))
+			json_array_remove(list, i);
+		free(path);
+	}
+}
+
 void files_drop_copied(struct move *m)
 {
 	struct proc_files *files = &m->plan.files;
-	json_t *watches = m->plan.watches;
 	size_t kept = 0;
 
-	for (size_t i = json_array_size(watches); i-- > 0;) {
-		char *path = path_from_json(json_object_get(json_array_get(watches, i), "path"));
-
-		if (path && listed(&m->copy, path))
-			json_array_remove(watches, i);
-		free(path);
-	}
+	/* (a copy is another file: nobody has locked it there) */
+	drop_copied(m, m->plan.watches);
+	drop_copied(m, m->plan.locks);
 	for (size_t i = 0; i < files->n; i++)
 		if (listed(&m->copy, files->file[i].path))
 			free(files->file[i].path);
@@ -116,19 +139,12 @@ void files_ask(struct move *m, json_t *question)
 	json_object_set_new(question, "copies", copies);
 }
 
-/* Who has a lease is told when the file is opened, and has to give it up. */
 static int digest_here(const struct move *m, const struct proc_file *file, int64_t deadline, char digest[DIGEST_TEXT])
 {
-	json_t *path = path_json(file->path), *leased;
-	int ret = 0;
-	size_t i;
-
-	json_array_foreach(m->plan.leased, i, leased)
-		if (file->size && json_equal(leased, path))
-			ret = fault("file %s: the process has a lease on it, which ends when what it holds is read: give "
-				    "--copy, or, if it is on storage that both share, --shared", file->path);
-	json_decref(path);
-	return ret ?: content_digest(file->path, file->size, deadline, digest);
+	if (file->size && is_leased(m, file->path))
+		return fault("file %s: the process has a lease on it, which ends when what it holds is read: end the lease, or "
+			     "put it on storage that both share, and give --shared", file->path);
+	return content_digest(file->path, file->size, deadline, digest);
 }
 
 /*

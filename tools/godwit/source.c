@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "content.h"
 #include "creds.h"
 #include "gids.h"
 #include "host.h"
@@ -22,7 +23,6 @@
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* a process may be stopped for so long */
 #define AFTER_LIMIT_S	10	/* and its peers are called by then */
-#define CHECK_BYTES_MS	10000	/* of files, that the destination reads at least in a ms */
 #define CHECK_TRIES	5
 #define DUMP_TRIES	5
 
@@ -334,7 +334,7 @@ static bool is_below(pid_t pid, pid_t root)
  * What a move has left held here may run elsewhere, and its peers be that one's: it neither moves nor, should that fail,
  * goes on, before somebody has said what became of the first move.
  */
-static int check_moves_here(pid_t pid)
+static int check_moves_here(const struct move *m)
 {
 	json_t *all, *state;
 	int ret = state_all(&all);
@@ -345,11 +345,11 @@ static int check_moves_here(pid_t pid)
 		struct proc_id held = { json_integer_value(json_object_get(state, "pid")),
 					json_integer_value(json_object_get(state, "start")) };
 
-		if (ret || !json_object_get(state, "to") || !proc_is_there(&held) ||
-		    (!is_below(held.pid, pid) && !is_below(pid, held.pid)))
+		if (ret || !strcmp(id, m->id) || !json_object_get(state, "to") || !proc_is_there(&held) ||
+		    (!is_below(held.pid, m->pid) && !is_below(m->pid, held.pid)))
 			continue;
 		ret = fault("process %d: it is in the middle of move %s: if that was left half done: godwit settle %s "
-			    "commit, or abort", pid, id, id);
+			    "commit, or abort", m->pid, id, id);
 	}
 	json_decref(all);
 	return ret;
@@ -360,7 +360,7 @@ int move_plan(struct move *m)
 	struct contexts asked = { 0 };
 	int ret;
 
-	if (check_moves_here(m->pid))
+	if (check_moves_here(m))
 		return -1;
 	/* (who does not say where to, may mean an address that goes along) */
 	ret = m->host ? plan_ask_peers(m->pid, &asked) : 0;
@@ -488,6 +488,7 @@ static int until_dumped(struct move *m)
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 			/* (who was, when it was checked, may have been woken since) */
+			tree_refresh(&m->plan.tree, m->pid);
 			tree_see_stopped(&m->plan.tree);
 		}
 		if (!strcmp(script, "query-ext-files")) {
@@ -633,10 +634,25 @@ static int freeze_and_dump(struct move *m)
 	}
 }
 
+/* Whoever has set its contexts going meanwhile, its copy must not run: what they have received since, that has not. */
+static int still_stopped(struct move *m)
+{
+	if (contexts_query(&m->plan.contexts))
+		return -1;
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+
+		if (c->query.state != RXE_MIGR_CTX_STOPPED)
+			return fault("process %d, descriptor %d: somebody has set its connections going again", c->pid, c->fd);
+	}
+	return 0;
+}
+
 int move_until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
-	if (move_save(m) || addresses_guard(&m->addresses, m->id, true) || freeze_and_dump(m))
+	/* (of two that begin at once, one at least sees what the other has written down) */
+	if (move_save(m) || check_moves_here(m) || addresses_guard(&m->addresses, m->id, true) || freeze_and_dump(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid))
@@ -651,7 +667,7 @@ int move_until_ready(struct move *m)
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
-	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong"))
+	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong") || still_stopped(m))
 		return EXIT_STAYED;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;

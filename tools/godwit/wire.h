@@ -10,7 +10,7 @@
 #include "godwit.h"
 
 #define WIRE_VERSION	2
-#define WIRE_MAX	(1 << 20)
+#define WIRE_MAX	(64 << 20)	/* both ends are root's: this is against a peer that talks no sense */
 
 /* How long a pipe may take no byte, or give none of what has begun, before we call the other end gone. */
 #define STALL_MS	20000
