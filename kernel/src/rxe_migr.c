@@ -406,8 +406,9 @@ static void rxe_migr_set_deadline(struct rxe_qp *qp)
 
 	lockdep_assert_held(&qp->state_lock);
 
+	/* not before: this tick has begun already */
 	qp->migr.has_deadline = ms;
-	qp->migr.deadline = jiffies + msecs_to_jiffies(ms);
+	qp->migr.deadline = jiffies + msecs_to_jiffies(ms) + 1;
 }
 
 /* The last QP of a context to go on ends its blackout. */

@@ -55,7 +55,8 @@ static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 /* Everything that rxe has, each once. */
 static void round_of_all(void *memory)
 {
-	struct ibv_comp_channel *channel = ibv_create_comp_channel(ctx);
+	/* (one that is closed in the moment of a stop, ib_core leaves to the end of the context) */
+	struct ibv_comp_channel *channel = storm ? NULL : ibv_create_comp_channel(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, channel, 0);
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = 16, .max_sge = 1 } };
@@ -121,11 +122,11 @@ static void *churn_regions(void *memory)
 		MAY_FAIL((large = ibv_reg_mr(first, memory, LARGE, IBV_ACCESS_LOCAL_WRITE)));
 		IS(0, large ? ibv_dereg_mr(large) : 0);
 		MAY_FAIL((second = ibv_alloc_pd(ctx)));
-		if (!second)
-			continue;
-		give_to(mr, second);
-		give_to(mr, first);
-		IS(0, ibv_dealloc_pd(second));
+		if (second && !storm) {
+			give_to(mr, second);
+			give_to(mr, first);
+		}
+		IS(0, second ? ibv_dealloc_pd(second) : 0);
 	}
 	IS(0, ibv_dereg_mr(mr));
 	IS(0, ibv_dealloc_pd(first));
