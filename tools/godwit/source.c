@@ -125,6 +125,12 @@ static void device_there(const struct move *m, const char *device, char there[64
 	snprintf(there, 64, "%s", device);
 }
 
+/* As it is given: IPv4 without ::ffff: */
+static const char *plain(const char *gid)
+{
+	return strncmp(gid, "::ffff:", 7) ? gid : gid + 7;
+}
+
 /* What is a GID of ours there, on a device with these? NULL with fault(). */
 static const char *gid_there(const struct move *m, json_t *here, json_t *gids, const char *old, const char *device)
 {
@@ -136,7 +142,7 @@ static const char *gid_there(const struct move *m, json_t *here, json_t *gids, c
 		return new;
 	if (!asked)
 		return gids_choose(here, gids, old, m->host, device);
-	fault("%s: --gid %s=%s: %s there has no such GID", m->host, old, new, device);
+	fault("%s: --gid %s=%s: %s there has no such GID", m->host, plain(old), plain(new), device);
 	return NULL;
 }
 
@@ -176,8 +182,8 @@ static void map_gids(struct move *m, json_t *problems)
 		map_context_gids(m, &m->plan.contexts.context[i], problems);
 	json_object_foreach(m->gids_asked, old, new)
 		if (!json_object_get(m->plan.gids, old))
-			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID", old,
-								     json_string_value(new)));
+			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID",
+								     plain(old), plain(json_string_value(new))));
 }
 
 /* GIDs that change, as the plugin takes them: "OLD=NEW,OLD=NEW" */
