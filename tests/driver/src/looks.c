@@ -41,15 +41,27 @@ static void to_rts(struct ibv_qp *qp)
 		lead(qp, a, IBV_QPS_RTS);
 }
 
-/* To a window of type 2: its record says which QP's it is. */
+/*
+ * To a window of type 2: its record says which QP's it is. It is waited for: upstream's look-up of a window that is
+ * being deallocated may find freed memory (docs/LIMITS.md).
+ */
 static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 {
 	struct ibv_send_wr *bad, wr = {
-		.opcode = IBV_WR_BIND_MW, .bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
+		.opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED, .bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
 			.bind_info = { .mr = mr, .addr = (uintptr_t)mr->addr, .length = mr->length } },
 	};
 
-	MAY_FAIL(!ibv_post_send(qp, &wr, &bad));
+	struct ibv_wc wc = { 0 };
+	int n = 0;
+
+	if (ibv_post_send(qp, &wr, &bad)) {
+		MAY_FAIL(false);
+		return;
+	}
+	for (int i = 0; !n && i < 60000; i++, usleep(n ? 0 : 1000))
+		CHECK((n = ibv_poll_cq(qp->send_cq, 1, &wc)) >= 0);
+	CHECK(n == 1 && wc.status == IBV_WC_SUCCESS);
 }
 
 /* Everything that rxe has, each once. */
