@@ -178,6 +178,16 @@ start() {
 	wait_for 60 test -s "$work/$job.out"
 }
 
+# reload HOST [PARAMETER...]: the module is loaded anew there, with these, and rxe0 is another. The key and other parameters go.
+reload() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	on "$1" sh -ec 'top=$0
+		for w in $(cat /proc/cmdline); do case $w in lab_module=*) module=${w#*=} ;; esac; done
+		rmmod rdma_rxe
+		insmod "$top/$module" "$@"
+		rdma link add rxe0 type rxe netdev eth0' "$top" "${@:2}"
+}
+
 # listening HOST PORT: somebody does (a condition for wait_for)
 listening() {
 	on "$1" sh -c "ss -Htln 'sport = :$2' | grep -q ."

@@ -137,7 +137,10 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 		       struct sk_buff *skb);
 bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 
-/* identities of restored objects: what a hint says, beside the index */
+/* identities of objects */
+u32 rxe_migr_first_index(const struct rxe_pool *pool);
+
+/* of restored ones: what a hint says, beside the index */
 struct rxe_migr_wanted {
 	bool		set;
 	u32		key;
@@ -146,6 +149,8 @@ struct rxe_migr_wanted {
 
 void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
 			 struct ib_udata *udata, struct rxe_migr_wanted *wanted);
+void rxe_migr_want_qpn(struct rxe_qp *qp, const struct ib_qp_init_attr *init,
+		       struct ib_udata *udata);
 void rxe_migr_unwant(struct rxe_migr_wanted *wanted);
 int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
 		   gfp_t gfp);

@@ -1,13 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Identities that restored objects take instead of fresh ones. */
+/* Identities of objects: where fresh ones begin, and those that restored objects take. */
 
 #include <linux/kthread.h>
 #include <linux/mmu_context.h>
 #include <linux/overflow.h>
+#include <linux/random.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
+
+static unsigned int first_number;
+module_param(first_number, uint, 0444);
+MODULE_PARM_DESC(first_number,
+	"for tests: where a device begins with its numbers, or at the first it has (0: at random)");
+
+/*
+ * Where the numbers begin that a new device gives to objects of this kind; they
+ * go on in turn. Processes of several hosts may move to one: so what two devices
+ * give out should seldom meet.
+ */
+u32 rxe_migr_first_index(const struct rxe_pool *pool)
+{
+	switch (pool->type) {
+	case RXE_TYPE_AH:
+	case RXE_TYPE_SRQ:
+	case RXE_TYPE_QP:
+	case RXE_TYPE_MR:
+	case RXE_TYPE_MW:
+		return first_number ?
+			clamp(first_number, pool->limit.min, pool->limit.max) :
+			get_random_u32_inclusive(pool->limit.min,
+						 pool->limit.max);
+	default:
+		return pool->limit.min;
+	}
+}
 
 /* Forget the hint of a context. The caller holds uc->migr.lock. */
 static struct pid *__rxe_migr_drop_hint(struct rxe_ucontext *uc)
@@ -124,6 +152,19 @@ void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
 		*wanted = (struct rxe_migr_wanted){ true, hint.key, pid };
 	else
 		put_pid(pid);
+}
+
+/*
+ * The same for a QP. Every device's GSI QP has the first number, which no other
+ * has: so it is in the way of none that moves.
+ */
+void rxe_migr_want_qpn(struct rxe_qp *qp, const struct ib_qp_init_attr *init,
+		       struct ib_udata *udata)
+{
+	if (init->qp_type == IB_QPT_GSI)
+		qp->elem.index = RXE_MIN_QP_INDEX;
+	else
+		rxe_migr_want_index(&qp->elem, RXE_MIGR_HINT_QP, udata, NULL);
 }
 
 void rxe_migr_unwant(struct rxe_migr_wanted *wanted)

@@ -110,19 +110,6 @@ flow_on() { # flow_on [SECONDS [wait_for]]: more comes to both ends. wait_for: i
 	unbroken
 }
 
-# numbers_in_use: at h3 others have the numbers that come first, which the client will have at h1, until they are freed: what
-# starts at h3 meanwhile has others, and both ends can be moved to one host. numbers_in_use [OPTION...]: of traffic
-numbers_in_use() {
-	others=$(bg h3 "$build/tests/traffic" --port 18601 --idle "$@")
-	wait_for 60 listening h3 18601
-	others+=" $(bg h3 "$build/tests/traffic" --port 18601 --idle --timeout 18 --qps 10 "$@" h3)"
-	wait_for 60 on h3 sh -c 'rdma -j resource show qp | jq -e "[.[] | select(.state == \"RTS\")] | length >= 20"'
-}
-numbers_freed() {
-	# shellcheck disable=SC2086 # two
-	on h3 kill -KILL $others
-}
-
 equal() { # at h1 all QPs have the numbers of their peers
 	on h1 sh -c "rdma -j resource show qp | jq -e '[.[] | select(.type == \"RC\")] | length == 16 and all(.lqpn == .rqpn)'"
 }

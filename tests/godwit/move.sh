@@ -6,12 +6,15 @@
 extra=10.77.0.101 # an address of h1 that moves along
 
 # The hosts of a lab, three if the test does not say, and a key that all share. Each host counts its processes from another
-# number on: what moves finds its own free. Peers wait for longer than a move may take (migrate()).
+# number on: what moves finds its own free. Peers wait for longer than a move may take (migrate()). $first_number: if it is
+# set, the devices of all hosts begin with it, and otherwise each somewhere.
+first_number=
 cluster_up() {
 	lab_up "$@"
 	on h1 godwit key generate /lab/key
 	local k
 	for ((k = 1; k <= lab_size; k++)); do
+		[ -z "$first_number" ] || reload h$k "first_number=$first_number"
 		on h$k sh -c "godwit key set /lab/key && echo $((k * 8000)) >/proc/sys/kernel/ns_last_pid &&
 			echo $(seconds 60) >/sys/module/rdma_rxe/parameters/pause_timeout"
 	done

@@ -7,7 +7,7 @@ wire_tests := $(addprefix build/tests/,replays answers datagrams)
 # (and one that speaks the migration protocol)
 migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz attack)
 traffic_src := $(wildcard tests/driver/src/traffic*.c)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults privilege looks) $(wire_tests) $(migr_tests)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read stopctl query_stopped faults privilege looks numbers) $(wire_tests) $(migr_tests)
 
 ALL += build/tests/traffic $(driver_tests)
 
@@ -17,7 +17,7 @@ build/tests/traffic: $(traffic_src) tests/driver/src/traffic.h
 	$(Q)$(CC) $(CFLAGS) -o $@.new $(traffic_src) -libverbs -pthread && mv $@.new $@
 
 # (it leads its queue pairs as the tests of dumps do)
-build/tests/query_stopped build/tests/faults build/tests/privilege build/tests/looks: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
+build/tests/query_stopped build/tests/faults build/tests/privilege build/tests/looks build/tests/numbers: tests/verbs/src/dumps.c tests/verbs/src/dumps.h
 
 $(wire_tests) $(migr_tests): $(wire_src)
 

@@ -47,6 +47,7 @@ static bool no_cap;
 static __thread bool spoil;		/* the next call */
 static uint8_t *memory;			/* of MRs, and random arguments */
 static int cm_file;			/* of librdmacm, with ids */
+static uint32_t last_qpn;		/* of the queue pair that was made last */
 
 /* ------------------------------------------------------------- randomness -- */
 
@@ -259,7 +260,7 @@ static void proper(int fd)
 					 .length = below(16) ? below(MEM_SIZE) : edge(),
 					 .flags = below(8) ? below(2) : rnd() };
 	struct rxe_migr_cm_adopt adopt = { .fd = below(4) ? cm_file : (int)edge(), .pid = below(2) ? 0 : (int)edge() };
-	struct rxe_migr_cm_connect conn = { .qp_num = below(4) ? 16 + below(64) : edge(), .comm_id = edge(),
+	struct rxe_migr_cm_connect conn = { .qp_num = below(4) ? last_qpn - below(64) : edge(), .comm_id = edge(),
 					    .remote_comm_id = edge(), .state = below(8) ? 5 + below(2) : rnd() };
 	struct rxe_migr_cm_refill refill = { .fd = below(4) ? cm_file : (int)edge(), .id = below(4) ? below(4) : edge(),
 					     .events_reported = edge(), .reserved = below(8) ? 0 : rnd() };
@@ -393,6 +394,7 @@ static void fill(struct context *x)
 		init.qp_type = qp_types[i / 2];
 		init.srq = i % 2 ? x->srq : NULL;
 		x->qp[i] = ibv_create_qp(x->pd, &init);
+		last_qpn = x->qp[i] ? x->qp[i]->qp_num : last_qpn;
 		if (x->qp[i] && init.qp_type == IBV_QPT_UD)
 			ibv_attach_mcast(x->qp[i], &group, 0);
 	}
