@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Network namespaces: their sockets, and the devices that end with them. */
+
+#include <linux/mutex.h>
+#include <linux/rtnetlink.h>
+#include <linux/wait.h>
+#include <net/netns/generic.h>
+#include <net/udp_tunnel.h>
+#include "rxe.h"
+
+struct rxe_ns {
+	struct list_head	devs;
+	struct rxe_recv_sockets	socks;	/* while there are any */
+};
+
+static unsigned int rxe_ns_id;
+static DEFINE_MUTEX(rxe_ns_mutex);	/* struct rxe_ns of each namespace */
+static DECLARE_WAIT_QUEUE_HEAD(rxe_ns_left);
+
+/* --------------------------------------------------------------- sockets -- */
+
+static void rxe_ns_close(struct rxe_recv_sockets *socks)
+{
+	if (socks->sk6)
+		udp_tunnel_sock_release(socks->sk6);
+	if (socks->sk4)
+		udp_tunnel_sock_release(socks->sk4);
+	socks->sk6 = NULL;
+	socks->sk4 = NULL;
+}
+
+static int rxe_ns_open(struct net *net, struct rxe_recv_sockets *socks)
+{
+	const __be16 port = htons(ROCE_V2_UDP_DPORT);
+	struct socket *sock;
+
+	sock = rxe_setup_udp_tunnel(net, port, false);
+	if (IS_ERR(sock))
+		return PTR_ERR(sock);
+	socks->sk4 = sock;
+
+	if (!IS_ENABLED(CONFIG_IPV6))
+		return 0;
+
+	sock = rxe_setup_udp_tunnel(net, port, true);
+	if (!IS_ERR(sock)) {
+		socks->sk6 = sock;
+	} else if (PTR_ERR(sock) != -EAFNOSUPPORT) {
+		rxe_ns_close(socks);
+		return PTR_ERR(sock);
+	}
+
+	return 0;
+}
+
+struct sock *rxe_ns_sk6(const struct rxe_dev *rxe)
+{
+	const struct rxe_ns *ns = net_generic(rxe->ns.net, rxe_ns_id);
+
+	return ns->socks.sk6 ? ns->socks.sk6->sk : NULL;
+}
+
+/* --------------------------------------------------------------- devices -- */
+
+/* The caller holds the namespace until the device is registered, or has left. */
+int rxe_ns_join(struct rxe_dev *rxe, struct net *net)
+{
+	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
+	int err = 0;
+
+	mutex_lock(&rxe_ns_mutex);
+	if (list_empty(&ns->devs))
+		err = rxe_ns_open(net, &ns->socks);
+	if (!err) {
+		rxe->ns.net = net;
+		list_add(&rxe->ns.list, &ns->devs);
+	}
+	mutex_unlock(&rxe_ns_mutex);
+	if (err)
+		return err;
+
+	/* where devices are not shared, it is seen in its own namespace only */
+	if (!rdma_dev_access_netns(&rxe->ib_dev, net))
+		write_pnet(&rxe->ib_dev.coredev.rdma_net, net);
+
+	return 0;
+}
+
+void rxe_ns_leave(struct rxe_dev *rxe)
+{
+	struct rxe_ns *ns = net_generic(rxe->ns.net, rxe_ns_id);
+
+	mutex_lock(&rxe_ns_mutex);
+	if (!list_empty(&rxe->ns.list)) {
+		if (list_is_singular(&ns->devs))
+			rxe_ns_close(&ns->socks);
+		/* at last: rxe_ns_exit_net() waits for it, and ns goes then */
+		list_del_init(&rxe->ns.list);
+	}
+	mutex_unlock(&rxe_ns_mutex);
+	wake_up_all(&rxe_ns_left);
+}
+
+/* Held, unless the network device, or the namespace, is about to end */
+static struct net *rxe_ns_get(const struct net_device *ndev)
+{
+	struct net *net = NULL;
+
+	rtnl_lock();
+	if (ndev->reg_state == NETREG_REGISTERED)
+		net = maybe_get_net(dev_net(ndev));
+	rtnl_unlock();
+
+	return net;
+}
+
+static bool rxe_ns_has(const struct net *net, const struct net_device *ndev)
+{
+	bool has;
+
+	rtnl_lock();
+	has = ndev->reg_state == NETREG_REGISTERED &&
+	      net_eq(dev_net(ndev), net);
+	rtnl_unlock();
+
+	return has;
+}
+
+int rxe_ns_add(const char *ibdev_name, struct net_device *ndev)
+{
+	struct net *net = rxe_ns_get(ndev);
+	struct rxe_dev *rxe;
+	int err;
+
+	if (!net)
+		return -ENODEV;
+
+	err = rxe_net_add(ibdev_name, ndev, net);
+	/* has it left, or ended, before the notifier could find the device? */
+	if (!err && !rxe_ns_has(net, ndev)) {
+		err = -ENODEV;
+		rxe = rxe_get_dev_from_net(ndev);
+		if (rxe) {
+			ib_unregister_device_queued(&rxe->ib_dev);
+			ib_device_put(&rxe->ib_dev);
+		}
+	}
+	put_net(net);
+
+	return err;
+}
+
+/* ------------------------------------------------------------ namespaces -- */
+
+static int __net_init rxe_ns_init_net(struct net *net)
+{
+	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
+
+	INIT_LIST_HEAD(&ns->devs);
+
+	return 0;
+}
+
+/*
+ * Before the network devices end, or go home to the initial namespace: a queue
+ * pair has a socket and routes of this one. Nobody can make another device here,
+ * or a context.
+ */
+static void __net_exit rxe_ns_exit_net(struct net *net)
+{
+	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
+	struct rxe_dev *rxe;
+
+	mutex_lock(&rxe_ns_mutex);
+	list_for_each_entry(rxe, &ns->devs, ns.list) {
+		/* (one that has ended already is about to leave) */
+		if (!ib_device_try_get(&rxe->ib_dev))
+			continue;
+		ib_unregister_device_queued(&rxe->ib_dev);
+		ib_device_put(&rxe->ib_dev);
+	}
+	mutex_unlock(&rxe_ns_mutex);
+
+	wait_event(rxe_ns_left, list_empty_careful(&ns->devs));
+}
+
+/* As a device's: those end before the network devices do. */
+static struct pernet_operations rxe_ns_ops = {
+	.init	= rxe_ns_init_net,
+	.exit	= rxe_ns_exit_net,
+	.id	= &rxe_ns_id,
+	.size	= sizeof(struct rxe_ns),
+};
+
+int rxe_ns_init(void)
+{
+	return register_pernet_device(&rxe_ns_ops);
+}
+
+void rxe_ns_exit(void)
+{
+	unregister_pernet_device(&rxe_ns_ops);
+}
