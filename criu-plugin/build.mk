@@ -12,8 +12,8 @@ plugin_obj := $(plugin_src:$(plugin_dir)/%.c=$(plugin_build)/%.o) $(plugin_build
 plugin_cflags := -I$(plugin_build) -I$(plugin_dir) -fPIC -fvisibility=hidden -D_GNU_SOURCE $(VERBS_CFLAGS)
 
 ALL += $(plugin_so)
-INSTALL += install-plugin
-.PHONY: install-plugin
+INSTALL += install-plugin install-plugin-man
+.PHONY: install-plugin install-plugin-man
 
 $(plugin_build)/rdma.pb-c.c $(plugin_build)/rdma.pb-c.h &: $(plugin_dir)/images/rdma.proto
 	$(call say,PROTOC,$<)
@@ -35,3 +35,7 @@ $(plugin_so): $(plugin_obj) $(verbs_lib)
 install-plugin: $(plugin_so)
 	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)
 	$(Q)install -D -m 755 $(plugin_so) $(DESTDIR)$(CRIUDIR)/rdma_plugin.so
+
+install-plugin-man:
+	$(call say,INSTALL,$(DESTDIR)$(MANDIR)/man5/godwit-criu.conf.5)
+	$(Q)install -D -m 644 -t $(DESTDIR)$(MANDIR)/man5 $(plugin_dir)/godwit-criu.conf.5

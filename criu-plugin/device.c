@@ -100,14 +100,14 @@ void free_device(RdmaDeviceEntry *device)
 /* ----------------------------------------------------------------- choice -- */
 
 /*
- * What "old=new,old=new" in the environment gives for old, in new; its length,
- * 0 if there is nothing for it.
+ * What "old=new,old=new" of a setting gives for old, in new; its length, 0 if
+ * there is nothing for it.
  */
-static size_t look_up(const char *variable, bool (*equal)(const char *, size_t,
-							  const void *),
+static size_t look_up(enum setting map, bool (*equal)(const char *, size_t,
+						      const void *),
 		      const void *old, char *new, size_t size)
 {
-	const char *at = getenv(variable), *is, *end;
+	const char *at = setting(map), *is, *end;
 	size_t length;
 
 	for (; at && *at; at = *end ? end + 1 : end) {
@@ -177,10 +177,10 @@ const char *choose_device(const char *source)
 {
 	static char name[64];
 
-	if (look_up("GODWIT_DEVICE_MAP", same_name, source, name, sizeof(name))) {
+	if (look_up(DEVICE_MAP, same_name, source, name, sizeof(name))) {
 		if (is_device(name))
 			return name;
-		fail("%s: this host has no device %s (GODWIT_DEVICE_MAP)", source,
+		fail("%s: this host has no device %s (device_map)", source,
 		     name);
 		return NULL;
 	}
@@ -188,7 +188,7 @@ const char *choose_device(const char *source)
 		return source;
 	if (only_device(name))
 		return name;
-	fail("%s: this host has none of that name, and not exactly one other: say which, GODWIT_DEVICE_MAP=%s=NAME",
+	fail("%s: this host has none of that name, and not exactly one other: say which, device_map = %s=NAME in " CONFIG_FILE,
 	     source, source);
 	return NULL;
 }
@@ -251,13 +251,13 @@ static int choose_only(const RdmaDeviceEntry *here, const char *type,
 		if (found && memcmp(found, raw, 16)) {
 			inet_ntop(AF_INET6, found, new, sizeof(new));
 			inet_ntop(AF_INET6, raw, other, sizeof(other));
-			return fail("%s: both %s and %s may take the place of GID %s: say which, GODWIT_SGID_MAP=%s=GID",
+			return fail("%s: both %s and %s may take the place of GID %s: say which, sgid_map = %s=GID in " CONFIG_FILE,
 				    here->name, new, other, old, old);
 		}
 		found = raw;
 	}
 	if (!found)
-		return fail("%s: no GID of the same kind as %s (%s): give it an address, or say which, GODWIT_SGID_MAP=%s=GID",
+		return fail("%s: no GID of the same kind as %s (%s): give it an address, or say which, sgid_map = %s=GID in " CONFIG_FILE,
 			    here->name, old, type, old);
 	memcpy(gid->raw, found, 16);
 	inet_ntop(AF_INET6, found, new, sizeof(new));
@@ -275,11 +275,11 @@ int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 	if (!memcmp(recorded, gid->raw, 16))
 		return 0;
 	inet_ntop(AF_INET6, recorded, old, sizeof(old));
-	if (look_up("GODWIT_SGID_MAP", same_gid, recorded, new, sizeof(new))) {
+	if (look_up(SGID_MAP, same_gid, recorded, new, sizeof(new))) {
 		if (inet_pton(AF_INET6, new, gid->raw) == 1 &&
 		    find_gid(here, gid->raw))
 			return 0;
-		return fail("%s: GID %s, which is to take the place of %s, is none of this host's (GODWIT_SGID_MAP)",
+		return fail("%s: GID %s, which is to take the place of %s, is none of this host's (sgid_map)",
 			    here->name, new, old);
 	}
 	if (find_gid(here, recorded))

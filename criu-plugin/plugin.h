@@ -56,6 +56,18 @@ int error_share(void);
 /* Pass the line on to who started CRIU, if there is one. Only once. */
 void error_report(void);
 
+/* ----------------------------------------------------- config.c: settings -- */
+
+#define CONFIG_FILE "/etc/godwit/criu.conf"
+
+enum setting { DEVICE_MAP, SGID_MAP };
+
+/* Read godwit-criu.conf(5), if it is there. Once. */
+int load_config(void);
+
+/* What the environment says, or else the file; NULL: neither does. */
+const char *setting(enum setting which);
+
 /* -------------------------------------------------------- scan.c: processes -- */
 
 enum file_kind {
