@@ -301,6 +301,7 @@ void end_cm(void)
 
 /* ---------------------------------------------------------------- restore -- */
 
+static struct node cm_node;
 static int *numbers;	/* in the store, as the inventory counts; all tasks share it */
 
 int share_cm_files(void)
@@ -313,6 +314,8 @@ int share_cm_files(void)
 	if (!cm.ctx)
 		return fail(RDMA_CM ": a restored process can use it only with the help of Godwit's driver, of which there is no device here: rdma link add rxe0 type rxe netdev INTERFACE");
 	end_cm();
+	if (find_cm_node(&cm_node))
+		return -1;
 	numbers = mmap(NULL, count * sizeof(*numbers), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (numbers == MAP_FAILED)
@@ -324,18 +327,11 @@ int share_cm_files(void)
 
 static int open_cm(uint32_t flags)
 {
-	char node[NODE_LEN];
-	int fd;
+	int fd = open_node(&cm_node, flags & O_ACCMODE);
 
-	fd = open(RDMA_CM, (flags & O_ACCMODE) | O_CLOEXEC);
-	if (fd < 0)
-		return fail(RDMA_CM " cannot be opened: %m: is the module rdma_ucm loaded?");
-	if (fd_kind(0, fd, node) != FILE_RDMA_CM)
-		fail(RDMA_CM " is not that device here");
-	else if (fcntl(fd, F_SETFL, flags))
-		fail("the flags of a file cannot be set: %m");
-	else
+	if (fd < 0 || !fcntl(fd, F_SETFL, flags))
 		return fd;
+	fail("the flags of a file cannot be set: %m");
 	close(fd);
 	return -1;
 }

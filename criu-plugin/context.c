@@ -6,6 +6,7 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,24 @@ static int publish(struct making *m, struct shared_context *sc)
 	return sc->number < 0 ? -1 : 0;
 }
 
+struct ibv_context *open_context_file(const char *device,
+				      const struct node *node, uint64_t session)
+{
+	struct ibv_context *ctx;
+	int fd;
+
+	fd = open_node(node, O_RDWR);
+	if (fd < 0)
+		return NULL;
+	ctx = ibv_begin_restore_context(fd, session);
+	if (ctx)
+		return ctx;
+	fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
+	     device);
+	close(fd);
+	return NULL;
+}
+
 static int make(const struct saved_context *c, struct shared_context *sc)
 {
 	struct making m = { .c = c };
@@ -278,12 +297,9 @@ static int make(const struct saved_context *c, struct shared_context *sc)
 	}
 	for (i = 0; i < c->num_files; i++)
 		m.fds[i] = -1;
-	m.ctx = ibv_open_restore_context(c->here->name, shared.session);
-	if (!m.ctx) {
-		fail("%s: no context can be restored: %m: is /dev/infiniband there, and the driver Godwit's?",
-		     c->here->name);
+	m.ctx = open_context_file(c->here->name, &c->node, shared.session);
+	if (!m.ctx)
 		goto free;
-	}
 	if (!make_files(&m) && !take_handles(&m) && !make_objects(&m) &&
 	    !join_groups(&m))
 		ret = publish(&m, sc);

@@ -91,8 +91,8 @@ static int update_vma_map(const char *path, const uint64_t addr,
 			  const uint64_t old_pgoff, uint64_t *new_pgoff,
 			  int *plugin_fd)
 {
-	(void)addr;
-	return restore_mapping(path, old_pgoff, new_pgoff, plugin_fd);
+	(void)path;	/* as the source's container named it */
+	return restore_mapping(addr, old_pgoff, new_pgoff, plugin_fd);
 }
 CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__UPDATE_VMA_MAP, update_vma_map)
 

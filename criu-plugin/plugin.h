@@ -8,6 +8,7 @@
 #ifndef RDMA_PLUGIN_H
 #define RDMA_PLUGIN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -121,6 +122,21 @@ int read_tree(pid_t root, pid_t **pids);
 
 /* Does the image directory hold this file? */
 bool in_image_dir(const char *name);
+
+/* --------------------------------------------------- node.c: device files -- */
+
+struct node {
+	char	name[NODE_LEN];	/* in /dev/infiniband of this host */
+	dev_t	rdev;
+	mode_t	mode;		/* as this host has it */
+};
+
+/* In CRIU: the file of a device, and rdma_cm. */
+int find_node(const char *device, struct node *node);
+int find_cm_node(struct node *node);
+
+/* In any mount namespace: a new descriptor, or -1. */
+int open_node(const struct node *node, int flags);
 
 /* -------------------------------------------------- records.c: one object -- */
 
@@ -243,7 +259,8 @@ struct saved_ring {
 
 struct saved_context {
 	const RdmaDeviceEntry *source;	/* its device there ... */
-	const RdmaDeviceEntry *here;	/* ... and the one here */
+	const RdmaDeviceEntry *here;	/* ... and the one here ... */
+	struct node	node;		/* ... and its file */
 	struct records	records;	/* by type */
 	struct saved_object *objects;	/* those with a handle, by handle */
 	uint32_t	num_objects;
@@ -272,7 +289,7 @@ const struct saved_file *find_event_file(const struct saved_context *c,
 /* restore.c, rings.c: what a task asks for */
 int restore_init(void);
 int restore_file(int id);
-int restore_mapping(const char *path, uint64_t pgoff, uint64_t *new_pgoff,
+int restore_mapping(uint64_t start, uint64_t pgoff, uint64_t *new_pgoff,
 		    int *fd);
 
 /*
@@ -280,6 +297,8 @@ int restore_mapping(const char *path, uint64_t pgoff, uint64_t *new_pgoff,
  * that needs one makes it, with all it holds but memory regions.
  */
 int share_contexts(void);
+struct ibv_context *open_context_file(const char *device,
+				      const struct node *node, uint64_t session);
 int make_context(uint32_t n);
 bool is_made(uint32_t n);
 int open_made_context(uint32_t n);	/* a new descriptor, or -1 */

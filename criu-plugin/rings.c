@@ -6,7 +6,7 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "plugin.h"
 
@@ -45,20 +45,39 @@ int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2])
 	return count;
 }
 
-/* Offsets are unique on a device. */
-static const struct saved_ring *find_ring(const char *node, uint64_t pgoff,
-					  uint32_t *n)
+/* What this task had mapped there. */
+static const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+	const RdmaVmaEntry *vma;
+	size_t i, j;
+
+	for (i = 0; i < inventory->n_tasks; i++) {
+		if (inventory->tasks[i]->pid != (uint32_t)getpid())
+			continue;
+		for (j = 0; j < inventory->tasks[i]->n_vmas; j++) {
+			vma = inventory->tasks[i]->vmas[j];
+			if (vma->start == start && vma->pgoff == pgoff)
+				return vma;
+		}
+	}
+	return NULL;
+}
+
+static const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
 {
 	const struct saved_context *c;
+	const struct ring *ring;
 	uint32_t i;
 
-	for (*n = 0; *n < saved.num_contexts; ++*n) {
-		c = &saved.contexts[*n];
-		if (strcmp(c->source->node, node))
-			continue;
-		for (i = 0; i < c->num_rings; i++)
-			if (c->rings[i].ring.pgoff == pgoff)
-				return &c->rings[i];
+	if (vma->context >= saved.num_contexts)
+		return NULL;
+	c = &saved.contexts[vma->context];
+	for (i = 0; i < c->num_rings; i++) {
+		ring = &c->rings[i].ring;
+		if (ring->pgoff == vma->pgoff && ring->handle == vma->handle &&
+		    ring->which == vma->which)
+			return &c->rings[i];
 	}
 	return NULL;
 }
@@ -68,21 +87,24 @@ static const struct saved_ring *find_ring(const char *node, uint64_t pgoff,
  * descriptor that it gets here, for one mapping, and closes it then. (A
  * version that does not would leave descriptors behind; resume.c counts them.)
  */
-int restore_mapping(const char *path, uint64_t pgoff, uint64_t *new_pgoff,
+int restore_mapping(uint64_t start, uint64_t pgoff, uint64_t *new_pgoff,
 		    int *fd)
 {
-	const char *node = strrchr(path, '/');
 	const struct saved_ring *ring;
-	uint32_t n;
+	const RdmaVmaEntry *vma;
 
 	if (!saved.inventory)
 		return -ENOTSUP;
-	ring = find_ring(node ? node + 1 : path, pgoff, &n);
-	if (!ring)
+	vma = find_vma(start, pgoff);
+	if (!vma)
 		return -ENOTSUP;
-	if (make_context(n))
+	ring = find_ring(vma);
+	if (!ring)
+		return fail("%s: no ring is known of the mapping at 0x%llx",
+			    INVENTORY, (unsigned long long)start);
+	if (make_context(vma->context))
 		return -1;
-	*fd = open_made_context(n);
+	*fd = open_made_context(vma->context);
 	if (*fd < 0)
 		return -1;
 	*new_pgoff = made_ring(ring);

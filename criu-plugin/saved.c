@@ -168,32 +168,41 @@ static int sort_context(struct saved_context *c)
 /* ----------------------------------------------------- devices and addresses -- */
 
 /* It must be there, and its driver ours. */
-static int read_here(const char *name, RdmaDeviceEntry *here)
+static int read_here(const char *name, const struct node *node,
+		     RdmaDeviceEntry *here)
 {
-	struct ibv_context *ctx = ibv_open_restore_context(name, 1);
+	struct ibv_context *ctx = open_context_file(name, node, 1);
 	int ret;
 
 	if (!ctx)
-		return fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
-			    name);
-	ret = read_device(ctx, name, "", here);
+		return -1;
+	ret = read_device(ctx, name, node->name, here);
 	ibv_detach_context(ctx);
 	return ret;
 }
 
 /* The device here that stands for one of the source: read once. */
-static const RdmaDeviceEntry *find_here(const RdmaDeviceEntry *source)
+static int find_here(struct saved_context *c)
 {
 	RdmaDeviceEntry *here;
 	const char *name;
 	uint32_t i;
 
-	for (i = 0; i < saved.num_contexts; i++)
-		if (saved.contexts[i].source == source)
-			return saved.contexts[i].here;
-	name = choose_device(source->name);
-	here = name ? malloc(sizeof(*here)) : NULL;
-	return here && !read_here(name, here) ? here : NULL;
+	for (i = 0; i < saved.num_contexts; i++) {
+		if (saved.contexts[i].source != c->source)
+			continue;
+		c->here = saved.contexts[i].here;
+		c->node = saved.contexts[i].node;
+		return 0;
+	}
+	name = choose_device(c->source->name);
+	if (!name || find_node(name, &c->node))
+		return -1;
+	here = malloc(sizeof(*here));
+	if (!here)
+		return no_memory();
+	c->here = here;
+	return read_here(name, &c->node, here);
 }
 
 static int choose_gids(struct saved_context *c)
@@ -233,10 +242,7 @@ static int load_context(uint32_t n)
 	if (read_context(n, image, &c->records) || sort_context(c))
 		return -1;
 	c->source = inventory->devices[image->device];
-	c->here = find_here(c->source);
-	if (!c->here || choose_gids(c))
-		return -1;
-	return 0;
+	return find_here(c) || choose_gids(c) ? -1 : 0;
 }
 
 /* ------------------------------------------------------------------ checks -- */

@@ -281,7 +281,8 @@ void ibv_detach_context(struct ibv_context *ctx)
 		return;
 	if (ctx->async_fd >= 0)
 		close(ctx->async_fd);
-	close(ctx->cmd_fd);
+	if (ctx->cmd_fd >= 0)
+		close(ctx->cmd_fd);
 	free(ctx);
 }
 
@@ -379,31 +380,44 @@ static int get_context(struct ibv_context *ctx)
 	return ret;
 }
 
-struct ibv_context *ibv_open_restore_context(const char *device,
-					     uint64_t session)
+struct ibv_context *ibv_begin_restore_context(int cmd_fd, uint64_t session)
 {
-	struct rxe_migr_begin begin = { .session = session };
+	struct rxe_migr_begin begin = { .session = session, .fd = cmd_fd };
 	struct ibv_context *ctx;
-	int fd, ret;
+	int ret;
 
-	fd = open_device(device);
-	if (fd < 0)
-		return NULL;
-	ctx = ibv_attach_context(fd);
+	ctx = ibv_attach_context(cmd_fd);
 	if (!ctx) {
-		close(fd);
 		errno = ENOMEM;
 		return NULL;
 	}
-	begin.fd = fd;
 	ret = get_context(ctx);
 	if (!ret)
 		ret = migr_driver(ctx, RXE_METHOD_MIGR_BEGIN, &begin,
 				  sizeof(begin), NULL, 0);
 	if (ret) {
+		ctx->cmd_fd = -1;	/* it stays the caller's */
 		ibv_detach_context(ctx);
 		errno = ret;
 		return NULL;
+	}
+	return ctx;
+}
+
+struct ibv_context *ibv_open_restore_context(const char *device,
+					     uint64_t session)
+{
+	struct ibv_context *ctx;
+	int fd, saved;
+
+	fd = open_device(device);
+	if (fd < 0)
+		return NULL;
+	ctx = ibv_begin_restore_context(fd, session);
+	if (!ctx) {
+		saved = errno;
+		close(fd);
+		errno = saved;
 	}
 	return ctx;
 }

@@ -125,6 +125,13 @@ void ibv_detach_context(struct ibv_context *ctx);
 struct ibv_context *ibv_open_restore_context(const char *device,
 					     uint64_t session);
 
+/*
+ * The same on cmd_fd, a device file that the caller has just opened, for whom
+ * it may have another name, or sysfs not be there. NULL and errno: cmd_fd is
+ * still the caller's, and no longer new.
+ */
+struct ibv_context *ibv_begin_restore_context(int cmd_fd, uint64_t session);
+
 int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Device files. Which number a device has on this host is read in CRIU, from
+ * the host's sysfs. A task opens the file of that number, whatever its name is
+ * in the container: minors differ between hosts, and what CRIU has put back into
+ * the container's /dev are the source's. If there is none it is made, under the
+ * name that libibverbs will look for: the control group still says who may open
+ * it, and the mapping of a ring that has no path could not be checkpointed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "plugin.h"
+
+#define VERBS_CLASS	"/sys/class/infiniband_verbs"
+#define CM_DEV		"/sys/class/misc/rdma_cm/dev"
+#define NODES		"/dev/infiniband"
+
+/* ----------------------------------------------------------------- in CRIU -- */
+
+static int read_node(const char *path, struct node *node)
+{
+	char at[sizeof(NODES) + NODE_LEN + 1];
+	FILE *file = fopen(path, "re");
+	unsigned int major, minor;
+	struct stat st;
+	int got;
+
+	if (!file)
+		return fail("%s cannot be read: %m", path);
+	got = fscanf(file, "%u:%u", &major, &minor);
+	fclose(file);
+	if (got != 2)
+		return fail("%s makes no sense", path);
+	node->rdev = makedev(major, minor);
+	snprintf(at, sizeof(at), NODES "/%s", node->name);
+	node->mode = stat(at, &st) ? 0600 : st.st_mode & 0777;
+	return 0;
+}
+
+int find_node(const char *device, struct node *node)
+{
+	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8], name[64];
+	struct dirent *de;
+	bool found = false;
+	DIR *dir;
+
+	dir = opendir(VERBS_CLASS);
+	while (dir && !found && (de = readdir(dir)))
+		if (!strncmp(de->d_name, "uverbs", 6) &&
+		    strlen(de->d_name) < NODE_LEN &&
+		    !device_name(de->d_name, name) && !strcmp(name, device)) {
+			strcpy(node->name, de->d_name);
+			found = true;
+		}
+	if (dir)
+		closedir(dir);
+	if (!found)
+		return fail("%s: this host has no device file for it", device);
+	snprintf(path, sizeof(path), VERBS_CLASS "/%s/dev", node->name);
+	return read_node(path, node);
+}
+
+int find_cm_node(struct node *node)
+{
+	strcpy(node->name, "rdma_cm");
+	if (access(CM_DEV, F_OK))
+		return fail("this host has no " NODES "/rdma_cm: modprobe rdma_ucm");
+	return read_node(CM_DEV, node);
+}
+
+/* ----------------------------------------------------------------- in a task -- */
+
+static bool is_node(const struct node *node, const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) && st->st_rdev == node->rdev;
+}
+
+/* Its file, whatever the name, but for one that is being made; name gets it. */
+static bool find_file(int dir, const struct node *node, char name[NAME_MAX + 1])
+{
+	struct dirent *de;
+	bool found = false;
+	struct stat st;
+	DIR *entries;
+	int fd;
+
+	fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+	entries = fd < 0 ? NULL : fdopendir(fd);
+	if (!entries) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while (!found && (de = readdir(entries))) {
+		if (de->d_name[0] == '.' ||
+		    fstatat(dir, de->d_name, &st, 0) || !is_node(node, &st))
+			continue;
+		strcpy(name, de->d_name);
+		found = true;
+	}
+	closedir(entries);
+	return found;
+}
+
+/*
+ * As this host has it. One of this name has the source's number: CRIU has put
+ * back what the container's /dev had. Tasks may do this at the same time.
+ */
+static int put_file(int dir, const struct node *node)
+{
+	mode_t mode = node->mode;
+	char new[NODE_LEN + 16];
+	struct stat st;
+	int err;
+
+	if (!fstatat(dir, node->name, &st, AT_SYMLINK_NOFOLLOW)) {
+		if (!S_ISCHR(st.st_mode))
+			return EEXIST;
+		mode = st.st_mode & 0777;
+	}
+	snprintf(new, sizeof(new), ".%s.%d", node->name, getpid());
+	if (mknodat(dir, new, S_IFCHR | 0600, node->rdev))
+		return errno;
+	if (!fchmodat(dir, new, mode, 0) && !renameat(dir, new, dir, node->name))
+		return 0;
+	err = errno;
+	unlinkat(dir, new, 0);
+	return err;
+}
+
+static int make_file(int dir, const struct node *node)
+{
+	const unsigned int number[] = { major(node->rdev), minor(node->rdev) };
+	int err = put_file(dir, node);
+
+	if (!err)
+		return 0;
+	if (err == EPERM)
+		return fail(NODES "/%s is not there for the restored process, and its device control group lets nobody make it: that needs the rule 'c %u:%u rwm', as by podman run --device-cgroup-rule 'c %u:* rwm'",
+			    node->name, number[0], number[1], number[0]);
+	return fail(NODES "/%s is not there for the restored process, and cannot be made: %s: mknod " NODES "/%s c %u %u, in its container",
+		    node->name, strerror(err), node->name, number[0], number[1]);
+}
+
+static int open_file(int dir, const char *name, const struct node *node,
+		     int flags)
+{
+	const unsigned int number[] = { major(node->rdev), minor(node->rdev) };
+	struct stat st;
+	int fd;
+
+	fd = openat(dir, name, flags | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0 && errno == EPERM)
+		return fail(NODES "/%s cannot be opened: the device control group lacks the rule 'c %u:%u rw', as by podman run --device " NODES "/%s, or for any host --device-cgroup-rule 'c %u:* rwm'; or, with netns exclusive, it is another network namespace's",
+			    name, number[0], number[1], name, number[0]);
+	if (fd < 0)
+		return fail(NODES "/%s cannot be opened: %m", name);
+	if (!fstat(fd, &st) && is_node(node, &st))
+		return fd;
+	close(fd);
+	return fail(NODES "/%s is not device %u:%u", name, number[0], number[1]);
+}
+
+int open_node(const struct node *node, int flags)
+{
+	char name[NAME_MAX + 1];
+	int dir, fd = -1;
+
+	/* (not where a container's link may lead) */
+	dir = open(NODES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0)
+		return fail(NODES " cannot be read by the restored process: %m: its container needs it, with %s (c %u %u) in it",
+			    node->name, major(node->rdev), minor(node->rdev));
+	if (find_file(dir, node, name))
+		fd = open_file(dir, name, node, flags);
+	else if (!make_file(dir, node))
+		fd = open_file(dir, node->name, node, flags);
+	close(dir);
+	return fd;
+}
