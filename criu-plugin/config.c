@@ -57,6 +57,11 @@ static bool is_sgid_map(const char *value)
 	return is_map(value, is_gid);
 }
 
+static bool is_late(const char *value)
+{
+	return !strcmp(value, "warn") || !strcmp(value, "refuse");
+}
+
 static const struct {
 	const char *name;
 	const char *variable;
@@ -71,6 +76,7 @@ static const struct {
 		"sgid_map", "GODWIT_SGID_MAP", is_sgid_map,
 		"GIDs as IPv6 addresses, old=new,old=new",
 	},
+	[LATE] = { "late", "GODWIT_LATE", is_late, "warn or refuse" },
 };
 
 static char *values[ARRAY_SIZE(settings)];	/* of the file */
@@ -78,6 +84,13 @@ static char *values[ARRAY_SIZE(settings)];	/* of the file */
 const char *setting(enum setting which)
 {
 	return getenv(settings[which].variable) ?: values[which];
+}
+
+bool refuses_late(void)
+{
+	const char *value = setting(LATE);
+
+	return value && !strcmp(value, "refuse");
 }
 
 /* ------------------------------------------------------------------- lines -- */
@@ -168,6 +181,8 @@ int load_config(void)
 	FILE *file;
 	int fd, ret;
 
+	if (!is_late(getenv("GODWIT_LATE") ?: "warn"))
+		return fail("GODWIT_LATE is neither warn nor refuse");
 	if (done || commit_is_asked() || getenv("GODWIT_HOLDS"))
 		return 0;
 	/* (a FIFO must not keep us waiting) */

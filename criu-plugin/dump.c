@@ -722,6 +722,7 @@ static int collect(void)
 	dump.inventory.version = IMAGE_VERSION;
 	dump.inventory.abi_version = RXE_MIGR_ABI_VERSION;
 	dump.inventory.stop_ns = dump.stop_ns;
+	note_time(&dump.inventory);
 	if (!add_devices() && !collect_tasks() && !write_contexts())
 		dump.result = write_inventory(&dump.inventory);
 	return dump.result;

@@ -44,8 +44,11 @@ extern int fdstore_get(int id) __attribute__((weak));
 /* ------------------------------------------------------- error.c: one line -- */
 
 #define LOG_ERROR 1
+#define LOG_WARN  2
 #define LOG_INFO  3
 
+#define warn(fmt, ...) \
+	print_on_level(LOG_WARN, "Warn  (rdma): " fmt "\n", ##__VA_ARGS__)
 #define info(fmt, ...) print_on_level(LOG_INFO, "rdma: " fmt "\n", ##__VA_ARGS__)
 
 /* Say why it failed: what, why, what to do. The first line counts. -1. */
@@ -61,13 +64,16 @@ void error_report(void);
 
 #define CONFIG_FILE "/etc/godwit/criu.conf"
 
-enum setting { DEVICE_MAP, SGID_MAP };
+enum setting { DEVICE_MAP, SGID_MAP, LATE };
 
 /* Read godwit-criu.conf(5), if it is there. Once. */
 int load_config(void);
 
 /* What the environment says, or else the file; NULL: neither does. */
 const char *setting(enum setting which);
+
+/* A restore that comes too late for the peers ends. */
+bool refuses_late(void);
 
 /* -------------------------------------------------------- scan.c: processes -- */
 
@@ -330,6 +336,10 @@ struct made_id {
 int check_cm_ids(void);		/* what the images say of them */
 int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 		struct made_id *ids, size_t count);
+
+/* late.c: when it was stopped, and whether peers still wait */
+void note_time(RdmaInventoryEntry *inventory);
+int check_time(void);
 
 /* store.c: descriptors that all tasks can get at, and CRIU itself */
 int store_init(void);

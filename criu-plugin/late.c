@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Peers wait for a connection that is stopped, but not for ever. A checkpoint
+ * says by the wall clock, the only one that two hosts have in common, when it
+ * stopped, and for how long peers wait; a restore that comes later says so.
+ * The peers' own hosts decide, and may be more patient: so it is a warning,
+ * if the administrator has not settled that it ends the restore.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "plugin.h"
+
+#define PAUSE_TIMEOUT	"/sys/module/rdma_rxe/parameters/pause_timeout"
+#define NAMED		3	/* connections that the line names */
+#define SECOND		1000000000ULL
+
+static uint64_t now(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return ts.tv_sec * SECOND + ts.tv_nsec;
+}
+
+/* ------------------------------------------------------------- checkpoint -- */
+
+void note_time(RdmaInventoryEntry *inventory)
+{
+	unsigned int seconds;
+	FILE *file;
+
+	if (!inventory->stop_ns)	/* there is no QP */
+		return;
+	inventory->has_stop_time = true;
+	inventory->stop_time = now(CLOCK_REALTIME) -
+			       (now(CLOCK_MONOTONIC) - inventory->stop_ns);
+	file = fopen(PAUSE_TIMEOUT, "re");
+	if (!file)
+		return;
+	if (fscanf(file, "%u", &seconds) == 1) {
+		inventory->has_pause_timeout = true;
+		inventory->pause_timeout = seconds;
+	}
+	fclose(file);
+}
+
+/* ---------------------------------------------------------------- restore -- */
+
+static bool is_connected(const struct rxe_migr_rec_qp *qp)
+{
+	return le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
+	       (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) &&
+	       qp->qp_state >= IBV_QPS_RTR && qp->qp_state <= IBV_QPS_SQE;
+}
+
+/* Its peer was stopped with it, and waits for nobody. */
+static bool is_among_us(const struct rxe_migr_rec_qp *qp)
+{
+	const struct rxe_migr_rec_qp *peer;
+	const struct saved_context *c;
+	uint32_t i, j;
+
+	for (i = 0; i < saved.num_contexts; i++) {
+		c = &saved.contexts[i];
+		if (!has_gid(c->source, qp->dgid))
+			continue;
+		for (j = 0; j < c->num_objects; j++) {
+			peer = (const void *)c->objects[j].rec;
+			if (le16toh(peer->hdr.type) == RXE_MIGR_REC_QP &&
+			    peer->qpn == qp->dest_qpn)
+				return true;
+		}
+	}
+	return false;
+}
+
+struct list {
+	char	text[256];
+	size_t	length;
+	unsigned int count;
+};
+
+static void name(struct list *list, const struct rxe_migr_rec_qp *qp)
+{
+	char gid[INET6_ADDRSTRLEN];
+
+	if (list->count++ >= NAMED)
+		return;
+	inet_ntop(AF_INET6, qp->dgid, gid, sizeof(gid));
+	list->length += snprintf(list->text + list->length,
+				 sizeof(list->text) - list->length,
+				 "%sQP %u -> %s, QP %u", list->length ? "; " : "",
+				 le32toh(qp->qpn), gid, le32toh(qp->dest_qpn));
+}
+
+static void name_connections(struct list *list)
+{
+	const struct rxe_migr_rec_qp *qp;
+	const struct saved_context *c;
+	uint32_t i, j;
+
+	for (i = 0; i < saved.num_contexts; i++) {
+		c = &saved.contexts[i];
+		for (j = 0; j < c->num_objects; j++) {
+			qp = (const void *)c->objects[j].rec;
+			if (is_connected(qp) && !is_among_us(qp))
+				name(list, qp);
+		}
+	}
+}
+
+int check_time(void)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+	uint64_t time = now(CLOCK_REALTIME), limit;
+	struct list list = {};
+	const char *more;
+
+	if (!inventory->has_stop_time || !inventory->pause_timeout)
+		return 0;
+	limit = inventory->pause_timeout * SECOND;
+	/* (if that clock is ahead of this one, nobody knows) */
+	if (time < inventory->stop_time || time - inventory->stop_time <= limit)
+		return 0;
+	name_connections(&list);
+	if (!list.count)
+		return 0;
+	more = list.count > NAMED ? "; ..." : "";
+	time = (time - inventory->stop_time) / SECOND;
+	if (refuses_late())
+		return fail("too late (late = refuse): stopped %llu s ago, and peers wait for %u s: %u connection%s: %s%s",
+			    (unsigned long long)time, inventory->pause_timeout,
+			    list.count, list.count == 1 ? "" : "s", list.text,
+			    more);
+	warn("late: stopped %llu s ago, and peers wait for %u s: they may have given up %u connection%s: %s%s",
+	     (unsigned long long)time, inventory->pause_timeout, list.count,
+	     list.count == 1 ? "" : "s", list.text, more);
+	return 0;
+}
