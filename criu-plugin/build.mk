@@ -30,7 +30,7 @@ $(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_dir)/plugin.h $(plugin_build)/rd
 
 $(plugin_so): $(plugin_obj) $(verbs_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(plugin_obj) $(VERBS_LIBS) -lprotobuf-c -lz
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(plugin_obj) $(VERBS_LIBS) -lprotobuf-c -lz
 
 install-plugin: $(plugin_so)
 	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)

@@ -3,7 +3,8 @@
  * One clear line for a failure. It goes to CRIU's log where it happened, and
  * from the process that CRIU began as to who started it: in a restore most of
  * what can fail does so in the restored tasks, where file descriptor 2 is
- * already the application's.
+ * already the application's. Runtimes point their users to the end of CRIU's
+ * log: so it is also the last line there.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -23,6 +24,7 @@ struct first_line {
 
 static struct first_line own;
 static struct first_line *first = &own;
+static pid_t reported;		/* by this process */
 
 int error_share(void)
 {
@@ -36,6 +38,11 @@ int error_share(void)
 	return 0;
 }
 
+static void say(const char *text)
+{
+	print_on_level(LOG_ERROR, "Error (rdma): %s\n", text);
+}
+
 int fail(const char *format, ...)
 {
 	char text[sizeof(own.text)];
@@ -46,7 +53,7 @@ int fail(const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 
-	print_on_level(LOG_ERROR, "Error (rdma): %s\n", text);
+	say(text);
 	if (atomic_compare_exchange_strong(&first->state, &none, 1)) {
 		memcpy(first->text, text, sizeof(text));
 		atomic_store(&first->state, 2);
@@ -61,6 +68,7 @@ void error_report(void)
 
 	if (!atomic_compare_exchange_strong(&first->state, &there, 0))
 		return;
+	reported = getpid();
 	if (env) {
 		dprintf(atoi(env), "%s\n", first->text);
 		return;
@@ -71,4 +79,14 @@ void error_report(void)
 		return;
 	dprintf(fd, "%s\n", first->text);
 	close(fd);
+}
+
+/*
+ * When CRIU has ended, and has said all that it has to say: the plugin is linked
+ * with -z nodelete, and stays till then. CRIU's children end here, too.
+ */
+static void __attribute__((destructor)) say_last(void)
+{
+	if (reported && reported == getpid())
+		say(first->text);
 }

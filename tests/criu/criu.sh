@@ -62,10 +62,13 @@ restore() { # restore [OPTION...]
 	spend move on h1 env "${environment[@]}" criu restore -d -D /tmp/img -o restore.log -v4 "$@"
 }
 
-# says WHAT TEXT: the plugin's one line about a dump or restore that failed holds this text
+# says WHAT TEXT: the plugin's one line about a dump or restore that failed holds this text, and is the last of CRIU's log
 says() {
 	on h1 cat /tmp/img/rdma-error >"$work/says" || broken "$1: no line"
 	if [ "$(wc -l <"$work/says")" != 1 ] || ! grep -q -- "$2" "$work/says"; then
 		broken "$1: $(cat "$work/says")"
 	fi
+	# shellcheck disable=SC2016 # expanded in the guest
+	on h1 sh -c 'tail -n 1 "$(ls -t /tmp/img/*.log | head -n 1)"' >"$work/last"
+	grep -qF "Error (rdma): $(cat "$work/says")" "$work/last" || broken "$1: CRIU's log ends with $(cat "$work/last")"
 }
