@@ -126,12 +126,12 @@ static int begin(void)
 {
 	if (dump.began)
 		return 0;
-	/* (none is for a checkpoint; but a mistake shows while the task runs) */
-	if (load_config())
+	/* (no setting is for a checkpoint; but a mistake shows while the task runs) */
+	if (check_criu() || load_config())
 		return -1;
 	if (in_image_dir("parent"))
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
-	if (add_inventory_plugin && add_inventory_plugin(CR_PLUGIN_DESC.name))
+	if (add_inventory_plugin(CR_PLUGIN_DESC.name))
 		return fail("no memory");
 	if (guard_start())
 		return -1;

@@ -27,11 +27,11 @@ struct event_file {
 	uint32_t	handle;	/* ordinal */
 };
 
-/* ------------------------------------------------------------- criu (4.1) -- */
+/* --------------------------------------------------- criu.c: CRIU (4.1) itself -- */
 
 /*
  * CRIU's own functions that plugins may call, though no installed header says
- * so. Those that are weak are missed with a clear line.
+ * so. Those that are weak came with 4.1: check_criu() has found them.
  */
 extern void print_on_level(unsigned int level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -40,6 +40,9 @@ extern bool check_and_remove_inventory_plugin(const char *name, size_t n)
 	__attribute__((weak));
 extern int fdstore_add(int fd) __attribute__((weak));
 extern int fdstore_get(int id) __attribute__((weak));
+
+/* Is this the CRIU that the plugin is for? */
+int check_criu(void);
 
 /* ------------------------------------------------------- error.c: one line -- */
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Is this CRIU 4.1? The version that a plugin has does not tell: it is still
+ * 0.2.0 in 4.2, which initializes plugins at another time, and in what comes after
+ * that, which calls RESTORE_EXT_FILE with one argument more. But CRIU exports the
+ * table of its hooks, which 4.2 made longer. What is older than 4.1 lacks
+ * functions that came with it.
+ *
+ * It is asked only where there is RDMA: without, the plugin does nothing that
+ * another CRIU could take amiss.
+ */
+#include <dlfcn.h>
+#include <link.h>
+
+#include "plugin.h"
+
+/* (a plugin with more hooks than CRIU has is refused by CRIU, for all processes) */
+_Static_assert(CR_PLUGIN_HOOK__MAX == 12, "this plugin is for CRIU 4.1");
+
+/* CRIU's cr_plugin_ctl: a list of plugins, and one for each hook. */
+struct list {
+	void	*next, *prev;
+};
+
+static size_t size_of(const char *symbol)
+{
+	const ElfW(Sym) *sym = NULL;
+	void *at = dlsym(RTLD_DEFAULT, symbol);
+	Dl_info info;
+
+	if (!at || !dladdr1(at, &info, (void **)&sym, RTLD_DL_SYMENT) || !sym)
+		return 0;
+	return sym->st_size;
+}
+
+int check_criu(void)
+{
+	size_t lists = size_of("cr_plugin_ctl") / sizeof(struct list);
+	size_t hooks = lists ? lists - 1 : 0;
+
+	if (!add_inventory_plugin || !check_and_remove_inventory_plugin ||
+	    !fdstore_add || !fdstore_get)
+		return fail("this CRIU is not 4.1, for which Godwit's plugin is: it lacks functions that came with 4.1");
+	if (hooks != CR_PLUGIN_HOOK__MAX)
+		return fail("this CRIU is not 4.1, for which Godwit's plugin is: it has %zu hooks for plugins, and 4.1 has %d",
+			    hooks, CR_PLUGIN_HOOK__MAX);
+	return 0;
+}
