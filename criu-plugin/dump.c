@@ -362,6 +362,13 @@ static int open_context(struct dumped_task *task, int fd, const char *node)
 	return ret;
 }
 
+static int know_mappings(struct dumped_task *task)
+{
+	if (task->num_mappings < 0)
+		task->num_mappings = read_mappings(task->pid, &task->mappings);
+	return task->num_mappings < 0 ? -1 : 0;
+}
+
 static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 			 const char *node, void *arg)
 {
@@ -370,7 +377,7 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	switch (kind) {
 	case FILE_UVERBS:
 		task->files++;
-		if (begin() || guard_watch(pid))
+		if (begin() || know_mappings(task) || guard_watch(pid))
 			return -1;
 		return open_context(task, fd, node);
 	case FILE_EVENTS:
@@ -385,25 +392,27 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	}
 }
 
+/*
+ * CRIU goes on to the next plugin in any case: a process may have a GPU, too.
+ * Without RDMA it may still have the memory of a region; but as long as no task
+ * has any, nobody waits for its mappings to be read.
+ */
 int checkpoint(int pid)
 {
 	struct dumped_task *task;
-	bool maps = false;
-	int i;
 
 	task = append(&dump.tasks, sizeof(*task), dump.num_tasks);
 	if (!task)
 		return -1;
 	task->pid = pid;
+	task->num_mappings = -1;
 	/* Before anything stops: it takes its time. */
-	task->num_mappings = read_mappings(pid, &task->mappings);
-	if (task->num_mappings < 0 || for_each_fd(pid, checkpoint_fd, task))
+	if (dump.began && know_mappings(task))
 		return -1;
-	for (i = 0; i < task->num_mappings; i++)
-		maps |= task->mappings[i].uverbs;
-	/* Without RDMA it may still have the memory of a region. */
+	if (for_each_fd(pid, checkpoint_fd, task))
+		return -1;
 	dump.num_tasks++;
-	return task->files || maps ? 0 : -ENOTSUP;
+	return -ENOTSUP;
 }
 
 /* --------------------------------------------------------------- inventory -- */
@@ -604,6 +613,8 @@ static int collect_tasks(void)
 	uint32_t i;
 
 	for (i = 0; i < dump.num_tasks; i++) {
+		if (know_mappings(&dump.tasks[i]))
+			return -1;
 		entry = append_message(&dump.inventory.tasks,
 				       &dump.inventory.n_tasks,
 				       &rdma_task_entry__descriptor);

@@ -364,5 +364,5 @@ int resume_late(int pid)
 	if (!done)
 		result = resume_tree(pid);
 	done = true;
-	return result;
+	return result ? result : -ENOTSUP;	/* to the next plugin */
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 
-ALL += build/tests/criu-loop build/tests/criu-take build/tests/criu-images
+ALL += build/tests/criu-loop build/tests/criu-take build/tests/criu-images build/tests/criu-count.so
 
 build/tests/criu-loop: tests/criu/src/loop.c
 	$(call say,CC,$@)
@@ -17,3 +17,8 @@ build/tests/criu-images: tests/criu/src/images.c $(addprefix criu-plugin/,error.
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o $@ $^ -lprotobuf-c -lz
+
+build/tests/criu-count.so: tests/criu/src/count.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -fPIC -shared -o $@ $<

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A plugin for CRIU that leaves all to the others, and appends the name of each hook to the file $COUNT_FILE. With
+ * $COUNT_KILLS it kills each process but that one before CRIU can freeze it, and waits until it is gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <criu/criu-plugin.h>
+
+CR_PLUGIN_REGISTER_DUMMY("count")
+
+static int count(const char *hook)
+{
+	const char *path = getenv("COUNT_FILE");
+	int fd = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+
+	if (fd < 0)
+		return -EIO;
+	dprintf(fd, "%s\n", hook);
+	close(fd);
+	return -ENOTSUP;
+}
+
+#define COUNT(hook, ...)						\
+	static int count_##hook(__VA_ARGS__)				\
+	{								\
+		return count(#hook);					\
+	}								\
+	CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__##hook, count_##hook)
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+COUNT(DUMP_UNIX_SK, int fd, int id)
+COUNT(RESTORE_UNIX_SK, int id)
+COUNT(DUMP_EXT_FILE, int fd, int id)
+COUNT(RESTORE_EXT_FILE, int id)
+COUNT(DUMP_EXT_MOUNT, char *mountpoint, int id)
+COUNT(RESTORE_EXT_MOUNT, int id, char *mountpoint, char *old_root, int *is_file)
+COUNT(DUMP_EXT_LINK, int index, int type, char *kind)
+COUNT(HANDLE_DEVICE_VMA, int fd, const struct stat *stat)
+COUNT(UPDATE_VMA_MAP, const char *path, const uint64_t addr, const uint64_t old, uint64_t *new, int *plugin_fd)
+COUNT(RESUME_DEVICES_LATE, int pid)
+COUNT(CHECKPOINT_DEVICES, int pid)
+
+static int count_PAUSE_DEVICES(int pid)
+{
+	const char *kills = getenv("COUNT_KILLS");
+	int i;
+
+	if (kills && pid != atoi(kills)) {
+		kill(pid, SIGKILL);
+		for (i = 0; i < 10000 && !kill(pid, 0); i++)
+			usleep(1000);
+	}
+	return count("PAUSE_DEVICES");
+}
+CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__PAUSE_DEVICES, count_PAUSE_DEVICES)
