@@ -7,6 +7,7 @@
  * log: so it is also the last line there.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -87,6 +88,12 @@ void error_report(void)
  */
 static void __attribute__((destructor)) say_last(void)
 {
-	if (reported && reported == getpid())
-		say(first->text);
+	sigset_t all;
+
+	if (!reported || reported != getpid())
+		return;
+	/* CRIU's handler tells of each task that it has killed. */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	say(first->text);
 }
