@@ -141,7 +141,9 @@ int rxe_ns_add(const char *ibdev_name, struct net_device *ndev)
 		err = -ENODEV;
 		rxe = rxe_get_dev_from_net(ndev);
 		if (rxe) {
-			ib_unregister_device_queued(&rxe->ib_dev);
+			/* (or one that it has got where it is now) */
+			if (net_eq(rxe->ns.net, net))
+				ib_unregister_device_queued(&rxe->ib_dev);
 			ib_device_put(&rxe->ib_dev);
 		}
 	}
@@ -162,9 +164,10 @@ static int __net_init rxe_ns_init_net(struct net *net)
 }
 
 /*
- * Before the network devices end, or go home to the initial namespace: a queue
- * pair has a socket and routes of this one. Nobody can make another device here,
- * or a context.
+ * Before the network devices end, or go home to the initial namespace (but for
+ * bridges, bonds and the like, whose end the notifier has heard): a queue pair
+ * has a socket and routes of this one. Nobody can make another device here, or
+ * a context.
  */
 static void __net_exit rxe_ns_exit_net(struct net *net)
 {
