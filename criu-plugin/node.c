@@ -44,18 +44,35 @@ static int read_node(const char *path, struct node *node)
 	return 0;
 }
 
+/* (others may vanish meanwhile) */
+static bool is_file_of(const char *uverbs, const char *device)
+{
+	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8], name[64] = "";
+	FILE *file;
+
+	if (strncmp(uverbs, "uverbs", 6) || strlen(uverbs) >= NODE_LEN)
+		return false;
+	snprintf(path, sizeof(path), VERBS_CLASS "/%.*s/ibdev", NODE_LEN, uverbs);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (!fgets(name, sizeof(name), file))
+		name[0] = '\0';
+	fclose(file);
+	name[strcspn(name, "\n")] = '\0';
+	return !strcmp(name, device);
+}
+
 int find_node(const char *device, struct node *node)
 {
-	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8], name[64];
+	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8];
 	struct dirent *de;
 	bool found = false;
 	DIR *dir;
 
 	dir = opendir(VERBS_CLASS);
 	while (dir && !found && (de = readdir(dir)))
-		if (!strncmp(de->d_name, "uverbs", 6) &&
-		    strlen(de->d_name) < NODE_LEN &&
-		    !device_name(de->d_name, name) && !strcmp(name, device)) {
+		if (is_file_of(de->d_name, device)) {
 			strcpy(node->name, de->d_name);
 			found = true;
 		}
