@@ -10,10 +10,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -21,8 +24,32 @@
 #define VERBS_CLASS	"/sys/class/infiniband_verbs"
 #define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"
+#define PATIENCE	60	/* s, for another task to open one */
+
+static sem_t *lock;	/* of all tasks: who finds no file makes it */
 
 /* ----------------------------------------------------------------- in CRIU -- */
+
+static int share_lock(void)
+{
+	void *at;
+
+	if (lock)
+		return 0;
+	at = mmap(NULL, sizeof(*lock), PROT_READ | PROT_WRITE,
+		  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED || sem_init(at, 1, 1))
+		return fail("no memory");
+	lock = at;
+	return 0;
+}
+
+static void set_access(struct node *node, const struct stat *st)
+{
+	node->mode = st->st_mode & 0777;
+	node->uid = st->st_uid;
+	node->gid = st->st_gid;
+}
 
 static int read_node(const char *path, struct node *node)
 {
@@ -40,8 +67,10 @@ static int read_node(const char *path, struct node *node)
 		return fail("%s makes no sense", path);
 	node->rdev = makedev(major, minor);
 	snprintf(at, sizeof(at), NODES "/%s", node->name);
-	node->mode = stat(at, &st) ? 0600 : st.st_mode & 0777;
-	return 0;
+	if (stat(at, &st))
+		st = (struct stat){ .st_mode = 0600 };
+	set_access(node, &st);
+	return share_lock();
 }
 
 /* (others may vanish meanwhile) */
@@ -99,53 +128,68 @@ static bool is_node(const struct node *node, const struct stat *st)
 	return S_ISCHR(st->st_mode) && st->st_rdev == node->rdev;
 }
 
-/* Its file, whatever the name, but for one that is being made; name gets it. */
-static bool find_file(int dir, const struct node *node, char name[NAME_MAX + 1])
+/*
+ * Its file, whatever the name, but for one that is being made; name gets it.
+ * It is not opened yet: names are the container's to change, also just now, and
+ * whatever else may be there must not be opened.
+ */
+static int find_file(int dir, const struct node *node, char name[NAME_MAX + 1])
 {
 	struct dirent *de;
-	bool found = false;
 	struct stat st;
+	int fd, at = -1;
 	DIR *entries;
-	int fd;
 
-	fd = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+	fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	entries = fd < 0 ? NULL : fdopendir(fd);
 	if (!entries) {
 		if (fd >= 0)
 			close(fd);
-		return false;
+		return -1;
 	}
-	while (!found && (de = readdir(entries))) {
-		if (de->d_name[0] == '.' ||
-		    fstatat(dir, de->d_name, &st, 0) || !is_node(node, &st))
+	while (at < 0 && (de = readdir(entries))) {
+		if (de->d_name[0] == '.')
+			continue;
+		at = openat(dir, de->d_name, O_PATH | O_CLOEXEC);
+		if (at < 0)
 			continue;
 		strcpy(name, de->d_name);
-		found = true;
+		if (!fstat(at, &st) && is_node(node, &st))
+			break;
+		close(at);
+		at = -1;
 	}
 	closedir(entries);
-	return found;
+	return at;
 }
 
 /*
  * As this host has it. One of this name has the source's number: CRIU has put
- * back what the container's /dev had. Tasks may do this at the same time.
+ * back what the container's /dev had.
  */
 static int put_file(int dir, const struct node *node)
 {
-	mode_t mode = node->mode;
+	struct node as = *node;
 	char new[NODE_LEN + 16];
 	struct stat st;
+	mode_t mask;
 	int err;
 
 	if (!fstatat(dir, node->name, &st, AT_SYMLINK_NOFOLLOW)) {
 		if (!S_ISCHR(st.st_mode))
 			return EEXIST;
-		mode = st.st_mode & 0777;
+		set_access(&as, &st);
 	}
 	snprintf(new, sizeof(new), ".%s.%d", node->name, getpid());
-	if (mknodat(dir, new, S_IFCHR | 0600, node->rdev))
-		return errno;
-	if (!fchmodat(dir, new, mode, 0) && !renameat(dir, new, dir, node->name))
+	/* (of a restore that was killed) */
+	unlinkat(dir, new, 0);
+	mask = umask(0);
+	err = mknodat(dir, new, S_IFCHR | as.mode, as.rdev) ? errno : 0;
+	umask(mask);
+	if (err)
+		return err;
+	if (!fchownat(dir, new, as.uid, as.gid, AT_SYMLINK_NOFOLLOW) &&
+	    !renameat(dir, new, dir, node->name))
 		return 0;
 	err = errno;
 	unlinkat(dir, new, 0);
@@ -166,14 +210,27 @@ static int make_file(int dir, const struct node *node)
 		    node->name, strerror(err), node->name, number[0], number[1]);
 }
 
-static int open_file(int dir, const char *name, const struct node *node,
+/* The file itself, even if its name is another's by now. */
+static int open_path(int at, int dir, const char *name, int flags)
+{
+	char path[32];
+	int fd;
+
+	flags |= O_CLOEXEC | O_NOCTTY;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+	fd = open(path, flags);
+	/* (a container without /proc) */
+	return fd < 0 && errno == ENOENT ? openat(dir, name, flags) : fd;
+}
+
+static int open_file(int at, int dir, const char *name, const struct node *node,
 		     int flags)
 {
 	const unsigned int number[] = { major(node->rdev), minor(node->rdev) };
 	struct stat st;
 	int fd;
 
-	fd = openat(dir, name, flags | O_CLOEXEC | O_NOCTTY);
+	fd = open_path(at, dir, name, flags);
 	if (fd < 0 && errno == EPERM)
 		return fail(NODES "/%s cannot be opened: the device control group lacks the rule 'c %u:%u rw', as by podman run --device " NODES "/%s, or for any host --device-cgroup-rule 'c %u:* rwm'; or, with netns exclusive, it is another network namespace's",
 			    name, number[0], number[1], name, number[0]);
@@ -185,20 +242,54 @@ static int open_file(int dir, const char *name, const struct node *node,
 	return fail(NODES "/%s is not device %u:%u", name, number[0], number[1]);
 }
 
+static int find_or_make(int dir, const struct node *node,
+			char name[NAME_MAX + 1])
+{
+	int at = find_file(dir, node, name);
+
+	if (at >= 0)
+		return at;
+	if (make_file(dir, node))
+		return -1;
+	at = find_file(dir, node, name);
+	if (at < 0)
+		fail(NODES "/%s was made for the restored process, and is gone",
+		     node->name);
+	return at;
+}
+
+/* A file in place of another task's would leave that one's without a path. */
+static int take_lock(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	while (sem_timedwait(lock, &until))
+		if (errno != EINTR)
+			return fail("another task does not get done with " NODES ": %m");
+	return 0;
+}
+
 int open_node(const struct node *node, int flags)
 {
 	char name[NAME_MAX + 1];
-	int dir, fd = -1;
+	int dir, at, fd = -1;
 
 	/* (not where a container's link may lead) */
 	dir = open(NODES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
 		return fail(NODES " cannot be read by the restored process: %m: its container needs it, with %s (c %u %u) in it",
 			    node->name, major(node->rdev), minor(node->rdev));
-	if (find_file(dir, node, name))
-		fd = open_file(dir, name, node, flags);
-	else if (!make_file(dir, node))
-		fd = open_file(dir, node->name, node, flags);
+	if (take_lock())
+		goto close_dir;
+	at = find_or_make(dir, node, name);
+	if (at >= 0) {
+		fd = open_file(at, dir, name, node, flags);
+		close(at);
+	}
+	sem_post(lock);
+close_dir:
 	close(dir);
 	return fd;
 }

@@ -138,6 +138,8 @@ struct node {
 	char	name[NODE_LEN];	/* in /dev/infiniband of this host */
 	dev_t	rdev;
 	mode_t	mode;		/* as this host has it */
+	uid_t	uid;
+	gid_t	gid;
 };
 
 /* In CRIU: the file of a device, and rdma_cm. */
