@@ -23,7 +23,7 @@
 
 static bool is_name(const char *text)
 {
-	return *text && !strpbrk(text, "/=");
+	return *text && !strpbrk(text, "/= \t");
 }
 
 static bool is_gid(const char *text)
@@ -100,7 +100,7 @@ static char *trim(char *text)
 	char *end;
 
 	text += strspn(text, " \t");
-	for (end = text + strlen(text); end > text && isspace(end[-1]); end--)
+	for (end = text + strlen(text); end > text && isspace((unsigned char)end[-1]); end--)
 		;
 	*end = '\0';
 	return text;
