@@ -197,11 +197,20 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 {
 	unsigned long flags;
 
+	if (mask & IB_QP_SQ_PSN) {
+		spin_lock_irqsave(&qp->state_lock, flags);
+		qp->migr.has_sq_psn = true;
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+	}
+
 	/* a QP that starts anew has no peer to wait for */
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
 		spin_lock_irqsave(&qp->state_lock, flags);
 		qp->migr.peer_stopped = false;
 		qp->migr.peer_knows = false;
+		qp->migr.has_sq_psn = false;
+		qp->attr.rq_psn = 0;
+		qp->attr.sq_psn = 0;
 		qp->migr.resume_owed = false;
 		qp->migr.heard_owed = false;
 		qp->migr.unsure = false;

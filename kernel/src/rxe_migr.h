@@ -55,6 +55,7 @@ struct rxe_migr_qp {
 	bool			has_deadline;
 	bool			peer_stopped;
 	bool			peer_knows;	/* it has spoken the protocol */
+	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
 	bool			stop_acked;
 	u32			last_psn;	/* UC: what a peer at rest sends next */
 	u32			seen_psn;	/* UC: behind what came since the stop */
@@ -90,15 +91,15 @@ struct rxe_migr_dev {
 	struct delayed_work	reap;
 };
 
-/* Opcodes of ours have a length but no mask: see rxe_rcv(). */
+/*
+ * Opcodes of ours have a length but no mask: see rxe_rcv(). To the ICRC struct
+ * rxe_migr_hdr is payload, whose length depends on the version.
+ */
 #define RXE_MIGR_HDR_OPCODE(op)						\
 	[RXE_MIGR_OPCODE_##op] = {					\
 		.name	= "RXE_MIGR_OPCODE_" #op,			\
-		.length	= RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr),	\
-		.offset	= {						\
-			[RXE_PAYLOAD] = RXE_BTH_BYTES +			\
-					sizeof(struct rxe_migr_hdr),	\
-		}							\
+		.length	= RXE_BTH_BYTES,				\
+		.offset	= { [RXE_PAYLOAD] = RXE_BTH_BYTES },		\
 	}
 #define RXE_MIGR_OPCODES						\
 	RXE_MIGR_HDR_OPCODE(STOP),					\

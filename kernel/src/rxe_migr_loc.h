@@ -68,6 +68,9 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
 bool rxe_migr_same_family(const u8 *gid, const u8 *other);
+void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
+bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
+		       const struct rxe_migr_hdr *mine);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
 void rxe_migr_send_moved(struct rxe_qp *qp);

@@ -98,6 +98,7 @@ void rxe_migr_bury(struct rxe_qp *qp)
 	tomb->nak.src_qpn = cpu_to_be32(qp_num(qp));
 	tomb->nak.dest_qpn = cpu_to_be32(qp->attr.dest_qp_num);
 	tomb->nak.epoch = cpu_to_be32(qp->migr.epoch);
+	rxe_migr_bind(qp, &tomb->nak);
 
 	old = xa_store(&rxe->migr.tombs, tomb->qpn, tomb, GFP_KERNEL);
 	if (xa_is_err(old)) {
@@ -195,6 +196,9 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 	    hdr->psn != tomb->nak.dest_qpn ||
 	    memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) ||
 	    memcmp(hdr->old_gid, tomb->nak.old_gid, sizeof(hdr->old_gid)) ||
+	    hdr->rq_psn != tomb->nak.rq_psn ||
+	    (hdr->flags & tomb->nak.flags & cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN) &&
+	     hdr->sq_psn != tomb->nak.sq_psn) ||
 	    (s32)(epoch - be32_to_cpu(tomb->nak.epoch)) < 0)
 		return false;
 
@@ -239,6 +243,7 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 	} else if (opcode == RXE_MIGR_OPCODE_RESUME &&
 		   hdr->src_qpn == tomb->nak.dest_qpn &&
 		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
+		   rxe_migr_is_bound(hdr, &tomb->nak) &&
 		   (rxe_migr_is_peer(tomb, from) ||
 		    (rxe_migr_have_key() &&
 		     rxe_migr_is_peer(tomb, hdr->old_gid)))) {

@@ -6,6 +6,8 @@
 
 #define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
 			 RXE_ICRC_SIZE)
+#define RXE_MIGR_PAYLEN_MIN (RXE_BTH_BYTES + RXE_MIGR_HDR_LEN_MIN + \
+			     RXE_ICRC_SIZE)
 
 /* --------------------------------------------------------------- sending -- */
 
@@ -46,6 +48,29 @@ bool rxe_migr_same_family(const u8 *gid, const u8 *other)
 {
 	return ipv6_addr_v4mapped((const struct in6_addr *)gid) ==
 	       ipv6_addr_v4mapped((const struct in6_addr *)other);
+}
+
+/*
+ * With which PSNs the connection began tells it from one before it between the
+ * same numbers and addresses: a packet of that one is not believed.
+ */
+void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
+{
+	hdr->rq_psn = cpu_to_be32(qp->attr.rq_psn);
+	if (!qp->migr.has_sq_psn)
+		return;
+	hdr->sq_psn = cpu_to_be32(qp->attr.sq_psn);
+	hdr->flags |= cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN);
+}
+
+/* Does it come from the other end of the connection for which mine is bound? */
+bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
+		       const struct rxe_migr_hdr *mine)
+{
+	const __be16 has_sq_psn = cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN);
+
+	return (!(mine->flags & has_sq_psn) || hdr->rq_psn == mine->sq_psn) &&
+	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
 }
 
 /* Send hdr, once signed, to av with the resources of the QP carrier. */
@@ -165,6 +190,7 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	av = qp->pri_av;
 	rxe_migr_sgid(&av, &gid);
 	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
+	rxe_migr_bind(qp, &hdr);
 	switch (opcode) {
 	case RXE_MIGR_OPCODE_RESUME:
 	case RXE_MIGR_OPCODE_STOP:
@@ -177,7 +203,7 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 			memcpy(hdr.old_gid, qp->migr.old_gid.raw,
 			       sizeof(hdr.old_gid));
 		if (opcode == RXE_MIGR_OPCODE_RESUME && qp->migr.heard_owed)
-			hdr.flags = cpu_to_be16(RXE_MIGR_FLAG_HEARD);
+			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_HEARD);
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		epoch = qp->migr.stop_epoch;
@@ -188,7 +214,7 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 		epoch = qp->migr.peer_epoch;
 		psn = qp->resp.psn - 1;
 		if (qp->migr.unsure)
-			hdr.flags = cpu_to_be16(RXE_MIGR_FLAG_WAITS);
+			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_WAITS);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
@@ -236,6 +262,7 @@ void rxe_migr_send_moved(struct rxe_qp *qp)
 	was[1] = qp->migr.last_gid;
 	hdr.epoch = cpu_to_be32(qp->migr.epoch);
 	hdr.psn = cpu_to_be32(qp->attr.dest_qp_num);
+	rxe_migr_bind(qp, &hdr);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	rxe_migr_sgid(&av, &gid);
@@ -346,7 +373,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 	if (same && epoch == qp->migr.peer_epoch) {
 		if (qp->migr.gave_up)
 			return -ETIMEDOUT;
-		if (hdr->flags)
+		if (hdr->flags & cpu_to_be16(RXE_MIGR_FLAG_HEARD))
 			rxe_migr_sure_qp(qp);
 		return qp->migr_state == RXE_MIGR_QP_STOPPED ?
 			RXE_MIGR_OPCODE_NAK_STOPPED : RXE_MIGR_OPCODE_RESUME_ACK;
@@ -428,9 +455,11 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
 				 sizeof(from->raw));
 	u32 epoch = be32_to_cpu(hdr->epoch);
+	struct rxe_migr_hdr mine = {};
 
 	lockdep_assert_held(&qp->state_lock);
 
+	rxe_migr_bind(qp, &mine);
 	/*
 	 * The MAC covers new_gid, so nobody can send us back our own packet. That
 	 * the peer has moved concerns the CM even when the QP has failed.
@@ -438,6 +467,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 	if ((!rxe_migr_connected(qp) &&
 	     (hdr->opcode != RXE_MIGR_OPCODE_RESUME || !rxe_migr_failed(qp))) ||
 	    be32_to_cpu(hdr->src_qpn) != qp->attr.dest_qp_num ||
+	    !rxe_migr_is_bound(hdr, &mine) ||
 	    rxe_migr_is_own(qp, hdr))
 		return -EINVAL;
 
@@ -475,7 +505,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
 		qp->migr.peer_knows = true;
-		rxe_migr_resumed_qp(qp, !!hdr->flags);
+		rxe_migr_resumed_qp(qp, !!(hdr->flags &
+					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
 		return qp->migr.heard_owed ? RXE_MIGR_OPCODE_RESUME : 0;
 	}
 
@@ -531,12 +562,12 @@ static u16 rxe_migr_flags_of(u8 opcode)
 {
 	switch (opcode) {
 	case RXE_MIGR_OPCODE_RESUME:
-		return RXE_MIGR_FLAG_HEARD;
+		return RXE_MIGR_FLAG_SQ_PSN | RXE_MIGR_FLAG_HEARD;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
-		return RXE_MIGR_FLAG_WAITS;
+		return RXE_MIGR_FLAG_SQ_PSN | RXE_MIGR_FLAG_WAITS;
 	}
 
-	return 0;
+	return RXE_MIGR_FLAG_SQ_PSN;
 }
 
 /*
@@ -557,13 +588,16 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	    pkt->opcode > RXE_MIGR_OPCODE_MOVED)
 		return;
 
-	/* a later version may be longer */
-	if (pkt->paylen < RXE_MIGR_PAYLEN || skb->len < pkt->paylen ||
+	if (pkt->paylen < RXE_MIGR_PAYLEN_MIN || skb->len < pkt->paylen ||
 	    bth_tver(pkt) != BTH_TVER || bth_pad(pkt) ||
 	    rxe_icrc_check(skb, pkt))
 		return;
 
+	/* another version may be shorter, or longer */
 	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
+	if (hdr->version == RXE_MIGR_WIRE_VERSION &&
+	    pkt->paylen < RXE_MIGR_PAYLEN)
+		return;
 	qpn = bth_qpn(pkt);
 	trace_rxe_migr_rcv(qpn, pkt->opcode, be32_to_cpu(hdr->epoch), pkt->psn);
 

@@ -769,8 +769,12 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
  */
 #define RXE_MIGR_FLAG_HEARD		0x0001
 #define RXE_MIGR_FLAG_WAITS		0x0002
+/* Of any packet: the sender is, or was, in RTS, and sq_psn is there. */
+#define RXE_MIGR_FLAG_SQ_PSN		0x0004
 
-#define RXE_MIGR_WIRE_VERSION		1
+/* The packets of version 1 had no PSNs of the connection, and ended 8 bytes sooner. */
+#define RXE_MIGR_WIRE_VERSION		2
+#define RXE_MIGR_HDR_LEN_MIN		68
 #define RXE_MIGR_MAC_LEN		16
 
 struct rxe_migr_hdr {
@@ -795,8 +799,10 @@ struct rxe_migr_hdr {
 	__u8   new_gid[16];	/* where the sender is; a tombstone's MOVED:
 				 * where its QP is
 				 */
+	__be32 rq_psn;		/* those that the sender's queues began with, */
+	__be32 sq_psn;		/* not those reached since; a tombstone: its QP's */
 	__u8   mac[RXE_MIGR_MAC_LEN];
 } __attribute__((packed));
-RXE_MIGR_SIZE(struct rxe_migr_hdr, 68);
+RXE_MIGR_SIZE(struct rxe_migr_hdr, 76);
 
 #endif /* RDMA_RXE_MIGRATE_H */

@@ -22,6 +22,7 @@ static struct {
 	uint8_t mac[6];			/* to whom */
 	const char *to, *as, *own;	/* addresses: the target's, its peer's, ours */
 	uint32_t qpn, peer_qpn;
+	uint32_t rq_psn, sq_psn;	/* that the target began with */
 	uint32_t other_qpn;		/* of another queue pair there */
 	uint32_t epoch, peer_epoch;	/* the target's own, and the last that it accepted of its peer */
 	const char *file;
@@ -55,12 +56,14 @@ static struct rxe_migr_hdr next_of(int opcode, const char *from)
 	union ibv_gid was = migr_gid(o.as), is = migr_gid(opcode == RXE_MIGR_OPCODE_MOVED ? o.own : from);
 
 	hdr.src_qpn = htobe32(o.peer_qpn);
+	hdr.rq_psn = htobe32(o.sq_psn);
+	hdr.sq_psn = htobe32(o.rq_psn);
 	memcpy(hdr.old_gid, &was, sizeof(was));
 	memcpy(hdr.new_gid, &is, sizeof(is));
 	return hdr;
 }
 
-enum forgery { NO_MAC, OTHER_KEY, OLD_EPOCH, FAR_EPOCH, SRC_QPN, DEST_QPN, FLIPPED_BIT, FORGERIES };
+enum forgery { NO_MAC, OTHER_KEY, OLD_EPOCH, FAR_EPOCH, SRC_QPN, DEST_QPN, RQ_PSN, SQ_PSN, FLIPPED_BIT, FORGERIES };
 
 static void forge(int opcode, enum forgery how, const char *from)
 {
@@ -73,6 +76,8 @@ static void forge(int opcode, enum forgery how, const char *from)
 	case FAR_EPOCH: hdr.epoch = htobe32(be32toh(hdr.epoch) + (1u << 31)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(o.peer_qpn + 1 + below(1000)); break;
 	case DEST_QPN: hdr.dest_qpn = htobe32(o.other_qpn); break;
+	case RQ_PSN: hdr.rq_psn ^= htobe32(1 << below(24)); break;
+	case SQ_PSN: hdr.sq_psn ^= htobe32(1 << below(24)); break;
 	default: break;
 	}
 	migr_sign(&hdr, how == NO_MAC ? NULL : how == OTHER_KEY ? other_key : o.key);
@@ -154,7 +159,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "key", 1, 0, 'k' }, { "mac", 1, 0, 'm' }, { "to", 1, 0, 't' }, { "as", 1, 0, 'a' }, { "own", 1, 0, 'o' },
 		{ "qpn", 1, 0, 'q' }, { "peer-qpn", 1, 0, 'p' }, { "other-qpn", 1, 0, 'r' }, { "epoch", 1, 0, 'e' },
-		{ "peer-epoch", 1, 0, 'f' }, { "file", 1, 0, 'F' }, { 0 }
+		{ "peer-epoch", 1, 0, 'f' }, { "rq-psn", 1, 0, 'R' }, { "sq-psn", 1, 0, 'S' }, { "file", 1, 0, 'F' }, { 0 }
 	};
 	const char *what;
 	int c;
@@ -172,6 +177,8 @@ int main(int argc, char **argv)
 		case 'r': o.other_qpn = atoi(optarg); break;
 		case 'e': o.epoch = atoi(optarg); break;
 		case 'f': o.peer_epoch = atoi(optarg); break;
+		case 'R': o.rq_psn = atoi(optarg); break;
+		case 'S': o.sq_psn = atoi(optarg); break;
 		case 'F': o.file = optarg; break;
 		default: return 2;
 		}

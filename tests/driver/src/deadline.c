@@ -80,7 +80,7 @@ static void say_with(int flags, int opcode, struct ibv_qp *qp, uint32_t epoch)
 	struct rxe_migr_hdr hdr = migr_hdr(opcode, qp->qp_num, epoch, 0);
 	struct frame f;
 
-	hdr.flags = htobe16(flags);
+	hdr.flags |= htobe16(flags);
 	f = migr_frame(&hdr, NULL);
 	wire_send_frame(&f);
 }
@@ -94,7 +94,8 @@ static void answered_with(int flags, int opcode, struct ibv_qp *qp, uint32_t epo
 {
 	struct rxe_migr_hdr hdr = migr_expect(opcode, NULL);
 
-	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == epoch && be16toh(hdr.flags) == flags);
+	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be32toh(hdr.epoch) == epoch);
+	CHECK(be16toh(hdr.flags) == (flags | RXE_MIGR_FLAG_SQ_PSN));
 }
 
 static void answered(int opcode, struct ibv_qp *qp, uint32_t epoch)
@@ -381,7 +382,7 @@ static void grace(void)
 
 static int flags_of(const struct packet *p)
 {
-	return p->data[2] << 8 | p->data[3];
+	return (p->data[2] << 8 | p->data[3]) ^ RXE_MIGR_FLAG_SQ_PSN;
 }
 
 /* UC: what it has to send waits until it knows that the way to its peer is open, or for so long. */

@@ -294,12 +294,13 @@ static void shoot(const struct frame *f)
 /* ------------------------------------------------------------- forgeries -- */
 
 enum forgery {
-	NO_MAC, RANDOM_MAC, OTHER_KEY, NO_VERSION, NEXT_VERSION, OTHER_OPCODE, FLAGS, SRC_QPN, DEST_QPN, BTH_QPN,
+	NO_MAC, RANDOM_MAC, OTHER_KEY, NO_VERSION, OLD_VERSION, NEXT_VERSION, OTHER_OPCODE, FLAGS, SRC_QPN,
+	DEST_QPN, BTH_QPN, RQ_PSN, SQ_PSN,
 	OLD_EPOCH, OLDEST_EPOCH, FAR_EPOCH, BTH_PSN, PKEY, NEW_GID, OLD_GID, FROM, FROM_SIGNED, TO, FORGERIES
 };
 static const char *const forgery_names[] = {
-	"no MAC", "random MAC", "MAC of another key", "version 0", "version 2", "another opcode in the header", "flags",
-	"src_qpn", "dest_qpn", "QPN of the BTH", "old epoch", "oldest epoch", "epoch half the numbers ahead",
+	"no MAC", "random MAC", "MAC of another key", "version 0", "version 1", "version 3",
+	"another opcode in the header", "flags", "src_qpn", "dest_qpn", "QPN of the BTH", "rq_psn", "sq_psn", "old epoch", "oldest epoch", "epoch half the numbers ahead",
 	"PSN of the BTH", "P_Key", "new_gid", "old_gid", "from elsewhere", "from elsewhere, and says so",
 	"to another address of the host",
 };
@@ -322,8 +323,11 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 
 	switch (how) {
 	case NO_VERSION: hdr.version = 0; break;
-	case NEXT_VERSION: hdr.version = 2; break;
-	case FLAGS: hdr.flags = htobe16(4 << below(14)); break;
+	case OLD_VERSION: hdr.version = 1; break;
+	case NEXT_VERSION: hdr.version = 3; break;
+	case FLAGS: hdr.flags |= htobe16(8 << below(13)); break;
+	case RQ_PSN: hdr.rq_psn = htobe32(1u << below(32)); break;
+	case SQ_PSN: hdr.sq_psn = htobe32(1u << below(32)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
 	case OLD_EPOCH:
 		/* (a RESUME in place that comes again is answered again; a tombstone is of one epoch) */
@@ -385,6 +389,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	}
 	*f = migr_frame(&hdr, origin(k));
 	switch (how) {
+	case OLD_VERSION: f->len -= sizeof(hdr) - RXE_MIGR_HDR_LEN_MIN; break;
 	case BTH_QPN: bth[7] = bystander->qp_num; bth[6] = bystander->qp_num >> 8; break;
 	case BTH_PSN: bth[11]++; break;
 	case PKEY: bth[2] = 0x12; break;
@@ -638,6 +643,76 @@ static void reflected(void)
 	unmake();
 }
 
+/* All that was said of one connection is refused by another, of the same numbers and addresses. */
+static void refuses_the_past(const char *what)
+{
+	for (unsigned i = 0; i < num_seen; i++)
+		again(&seen[i], 1, 0, what);
+}
+
+/* The next packet of ours, whatever it is */
+static struct rxe_migr_hdr next_of_ours(void)
+{
+	struct rxe_migr_hdr hdr;
+	struct packet p;
+
+	do
+		CHECK(wire_any(&p, PATIENCE * 1000));
+	while (p.opcode < RXE_MIGR_OPCODE_STOP);
+	memcpy(&hdr, p.data, sizeof(hdr));
+	return hdr;
+}
+
+/* A connection ends, and another one has its numbers, its addresses, but not the PSNs that it began with. */
+static void connected_anew(void)
+{
+	enum { RQ = 0x123456, SQ = 0x654321 };
+	struct rxe_migr_hdr hdr;
+	unsigned past;
+
+	make(PAUSED);
+	past = num_seen;
+	IS(0, ibv_modify_qp(s.qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	wire_lead_from(s.qp, 4, RQ, SQ, IBV_QPS_RTR);
+	refuses_the_past("RTR");
+
+	/* one that has not yet got to RTS either names one PSN, which nobody here can check */
+	hdr = migr_hdr(RXE_MIGR_OPCODE_STOP, s.qpn, 1, 0);
+	hdr.flags = 0;
+	say(hdr, NULL);
+	hdr = next_of_ours();
+	CHECK(hdr.opcode == RXE_MIGR_OPCODE_STOP_ACK && !hdr.flags && be32toh(hdr.rq_psn) == RQ && !hdr.sq_psn);
+
+	IS(0, ibv_modify_qp(s.qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	wire_lead_from(s.qp, 4, RQ, SQ, IBV_QPS_RTS);
+	num_seen = past;
+	refuses_the_past("RTS");
+
+	/* from a peer in RTR, which has the right PSN, or that of the connection before; from one in RTS */
+	for (int i = 0; i < 3; i++) {
+		struct snapshot before = snapshot();
+
+		hdr = migr_hdr(RXE_MIGR_OPCODE_STOP, s.qpn, 1 + i, 0);
+		hdr.rq_psn = htobe32(i == 1 ? 0 : SQ);
+		hdr.sq_psn = htobe32(i == 2 ? RQ : 0);
+		hdr.flags = htobe16(i == 2 ? RXE_MIGR_FLAG_SQ_PSN : 0);
+		say(hdr, NULL);
+		if (i == 1) {
+			unchanged(&before, 1, "of the one before, without sq_psn");
+			continue;
+		}
+		hdr = migr_expect(RXE_MIGR_OPCODE_STOP_ACK, key);
+		CHECK(be32toh(hdr.rq_psn) == RQ && be32toh(hdr.sq_psn) == SQ);
+	}
+
+	/* with the PSNs of the first one again, its past is believed: so the numbers above are what was in the way */
+	IS(0, ibv_modify_qp(s.qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
+	wire_lead(s.qp, 4);
+	wire_send_frame(&seen[0]);
+	migr_expect(RXE_MIGR_OPCODE_STOP_ACK, key);
+	unmake();
+}
+
 /* Without a key whoever is on the wire can stop a connection, but not move it. */
 static void no_key(void)
 {
@@ -694,6 +769,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 	}
 	reflected();
+	connected_anew();
 	no_key();
 	printf("%lu packets, %lu counted\n", sent, counted);
 	return 0;

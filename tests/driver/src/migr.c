@@ -99,7 +99,7 @@ struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t 
 	union ibv_gid far = migr_gid(FAR);
 	struct rxe_migr_hdr hdr = {
 		.version = RXE_MIGR_WIRE_VERSION, .opcode = opcode, .src_qpn = htobe32(FAR_QPN), .dest_qpn = htobe32(qpn),
-		.epoch = htobe32(epoch), .psn = htobe32(psn),
+		.flags = htobe16(RXE_MIGR_FLAG_SQ_PSN), .epoch = htobe32(epoch), .psn = htobe32(psn),
 	};
 
 	memcpy(hdr.old_gid, &far, sizeof(far));
@@ -127,6 +127,7 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 {
 	struct rxe_migr_hdr hdr, check;
 	struct packet p;
+	int flags;
 
 	do {
 		if (!wire_any(&p, PATIENCE * 1000))
@@ -136,9 +137,10 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 	memcpy(&hdr, p.data, sizeof(hdr));
 	check = hdr;
 	migr_sign(&check, key);
-	CHECK(hdr.version == 1 && hdr.opcode == p.opcode);
-	CHECK(!hdr.flags || be16toh(hdr.flags) == (hdr.opcode == RXE_MIGR_OPCODE_RESUME ? RXE_MIGR_FLAG_HEARD :
-						   hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS : 0));
+	CHECK(hdr.version == 2 && hdr.opcode == p.opcode);
+	flags = be16toh(hdr.flags) ^ RXE_MIGR_FLAG_SQ_PSN;
+	CHECK(!flags || flags == (hdr.opcode == RXE_MIGR_OPCODE_RESUME ? RXE_MIGR_FLAG_HEARD :
+				  hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS : 0));
 	CHECK(be32toh(hdr.dest_qpn) == p.qpn && p.qpn == FAR_QPN && be32toh(hdr.psn) == p.psn);
 	CHECK(!memcmp(&check, &hdr, sizeof(hdr)));
 	return hdr;

@@ -17,7 +17,7 @@ void migr_sign(struct rxe_migr_hdr *hdr, const uint8_t *key);
 /* The GID of an IPv4 address. */
 union ibv_gid migr_gid(const char *address);
 
-/* A header from FAR_QPN at FAR, which is where it was, to this QP; not signed. */
+/* A header from FAR_QPN at FAR, which is where it was, to this QP; not signed. Both sides' first PSN is 0. */
 struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t psn);
 
 /* In a packet from this address (NULL: FAR). */
@@ -26,7 +26,7 @@ struct frame migr_frame(const struct rxe_migr_hdr *hdr, const char *from);
 /* Those that are repeated until they are answered, and once more perhaps: it was on its way. */
 bool migr_is_call(int opcode);
 
-/* The next packet of the protocol, but for such ones; it is in order, for FAR_QPN, and has this opcode. */
+/* The next packet of the protocol, but for such ones; it is in order, for FAR_QPN, of a QP in RTS, and has this opcode. */
 struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key);
 
 /* One of rxe0's counters. */

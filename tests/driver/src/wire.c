@@ -375,7 +375,7 @@ bool wire_frame_of_ours(struct frame *f)
 	       f->at[FRAME_BTH] >= MIGRATION;
 }
 
-void wire_lead(struct ibv_qp *qp, int rd_atomic)
+void wire_lead_from(struct ibv_qp *qp, int rd_atomic, uint32_t rq_psn, uint32_t sq_psn, enum ibv_qp_state last)
 {
 	struct ibv_qp_attr a = {
 		.port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = FAR_QPN, .qkey = 7,
@@ -383,12 +383,18 @@ void wire_lead(struct ibv_qp *qp, int rd_atomic)
 				   IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND,
 		.max_rd_atomic = rd_atomic, .max_dest_rd_atomic = rd_atomic, .min_rnr_timer = 1,
 		.timeout = 0 /* never */, .retry_cnt = 7, .rnr_retry = 7,
+		.rq_psn = rq_psn, .sq_psn = sq_psn,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 } },
 	};
 
 	a.ah_attr.grh.dgid = gid;
 	CHECK(inet_pton(AF_INET, FAR, a.ah_attr.grh.dgid.raw + 12) == 1);
-	lead(qp, a, IBV_QPS_RTS);
+	lead(qp, a, last);
+}
+
+void wire_lead(struct ibv_qp *qp, int rd_atomic)
+{
+	wire_lead_from(qp, rd_atomic, 0, 0, IBV_QPS_RTS);
 }
 
 struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,

@@ -91,6 +91,9 @@ struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *
 /* Leads it from RESET to RTS, as that does, from the address that find_gid() found last. */
 void wire_lead(struct ibv_qp *qp, int rd_atomic);
 
+/* That, to RTR or RTS, with these first PSNs. */
+void wire_lead_from(struct ibv_qp *qp, int rd_atomic, uint32_t rq_psn, uint32_t sq_psn, enum ibv_qp_state last);
+
 /* The next completion, of whatever status. */
 struct ibv_wc wire_completion(struct ibv_cq *cq);
 
