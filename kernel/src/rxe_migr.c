@@ -9,6 +9,11 @@ module_param(pause_timeout, uint, 0644);
 MODULE_PARM_DESC(pause_timeout,
 	"seconds after which a QP whose peer is stopped fails (60; 0: never)");
 
+static unsigned int pause_max = 600;
+module_param(pause_max, uint, 0644);
+MODULE_PARM_DESC(pause_max,
+	"seconds for which a stopped peer that asks again is waited for (600)");
+
 /* STOP is repeated so often, RESUME until it is answered. */
 #define RXE_MIGR_TRIES		8
 #define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
@@ -16,10 +21,14 @@ MODULE_PARM_DESC(pause_timeout,
 /* UC: so long a peer that goes on is waited for to say that it hears us. */
 #define RXE_MIGR_HEARD_MAX	(5 * HZ)
 
+static u32 rxe_migr_ms(unsigned int seconds)
+{
+	return min(seconds, U32_MAX / MSEC_PER_SEC) * MSEC_PER_SEC;
+}
+
 static u32 rxe_migr_pause_ms(void)
 {
-	return min(READ_ONCE(pause_timeout), U32_MAX / MSEC_PER_SEC) *
-	       MSEC_PER_SEC;
+	return rxe_migr_ms(READ_ONCE(pause_timeout));
 }
 
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
@@ -218,6 +227,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
 		qp->migr.gave_up = false;
+		qp->migr.sent_on = false;
 		qp->migr.unheard = false;	/* nobody knows where we were */
 		qp->migr.last_known = false;
 		qp->migr.stop_acked = false;
@@ -252,6 +262,7 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
 		qp->migr.heard_owed = false;
 		qp->migr.unsure = false;	/* our own RESUME will be answered */
+		qp->migr.wait_ns = 0;
 		if (!qp->migr.peer_stopped)
 			qp->migr.last_known = false;	/* of a stop before */
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
@@ -359,6 +370,23 @@ static unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
 		   RXE_MIGR_BACKOFF_MAX);
 }
 
+/*
+ * STOP is said until it is answered. An answer to this one was sent after now,
+ * whenever it comes: what it says of the peer's time counts from now on. So no
+ * number is used twice, in whatever stop.
+ */
+static void rxe_migr_next_renewal(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr.renewal < U16_MAX)
+		qp->migr.renewal++;
+	qp->migr.renewal_ns = ktime_get_ns();
+	qp->migr.tries = 0;
+	qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
+	qp->migr.stop_acked = false;
+}
+
 /* Tell the peer, so that it pauses even if it has nothing to send. */
 void rxe_migr_announce_stop(struct rxe_qp *qp)
 {
@@ -366,9 +394,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 	bool connected;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	qp->migr.tries = 0;
-	qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
-	qp->migr.stop_acked = false;
+	rxe_migr_next_renewal(qp);
 	qp->migr.resume_owed = false;
 	qp->migr.has_deadline = false;	/* of a pause or resume before */
 	connected = rxe_migr_connected(qp);
@@ -379,6 +405,45 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 
 	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
 	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
+}
+
+/* Ask the peer to wait for longer. Who never spoke the protocol does not wait. */
+void rxe_migr_renew_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool renew;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	renew = qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
+		rxe_migr_connected(qp) && qp->migr.renewal < U16_MAX;
+	if (renew)
+		rxe_migr_next_renewal(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (!renew)
+		return;
+
+	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
+}
+
+/*
+ * Until when, at least, does the peer of a stopped QP wait? One that has not
+ * answered may have been told since the stop, by NAK_STOPPED; it is taken to be
+ * as patient as this host.
+ */
+u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns)
+{
+	u32 ms = rxe_migr_pause_ms();
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED || !qp->migr.peer_knows ||
+	    !rxe_migr_connected(qp))
+		return U64_MAX;
+	if (qp->migr.wait_ns)
+		return qp->migr.wait_ns;
+
+	return ms ? stop_ns + (u64)ms * NSEC_PER_MSEC : U64_MAX;
 }
 
 /* -------------------------------------------------------------- going on -- */
@@ -417,7 +482,46 @@ static void rxe_migr_set_deadline(struct rxe_qp *qp)
 
 	/* not before: this tick has begun already */
 	qp->migr.has_deadline = ms;
+	qp->migr.wait_begin = jiffies;
 	qp->migr.deadline = jiffies + msecs_to_jiffies(ms) + 1;
+}
+
+/* The peer is stopped still, and asks for more time. Never for less. From softirq. */
+void rxe_migr_extend_pause(struct rxe_qp *qp)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(rxe_migr_pause_ms()) + 1;
+	unsigned long last = qp->migr.wait_begin +
+			     msecs_to_jiffies(rxe_migr_ms(READ_ONCE(pause_max)));
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (time_after(end, last))
+		end = last;
+	/* (one that fails just now has none any more) */
+	if (qp->migr.has_deadline && time_after(end, qp->migr.deadline))
+		qp->migr.deadline = end;
+}
+
+/*
+ * For so many seconds, at least, this QP waits for its peer; one that is stopped
+ * itself, from when it goes on.
+ */
+u16 rxe_migr_wait_s(const struct rxe_qp *qp)
+{
+	u32 ms = rxe_migr_pause_ms();
+	unsigned long left = 0;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr.has_deadline)
+		left = time_before(jiffies, qp->migr.deadline) ?
+		       (qp->migr.deadline - jiffies) / HZ : 0;
+	else if (!ms)
+		return RXE_MIGR_WAIT_FOREVER;
+	else if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		left = ms / MSEC_PER_SEC;
+
+	return min(left, RXE_MIGR_WAIT_FOREVER - 1UL);
 }
 
 /* The last QP of a context to go on ends its blackout. */
@@ -517,6 +621,7 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 
 	qp->migr.peer_stopped = true;
 	qp->migr.stop_epoch = epoch;
+	qp->migr.sent_on = false;
 	qp->migr.heard_owed = false;
 	qp->migr.unsure = false;
 
@@ -654,6 +759,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	if (!qp->migr.peer_stopped ||
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
 		qp->migr.peer_stopped = false;
+		qp->migr.sent_on = false;
 		qp->migr.last_known = false;
 		qp->migr.unsure = qp_type(qp) == IB_QPT_UC &&
 				  rxe_migr_connected(qp) &&
@@ -731,6 +837,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
 	}
+	qp->migr.sent_on = qp->migr.peer_stopped;
 	qp->migr.peer_stopped = false;
 	qp->migr.resume_owed = false;
 	qp->migr.unsure = false;

@@ -42,10 +42,15 @@ struct rxe_migr_qp {
 	struct mutex		mutex;
 	struct delayed_work	work;	/* repeats STOP, RESUME; ends a pause */
 	unsigned long		deadline; /* jiffies, valid if has_deadline */
+	unsigned long		wait_begin;	/* jiffies: of what ends with it */
 	u64			grace_end;	/* jiffies_64: no retry counts before */
 	u32			epoch;		/* moves of this QP */
 	u32			peer_epoch;	/* last one accepted of the peer */
 	u32			stop_epoch;	/* the peer's, while it is stopped */
+	u16			renewal;	/* stopped: what the peer is told last */
+	u16			peer_renewal;	/* what a stopped peer told last */
+	u64			renewal_ns;	/* it was told first */
+	u64			wait_ns;	/* so long the peer waits at least; 0: unknown */
 	unsigned int		tries;
 	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
 	union ib_gid		old_gid;	/* ours when a peer last answered */
@@ -68,6 +73,7 @@ struct rxe_migr_qp {
 	bool			unsure;		/* UC, paused: may what we send not arrive yet? */
 	bool			unheard;	/* it was until the end */
 	bool			gave_up;	/* failed past its deadline */
+	bool			sent_on;	/* UC: the deadline of stop_epoch has passed */
 	bool			held;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };

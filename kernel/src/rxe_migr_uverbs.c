@@ -47,7 +47,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	struct rxe_migr_query resp = {};
 	unsigned long index;
 	struct rxe_qp *qp;
-	bool unknown;
+	bool unknown, stopped;
 	u32 flags;
 	int err;
 
@@ -55,10 +55,12 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		return PTR_ERR(uc);
 
 	err = uverbs_get_flags32(&flags, attrs, RXE_ATTR_MIGR_IN,
-				 RXE_MIGR_QUERY_ASK);
+				 RXE_MIGR_QUERY_ASK | RXE_MIGR_QUERY_RENEW);
 	if (err)
 		return err;
 
+	resp.wait_ns = U64_MAX;
+	stopped = READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_STOPPED;
 	rxe_migr_for_each_qp(qp, index, uc) {
 		spin_lock_irq(&qp->state_lock);
 		unknown = rxe_migr_peer_is_unknown(qp);
@@ -69,9 +71,14 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 			qp->migr_state == RXE_MIGR_QP_PAUSED;
 		resp.num_failed += qp->migr.unheard &&
 				   qp_state(qp) == IB_QPS_ERR;
+		if (stopped)
+			resp.wait_ns = min(resp.wait_ns,
+				rxe_migr_peer_waits(qp, uc->migr.stop_ns));
 		spin_unlock_irq(&qp->state_lock);
 		if (unknown && (flags & RXE_MIGR_QUERY_ASK))
 			rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+		if (stopped && (flags & RXE_MIGR_QUERY_RENEW))
+			rxe_migr_renew_stop(qp);
 		cond_resched();
 	}
 	spin_lock(&uc->migr.lock);

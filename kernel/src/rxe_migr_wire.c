@@ -167,6 +167,14 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 	return err;
 }
 
+/* For how long the peer is waited for, since it was last asked for that. */
+static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
+{
+	hdr->renewal = cpu_to_be16(qp->migr.peer_stopped ?
+				   qp->migr.peer_renewal : 0);
+	hdr->wait = cpu_to_be16(rxe_migr_wait_s(qp));
+}
+
 /*
  * Send a packet of ours to the QP's peer, where it is known to be, or at this
  * address. That it is lost is no error: what must arrive is repeated.
@@ -197,6 +205,9 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
 		epoch = qp->migr.epoch;
 		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn : qp->comp.psn;
+		hdr.renewal = cpu_to_be16(qp->migr.renewal);
+		if (opcode == RXE_MIGR_OPCODE_RESUME)
+			rxe_migr_say_wait(qp, &hdr);
 		if (opcode == RXE_MIGR_OPCODE_RESUME && !qp->migr.resume_owed)
 			memcpy(hdr.old_gid, gid.raw, sizeof(hdr.old_gid));
 		else
@@ -207,6 +218,7 @@ static int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode,
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		epoch = qp->migr.stop_epoch;
+		rxe_migr_say_wait(qp, &hdr);
 		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn :
 						 qp->resp.psn - 1;
 		break;
@@ -303,18 +315,47 @@ static bool rxe_migr_newer(u32 a, u32 b)
 	return (s32)(a - b) > 0;
 }
 
-/* The peer stopped: pause, and say so if it was a STOP. */
-static bool rxe_migr_rcv_stop(struct rxe_qp *qp, u32 epoch)
+/*
+ * The peer stopped: pause, and say so if it was a STOP. Or it is stopped still,
+ * and asks for more time: that is as new as its number.
+ */
+static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
+	u32 epoch = be32_to_cpu(hdr->epoch);
+	u16 renewal = be16_to_cpu(hdr->renewal);
+	bool same = qp->migr.peer_stopped && epoch == qp->migr.stop_epoch;
+
 	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
 	    (qp->migr.peer_stopped &&
-	     rxe_migr_newer(qp->migr.stop_epoch, epoch)))
+	     rxe_migr_newer(qp->migr.stop_epoch, epoch)) ||
+	    (qp->migr.sent_on && epoch == qp->migr.stop_epoch))
 		return false;
 
 	qp->migr.peer_knows = true;
 	rxe_migr_pause_qp(qp, epoch);
+	if (same && renewal > qp->migr.peer_renewal)
+		rxe_migr_extend_pause(qp);
+	if (!same || renewal > qp->migr.peer_renewal)
+		qp->migr.peer_renewal = renewal;
 
 	return true;
+}
+
+/* The peer says for how long it waits for this QP, since it was last told to. */
+static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
+{
+	u16 wait = be16_to_cpu(hdr->wait);
+	u64 until = wait == RXE_MIGR_WAIT_FOREVER ? U64_MAX :
+		    qp->migr.renewal_ns + wait * (u64)NSEC_PER_SEC;
+
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED ||
+	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
+		return;
+
+	qp->migr.stop_acked = true;
+	/* (it never waits for less, unless it has moved to another host) */
+	if (until > qp->migr.wait_ns || qp->migr.wait_ns == U64_MAX)
+		qp->migr.wait_ns = until;
 }
 
 /*
@@ -387,9 +428,11 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 	    (!rxe_migr_have_key() || !rxe_migr_was_at(qp, hdr->old_gid)))
 		return -EPERM;
 
-	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		rxe_migr_note_wait(qp, hdr);
 		return qp->migr.gave_up ? -ETIMEDOUT :
 					  RXE_MIGR_OPCODE_NAK_STOPPED;
+	}
 
 	rxe_migr_note_move(qp, hdr);
 
@@ -485,7 +528,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 
 	switch (hdr->opcode) {
 	case RXE_MIGR_OPCODE_STOP:
-		if (!rxe_migr_rcv_stop(qp, epoch))
+		if (!rxe_migr_rcv_stop(qp, hdr))
 			return -ESTALE;
 		if (qp_type(qp) != IB_QPT_UC)
 			return RXE_MIGR_OPCODE_STOP_ACK;
@@ -493,12 +536,12 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		qp->migr.ack_owed = true;
 		return 0;
 	case RXE_MIGR_OPCODE_NAK_STOPPED:
-		return rxe_migr_rcv_stop(qp, epoch) ? 0 : -ESTALE;
+		return rxe_migr_rcv_stop(qp, hdr) ? 0 : -ESTALE;
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
 		qp->migr.peer_knows = true;
-		qp->migr.stop_acked = true;
+		rxe_migr_note_wait(qp, hdr);
 		rxe_migr_note_last(qp, hdr);
 		return 0;
 	case RXE_MIGR_OPCODE_RESUME_ACK:

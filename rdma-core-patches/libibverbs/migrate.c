@@ -102,12 +102,21 @@ int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query)
 			   sizeof(*query));
 }
 
-int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query)
+static int query_and(struct ibv_context *ctx, uint32_t flags,
+		     struct rxe_migr_query *query)
 {
-	const uint32_t flags = RXE_MIGR_QUERY_ASK;
-
 	return migr_driver(ctx, RXE_METHOD_MIGR_QUERY, &flags, sizeof(flags),
 			   query, sizeof(*query));
+}
+
+int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query)
+{
+	return query_and(ctx, RXE_MIGR_QUERY_ASK, query);
+}
+
+int ibv_renew_stop(struct ibv_context *ctx, struct rxe_migr_query *query)
+{
+	return query_and(ctx, RXE_MIGR_QUERY_RENEW, query);
 }
 
 int ibv_query_event_fd(struct ibv_context *ctx, int fd,

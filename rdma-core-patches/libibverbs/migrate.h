@@ -141,6 +141,13 @@ int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
  */
 int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query);
 
+/*
+ * The same, and ask the peers of a stopped context to wait for longer: who
+ * answers shows in query->wait_ns of the next query. Without it they wait for
+ * their pause_timeout, from the stop on.
+ */
+int ibv_renew_stop(struct ibv_context *ctx, struct rxe_migr_query *query);
+
 /* Which event file of ctx is fd? ENOENT: none. */
 int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 		       struct rxe_migr_event_fd *event_fd);

@@ -108,6 +108,12 @@ enum rxe_migr_query_flags {
 	 * QUERY is counted there no more.
 	 */
 	RXE_MIGR_QUERY_ASK	= 1 << 0,
+	/*
+	 * Of a stopped context: ask its peers to wait for their pause_timeout
+	 * from now on. They do, as long as their pause_max allows. Nobody is
+	 * waited for: what they answer shows in wait_ns of the next QUERY.
+	 */
+	RXE_MIGR_QUERY_RENEW	= 1 << 1,
 };
 
 struct rxe_migr_query {
@@ -122,6 +128,10 @@ struct rxe_migr_query {
 	__aligned_u64 now_ns;	/* CLOCK_MONOTONIC at this call */
 	__u32 num_paused;	/* of num_resuming: whose peers are stopped, too */
 	__u32 num_unknown;	/* that run, and whose peers never spoke the protocol */
+	__aligned_u64 wait_ns;	/* STOPPED: until then at least all peers that
+				 * speak the protocol wait; ~0: for ever, or there
+				 * are none
+				 */
 };
 
 /*
@@ -772,10 +782,11 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 /* Of any packet: the sender is, or was, in RTS, and sq_psn is there. */
 #define RXE_MIGR_FLAG_SQ_PSN		0x0004
 
-/* The packets of version 1 had no PSNs of the connection, and ended 8 bytes sooner. */
+/* The packets of version 1 had nothing between new_gid and mac. */
 #define RXE_MIGR_WIRE_VERSION		2
 #define RXE_MIGR_HDR_LEN_MIN		68
 #define RXE_MIGR_MAC_LEN		16
+#define RXE_MIGR_WAIT_FOREVER		0xffff
 
 struct rxe_migr_hdr {
 	__u8   version;
@@ -801,8 +812,15 @@ struct rxe_migr_hdr {
 				 */
 	__be32 rq_psn;		/* those that the sender's queues began with, */
 	__be32 sq_psn;		/* not those reached since; a tombstone: its QP's */
+	__be16 renewal;		/* STOP, NAK_STOPPED: one more each time that the
+				 * peer is to wait anew; STOP_ACK, RESUME: that of
+				 * the peer that was heard last, 0: none
+				 */
+	__be16 wait;		/* STOP_ACK, RESUME: for so many seconds at least
+				 * the sender waits; RXE_MIGR_WAIT_FOREVER
+				 */
 	__u8   mac[RXE_MIGR_MAC_LEN];
 } __attribute__((packed));
-RXE_MIGR_SIZE(struct rxe_migr_hdr, 76);
+RXE_MIGR_SIZE(struct rxe_migr_hdr, 80);
 
 #endif /* RDMA_RXE_MIGRATE_H */

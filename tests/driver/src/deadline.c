@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * deadline [SECONDS]: what becomes of queue pairs whose peer stops and does not come back in time, or comes back too late,
- * and of a tombstone whose lease has ended; and UC, which goes on when it knows that it is heard.
+ * deadline [SECONDS]: what becomes of queue pairs whose peer stops and does not come back in time, asks for more of it, or comes
+ * back too late, and of a tombstone whose lease has ended; and UC, which goes on when it knows that it is heard.
  */
 #include <time.h>
 
@@ -282,6 +282,212 @@ static void pauses(void)
 	CHECK(ibv_destroy_qp(idle) == 0 && ibv_destroy_qp(busy) == 0);
 }
 
+static void say_renewed(int opcode, struct ibv_qp *qp, uint32_t epoch, uint16_t renewal, uint16_t wait)
+{
+	struct rxe_migr_hdr hdr = migr_hdr(opcode, qp->qp_num, epoch, 0);
+	struct frame f;
+
+	hdr.renewal = htobe16(renewal);
+	hdr.wait = htobe16(wait);
+	f = migr_frame(&hdr, NULL);
+	wire_send_frame(&f);
+}
+
+/* For how long it says that it waits, in answer to STOP; it has heard of this renewal last. */
+static unsigned int says_wait(struct ibv_qp *qp, uint16_t renewal)
+{
+	struct rxe_migr_hdr hdr = migr_expect(RXE_MIGR_OPCODE_STOP_ACK, NULL);
+
+	CHECK(be32toh(hdr.src_qpn) == qp->qp_num && be16toh(hdr.renewal) == renewal);
+	return be16toh(hdr.wait);
+}
+
+/* Its deadline is so many seconds after then, or sooner. (It counts in ticks, and rounds up.) */
+static void waits_no_longer(struct ibv_qp *qp, double since, double seconds)
+{
+	double passed = now() - since;
+	struct rxe_migr_status st;
+
+	CHECK(migr_status(ctx, qp->qp_num, false, &st) && st.state == RXE_MIGR_QP_PAUSED);
+	CHECK(st.deadline_ms / 1000.0 <= seconds - passed + 0.05);
+}
+
+/*
+ * A peer that is stopped for longer asks to be waited for, each time with a higher number. What was asked before and comes
+ * again gains nothing, and nothing is waited for longer than pause_max.
+ */
+static void extends(void)
+{
+	unsigned int most = 2 * limit, wait;
+	struct ibv_cq *cq;
+	struct ibv_pd *pd = new_context(&cq);
+	struct ibv_mr *region = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_qp *asked = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4), *again = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	struct ibv_qp *uc = wire_qp(pd, IBV_QPT_UC, cq, NULL, 0);
+	double began, paused, said, passed;
+	uint16_t renewal = 5;
+	uint64_t before;
+
+	CHECK(region);
+	ctx = pd->context;
+	parameter("pause_timeout", limit);
+	parameter("pause_max", most);
+	began = now();
+	say_renewed(RXE_MIGR_OPCODE_STOP, uc, 1, 1, 0);
+	says_wait(uc, 1);
+	say_renewed(RXE_MIGR_OPCODE_STOP, again, 1, renewal, 0);
+	wait = says_wait(again, renewal);
+	CHECK(wait <= limit && wait + (now() - began) + 1 >= limit);
+	said = now();
+	say_renewed(RXE_MIGR_OPCODE_STOP, asked, 1, renewal, 0);
+	says_wait(asked, renewal);
+	in_time(said, limit);
+	paused = now();
+
+	/* until its time is over, and then some of it */
+	while (passed = now() - began, passed < limit + limit / 3.0) {
+		if (passed < limit / 2.0) {
+			for (int older = 0; older < 2; older++) {
+				say_renewed(RXE_MIGR_OPCODE_STOP, again, 1, 5 - older, 0);
+				in_time(began, limit);
+				says_wait(again, 5);
+			}
+			waits_no_longer(again, paused, limit);
+			in_time(began, limit);
+		}
+		in_time(said, limit);
+		said = now();
+		say_renewed(RXE_MIGR_OPCODE_STOP, asked, 1, ++renewal, 0);
+		wait = says_wait(asked, renewal);
+		in_time(said, limit);
+		CHECK(wait <= limit && wait <= most - (said - paused) + 0.05);
+		passed = now() - began;
+		CHECK(wait + 1.05 >= (limit < most - passed ? limit : most - passed));
+		CHECK(is_paused(asked));
+		usleep(limit * 100000);
+	}
+	await_error(again);
+
+	/* at last it is told in vain */
+	while (state(asked) != IBV_QPS_ERR) {
+		CHECK(now() - began < most + PATIENCE);
+		in_time(said, limit);
+		said = now();
+		say_renewed(RXE_MIGR_OPCODE_STOP, asked, 1, ++renewal, 0);
+		usleep(20000);
+	}
+	in_time(said, limit);
+	CHECK(now() - began >= most - 0.05);
+	for (struct packet p; wire_any(&p, 1);)
+		;
+
+	/* UC has sent on, and nobody can make that undone */
+	post(uc, region, 1);
+	wire_expect(UC | SEND_ONLY, 0);
+	ends(cq, 1, IBV_WC_SUCCESS);
+	before = migr_counter("migr_refused");
+	say_renewed(RXE_MIGR_OPCODE_STOP, uc, 1, 2, 0);
+	CHECK(migr_counter("migr_refused") == before + 1 && !is_paused(uc));
+	say(RXE_MIGR_OPCODE_STOP, uc, 2);
+	says_wait(uc, 0);
+	CHECK(is_paused(uc));
+	say(RXE_MIGR_OPCODE_RESUME, uc, 2);
+	answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, uc, 2);
+	say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, uc, 2);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, uc, 2);
+}
+
+static uint64_t peers_wait(struct ibv_context *c)
+{
+	struct rxe_migr_query q;
+
+	IS(0, ibv_query_migration(c, &q));
+	return q.wait_ns;
+}
+
+static uint64_t now_ns(void)
+{
+	return now() * 1e9;
+}
+
+/* What came before is taken in. */
+static void taken_in(struct ibv_qp *other, uint32_t epoch)
+{
+	say(RXE_MIGR_OPCODE_RESUME, other, epoch);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, other, epoch);
+}
+
+/* It waits for so many seconds from some time between these two. */
+static void waits_from(struct ibv_context *c, uint64_t from, uint64_t to, unsigned int seconds)
+{
+	uint64_t until = peers_wait(c), length = seconds * 1000000000ull, slack = 1000000;
+
+	CHECK(until + slack >= from + length && until <= to + length + slack);
+}
+
+/* The side that is stopped knows until when it is waited for, by what its peer says after it has asked. */
+static void asks(void)
+{
+	struct ibv_cq *cq, *own;
+	struct ibv_pd *pd = new_context(&cq), *here = new_context(&own);
+	struct ibv_qp *other = wire_qp(here, IBV_QPT_RC, own, NULL, 4), *qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	struct rxe_migr_hdr stop, nak;
+	struct rxe_migr_query q;
+	uint64_t from, to;
+	uint16_t first;
+
+	ctx = here->context;
+	parameter("pause_timeout", 1000);
+	say(RXE_MIGR_OPCODE_STOP, other, 1);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, other, 1);
+	say(RXE_MIGR_OPCODE_STOP, qp, 1);
+	answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 1);
+	taken_in(qp, 1);
+	CHECK(peers_wait(pd->context) == UINT64_MAX);
+
+	/* unanswered, and answered */
+	from = now_ns();
+	migr_stop(pd->context);
+	to = now_ns();
+	waits_from(pd->context, from, to, 1000);
+	stop = migr_expect(RXE_MIGR_OPCODE_STOP, NULL);
+	first = be16toh(stop.renewal);
+	CHECK(first && !stop.wait);
+	say_renewed(RXE_MIGR_OPCODE_STOP_ACK, qp, 1, first - 1, 77);
+	say_renewed(RXE_MIGR_OPCODE_STOP_ACK, qp, 1, first, 40);
+	taken_in(other, 1);
+	waits_from(pd->context, from, to, 40);
+
+	/* asked again: what was said before does not count, nor less than was said */
+	from = now_ns();
+	IS(0, ibv_renew_stop(pd->context, &q));
+	to = now_ns();
+	do
+		stop = migr_expect(RXE_MIGR_OPCODE_STOP, NULL);
+	while (be16toh(stop.renewal) == first);
+	CHECK(be16toh(stop.renewal) == first + 1 && be32toh(stop.epoch) == 1);
+	say_renewed(RXE_MIGR_OPCODE_STOP_ACK, qp, 1, first, 5000);
+	say_renewed(RXE_MIGR_OPCODE_STOP_ACK, qp, 1, first + 1, 50);
+	say_renewed(RXE_MIGR_OPCODE_STOP_ACK, qp, 1, first + 1, 10);
+	taken_in(other, 1);
+	waits_from(pd->context, from, to, 50);
+
+	/* a peer that was stopped itself, and calls meanwhile, says it, too; and is told the number, to go on waiting */
+	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first, 6000);
+	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
+	waits_from(pd->context, from, to, 50);
+	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first + 1, 60);
+	nak = migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
+	CHECK(be16toh(nak.renewal) == first + 1);
+	waits_from(pd->context, from, to, 60);
+	IS(0, ibv_abort_context(pd->context));
+	CHECK(peers_wait(pd->context) == UINT64_MAX);
+	IS(0, ibv_renew_stop(pd->context, &q));		/* of a context that is not stopped: nothing */
+	for (struct packet p; wire_any(&p, 1);)
+		CHECK(p.opcode != RXE_MIGR_OPCODE_STOP);
+	IS(0, ibv_destroy_qp(qp));
+}
+
 static void lease(void)
 {
 	struct ibv_cq *cq, *own;
@@ -482,6 +688,10 @@ int main(int argc, char **argv)
 	grace();
 	puts("unsure");
 	unsure();
+	puts("extends");
+	extends();
+	puts("asks");
+	asks();
 	puts("lease");
 	lease();
 	return 0;

@@ -94,6 +94,8 @@ union ibv_gid migr_gid(const char *address)
 	return g;
 }
 
+static uint16_t renewal;	/* of the STOP that came last */
+
 struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t psn)
 {
 	union ibv_gid far = migr_gid(FAR);
@@ -104,6 +106,10 @@ struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t 
 
 	memcpy(hdr.old_gid, &far, sizeof(far));
 	memcpy(hdr.new_gid, &far, sizeof(far));
+	if (opcode == RXE_MIGR_OPCODE_STOP_ACK) {
+		hdr.renewal = htobe16(renewal);
+		hdr.wait = htobe16(60);
+	}
 	return hdr;
 }
 
@@ -143,6 +149,8 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 				  hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS : 0));
 	CHECK(be32toh(hdr.dest_qpn) == p.qpn && p.qpn == FAR_QPN && be32toh(hdr.psn) == p.psn);
 	CHECK(!memcmp(&check, &hdr, sizeof(hdr)));
+	if (hdr.opcode == RXE_MIGR_OPCODE_STOP)
+		renewal = be16toh(hdr.renewal);
 	return hdr;
 }
 

@@ -17,7 +17,7 @@ void migr_sign(struct rxe_migr_hdr *hdr, const uint8_t *key);
 /* The GID of an IPv4 address. */
 union ibv_gid migr_gid(const char *address);
 
-/* A header from FAR_QPN at FAR, which is where it was, to this QP; not signed. Both sides' first PSN is 0. */
+/* A header from FAR_QPN at FAR, which is where it was, to this QP; not signed. Both sides' first PSN is 0. A STOP_ACK answers the STOP that came last. */
 struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t psn);
 
 /* In a packet from this address (NULL: FAR). */
