@@ -225,10 +225,12 @@ int files_compare(struct move *m)
 	struct proc_files now;
 	int ret = proc_files(&m->plan.tree, &now);
 
-	for (size_t i = 0; !ret && i < now.n; i++)
+	for (size_t i = 0; !ret && i < now.n; i++) {
+		move_renew(m);
 		if (!listed(&m->copy, now.file[i].path) && !below(&m->share, now.file[i].path) &&
 		    !is_settled(&m->plan.files, &now.file[i]))
 			ret = send_digest(m, &now.file[i]);
+	}
 	proc_files_free(&now);
 	return ret;
 }

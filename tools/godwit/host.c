@@ -79,13 +79,26 @@ int host_check_root(void)
 	return geteuid() ? fault("godwit must run as root for this") : 0;
 }
 
-int host_pause_timeout(void)
+static int seconds_of(const char *parameter)
 {
-	char *text = read_file("/sys/module/rdma_rxe/parameters/pause_timeout");
+	char *path = xasprintf("/sys/module/rdma_rxe/parameters/%s", parameter), *text = read_file(path);
 	unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
 
+	free(path);
 	free(text);
 	return seconds < INT_MAX ? (int)seconds : INT_MAX;
+}
+
+int host_pause_timeout(void)
+{
+	return seconds_of("pause_timeout");
+}
+
+int host_pause_max(void)
+{
+	int timeout = host_pause_timeout(), most = seconds_of("pause_max");
+
+	return !timeout || timeout > most ? timeout : most;
 }
 
 const char *host_boot_id(void)

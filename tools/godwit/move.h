@@ -55,6 +55,7 @@ struct move {
 	int lock;		/* state_lock() */
 	bool word;		/* a person says that it runs there */
 	int64_t deadline, heard_ns;
+	int64_t renew_every, renew_ns;	/* peers are asked to go on waiting: at least so often; next */
 	int64_t freeze_ns, stop_ns, dumped_ns, sent_ns, ready_ns, resumed_ns;
 	struct report report;
 	struct move_shared *shared;
@@ -97,6 +98,12 @@ int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
 /* Which tasks of the tree were stopped by a signal before the move. */
 void move_remember_stopped(struct move *m, json_t *state);
+
+/*
+ * source.c, to be called now and then while peers wait: they do as long as we ask them to, so a source that hangs or dies
+ * keeps them no longer than pause_timeout.
+ */
+void move_renew(struct move *m);
 
 /* What the tasks have written where other hosts see it, too, is there before their copy runs. */
 void move_sync(struct move *m);

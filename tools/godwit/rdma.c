@@ -185,6 +185,29 @@ int contexts_query(struct contexts *list)
 	return 0;
 }
 
+int64_t contexts_peers_wait(const struct contexts *list)
+{
+	int64_t until = INT64_MAX;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (list->context[i].query.wait_ns < (uint64_t)until)
+			until = list->context[i].query.wait_ns;
+	return until;
+}
+
+void contexts_renew(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+
+		if (!ctx || ibv_renew_stop(ctx, &c->query))
+			c->query.wait_ns = UINT64_MAX;
+		if (ctx)
+			ibv_detach_context(ctx);
+	}
+}
+
 #define ASK_LAST_MS 1280
 
 void contexts_ask_peers(struct contexts *list)

@@ -62,6 +62,10 @@ int contexts_hold(struct contexts *list);
 struct ibv_context *context_attach(const struct context *context);
 /* Ask anew for the states of all; -1 with fault(). */
 int contexts_query(struct contexts *list);
+/* Until when, at least, their peers wait, as they were asked last; in now_ns(), INT64_MAX: for ever. */
+int64_t contexts_peers_wait(const struct contexts *list);
+/* That anew, of those that can be asked; and the peers are to wait for longer, which the next query shows. */
+void contexts_renew(struct contexts *list);
 /* Ask all peers that never spoke our protocol whether they do, and give them time; the records tell who has answered. */
 void contexts_ask_peers(struct contexts *list);
 /* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */

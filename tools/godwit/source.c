@@ -23,10 +23,31 @@
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* a process may be stopped for so long */
 #define AFTER_LIMIT_S	10	/* and its peers are called by then */
+#define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (they round, and it takes a while to ask) */
+#define RENEW_S		60	/* the default: peers of a host that waits for ever may not */
+#define RENEW_LEAST_NS	INT64_C(1000000000)
+#define RENEWED_MS	1280	/* the last pause of those in which they answer; 2.5 s in all */
 #define CHECK_TRIES	5
 #define DUMP_TRIES	5
 
 /* -------------------------------------------------------------- waiting -- */
+
+static void renew_later(struct move *m, int64_t until)
+{
+	int64_t now = now_ns(), wait = until > now ? (until - now) / 4 : 0;
+
+	wait = wait > m->renew_every ? m->renew_every : wait;
+	m->renew_ns = now + (wait < RENEW_LEAST_NS ? RENEW_LEAST_NS : wait);
+}
+
+/* When a quarter of their time is over. */
+void move_renew(struct move *m)
+{
+	if (!m->plan.rdma || now_ns() < m->renew_ns)
+		return;
+	contexts_renew(&m->plan.contexts);
+	renew_later(m, contexts_peers_wait(&m->plan.contexts));
+}
 
 /*
  * Wait for a word of CRIU (criu set) or of the destination; the other one's end, a signal and the end of
@@ -39,13 +60,15 @@ static int await(struct move *m, bool criu)
 		{ .fd = criu ? -1 : m->criu.pidfd, .events = POLLIN },
 		{ .fd = m->signals, .events = POLLIN },
 	};
-	int64_t left;
+	int64_t left, until;
 	int n;
 
 	do {
-		left = (m->deadline - now_ns()) / 1000000;
-		n = poll(p, 3, left > 0 ? left : 0);
-	} while (n < 0 && errno == EINTR);
+		move_renew(m);
+		until = m->plan.rdma && m->renew_ns < m->deadline ? m->renew_ns : m->deadline;
+		left = (until - now_ns()) / 1000000;
+		n = poll(p, 3, left > 0 ? left + 1 : 0);
+	} while ((n < 0 && errno == EINTR) || (n == 0 && now_ns() < m->deadline));
 	if (n == 0)
 		return fault("it took longer than %d s: give --limit, or less memory to move",
 			     m->limit_ms / 1000);
@@ -389,19 +412,23 @@ int move_plan(struct move *m)
 }
 
 /*
- * Peers give up a process that is stopped for too long, and nobody may decide for a copy then. How long they wait,
- * only they know: on all hosts of a cluster it is to be the same.
+ * Peers give up a process that is stopped for too long, and nobody may decide for a copy then. How long they wait is
+ * up to them: see peers_wait(). This host's own limits are what a cluster's hosts are taken to have.
  */
 static int check_limit(struct move *m)
 {
-	int wait = m->plan.rdma ? host_pause_timeout() : 0;
-	int most = wait > AFTER_LIMIT_S ? wait - AFTER_LIMIT_S : 0;
+	int once = m->plan.rdma ? host_pause_timeout() : 0, wait = m->plan.rdma ? host_pause_max() : 0;
+	int most = wait - AFTER_LIMIT_S;
 
+	if (once && once < LEAST_PAUSE_S)
+		return fault("peers wait for %d s only, and need %d: write a higher number to "
+			     "/sys/module/rdma_rxe/parameters/pause_timeout, here and at its peers", once, LEAST_PAUSE_S);
+	m->renew_every = (once ?: RENEW_S) * INT64_C(1000000000) / 4;
 	if (!m->limit_ms)
 		m->limit_ms = (wait && most < LIMIT_S ? most : LIMIT_S) * 1000;
-	if (wait && (!most || m->limit_ms > most * INT64_C(1000)))
-		return fault("--limit %d: peers wait for %d s only, so that %d is the most: write a higher number to "
-			     "/sys/module/rdma_rxe/parameters/pause_timeout, here and at its peers", m->limit_ms / 1000,
+	if (wait && m->limit_ms > most * INT64_C(1000))
+		return fault("--limit %d: peers wait for %d s at most, so that %d is the most: write a higher number to "
+			     "/sys/module/rdma_rxe/parameters/pause_max, here and at its peers", m->limit_ms / 1000,
 			     wait, most);
 	return 0;
 }
@@ -461,6 +488,7 @@ static int start_dump(struct move *m)
 	/* (it has a lot to look at before it stops anything, and says when) */
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+	renew_later(m, INT64_MAX);
 	m->shared->stopping = true;
 	/* (once we hold the tasks, nobody but us sets their contexts going) */
 	setenv("GODWIT_HOLDS", "1", 1);
@@ -493,6 +521,7 @@ static int until_dumped(struct move *m)
 		if (!strcmp(script, "pre-dump")) {
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+			renew_later(m, INT64_MAX);
 			/* (who was, when it was checked, may have been woken since) */
 			tree_refresh(&m->plan.tree, m->pid);
 			tree_see_stopped(&m->plan.tree);
@@ -545,6 +574,7 @@ static int on_progress(void *arg, uint64_t bytes)
 	struct progress *p = arg;
 
 	report_progress(bytes, p->whole);
+	move_renew(p->m);
 	p->stopped = true;
 	if (wire_ready(&p->m->peer.wire, 0)) {
 		hear(p->m, "failed");
@@ -654,6 +684,27 @@ static int still_stopped(struct move *m)
 	return 0;
 }
 
+/*
+ * The decision makes the copy the only one. So its peers must wait until it can have called them; if their time is
+ * nearly over, they are asked for more, and given the time to answer.
+ */
+static int peers_wait(struct move *m)
+{
+	int64_t needed = AFTER_LIMIT_S * INT64_C(1000000000);
+
+	for (int wait = 10; contexts_peers_wait(&m->plan.contexts) < now_ns() + needed; wait *= 2) {
+		if (wait > RENEWED_MS)
+			return fault("a peer is dead, or does not wait for so long: "
+				     "/sys/module/rdma_rxe/parameters/pause_timeout and pause_max, at its host");
+		if (wait == 10)
+			contexts_renew(&m->plan.contexts);
+		poll(NULL, 0, wait);
+		if (contexts_query(&m->plan.contexts))
+			return -1;
+	}
+	return 0;
+}
+
 int move_until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
@@ -673,7 +724,7 @@ int move_until_ready(struct move *m)
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
-	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong") || still_stopped(m))
+	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong") || still_stopped(m) || peers_wait(m))
 		return EXIT_STAYED;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;
