@@ -341,7 +341,11 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	return true;
 }
 
-/* The peer says for how long it waits for this QP, since it was last told to. */
+/*
+ * The peer says for how long it waits for this QP, since it was last told to.
+ * Answers to a repeated STOP come in any order, and it never waits for less. But
+ * one that calls may have moved, to a host that is less patient.
+ */
 static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
 	u16 wait = be16_to_cpu(hdr->wait);
@@ -352,9 +356,11 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
 		return;
 
-	qp->migr.stop_acked = true;
-	/* (it never waits for less, unless it has moved to another host) */
-	if (until > qp->migr.wait_ns || qp->migr.wait_ns == U64_MAX)
+	/* (only a STOP_ACK says how far a peer of UC has sent) */
+	if (hdr->opcode == RXE_MIGR_OPCODE_STOP_ACK)
+		qp->migr.stop_acked = true;
+	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME ||
+	    until > qp->migr.wait_ns || qp->migr.wait_ns == U64_MAX)
 		qp->migr.wait_ns = until;
 }
 

@@ -480,6 +480,11 @@ static void asks(void)
 	nak = migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
 	CHECK(be16toh(nak.renewal) == first + 1);
 	waits_from(pd->context, from, to, 60);
+
+	/* perhaps from a host that is less patient */
+	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first + 1, 30);
+	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
+	waits_from(pd->context, from, to, 30);
 	IS(0, ibv_abort_context(pd->context));
 	CHECK(peers_wait(pd->context) == UINT64_MAX);
 	IS(0, ibv_renew_stop(pd->context, &q));		/* of a context that is not stopped: nothing */
