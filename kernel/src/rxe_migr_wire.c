@@ -324,6 +324,7 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	u32 epoch = be32_to_cpu(hdr->epoch);
 	u16 renewal = be16_to_cpu(hdr->renewal);
 	bool same = qp->migr.peer_stopped && epoch == qp->migr.stop_epoch;
+	bool news = !same || renewal > qp->migr.peer_renewal;
 
 	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
 	    (qp->migr.peer_stopped &&
@@ -333,10 +334,11 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 
 	qp->migr.peer_knows = true;
 	rxe_migr_pause_qp(qp, epoch);
-	if (same && renewal > qp->migr.peer_renewal)
+	if (news) {
+		/* (of a stop before, whose RESUME was lost, little may be left) */
 		rxe_migr_extend_pause(qp);
-	if (!same || renewal > qp->migr.peer_renewal)
 		qp->migr.peer_renewal = renewal;
+	}
 
 	return true;
 }

@@ -323,7 +323,9 @@ static void extends(void)
 	struct ibv_pd *pd = new_context(&cq);
 	struct ibv_mr *region = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_qp *asked = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4), *again = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
+	struct ibv_qp *anew = wire_qp(pd, IBV_QPT_RC, cq, NULL, 4);
 	struct ibv_qp *uc = wire_qp(pd, IBV_QPT_UC, cq, NULL, 0);
+	uint32_t stops = 0;
 	double began, paused, said, passed;
 	uint16_t renewal = 5;
 	uint64_t before;
@@ -364,6 +366,10 @@ static void extends(void)
 		passed = now() - began;
 		CHECK(wait + 1.05 >= (limit < most - passed ? limit : most - passed));
 		CHECK(is_paused(asked));
+		/* that it goes on in between was not heard */
+		say_renewed(RXE_MIGR_OPCODE_STOP, anew, ++stops, 1, 0);
+		says_wait(anew, 1);
+		CHECK(is_paused(anew));
 		usleep(limit * 100000);
 	}
 	await_error(again);
