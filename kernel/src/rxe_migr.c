@@ -407,14 +407,17 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
 }
 
-/* Ask the peer to wait for longer. Who never spoke the protocol does not wait. */
+/*
+ * Ask the peer to wait for longer. One that seems never to have spoken the
+ * protocol may have been told of the stop, and its answers lost.
+ */
 void rxe_migr_renew_stop(struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool renew;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	renew = qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
+	renew = qp->migr_state == RXE_MIGR_QP_STOPPED &&
 		rxe_migr_connected(qp) && qp->migr.renewal < U16_MAX;
 	if (renew)
 		rxe_migr_next_renewal(qp);
