@@ -24,7 +24,7 @@
 #define LIMIT_S		45	/* a process may be stopped for so long */
 #define AFTER_LIMIT_S	10	/* and its peers are called by then */
 #define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (they round, and it takes a while to ask) */
-#define RENEW_S		60	/* the default: peers of a host that waits for ever may not */
+#define RENEW_S		60	/* the default: peers of a host that waits for longer, or for ever, may not */
 #define RENEW_LEAST_NS	INT64_C(1000000000)
 #define RENEWED_MS	1280	/* the last pause of those in which they answer; 2.5 s in all */
 #define CHECK_TRIES	5
@@ -423,7 +423,7 @@ static int check_limit(struct move *m)
 	if (once && once < LEAST_PAUSE_S)
 		return fault("peers wait for %d s only, and need %d: write a higher number to "
 			     "/sys/module/rdma_rxe/parameters/pause_timeout, here and at its peers", once, LEAST_PAUSE_S);
-	m->renew_every = (once ?: RENEW_S) * INT64_C(1000000000) / 4;
+	m->renew_every = (once && once < RENEW_S ? once : RENEW_S) * INT64_C(1000000000) / 4;
 	if (!m->limit_ms)
 		m->limit_ms = (wait && most < LIMIT_S ? most : LIMIT_S) * 1000;
 	if (wait && m->limit_ms > most * INT64_C(1000))
@@ -557,6 +557,8 @@ static int find_stop_time(struct move *m)
 	}
 	if (!m->stop_ns)
 		m->stop_ns = m->freeze_ns;
+	/* (they have answered by now, and may wait for less than we took them to) */
+	renew_later(m, contexts_peers_wait(&m->plan.contexts));
 	return contexts_hold(&m->plan.contexts);
 }
 
