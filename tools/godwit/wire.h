@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include "godwit.h"
 
-#define WIRE_VERSION	2
+#define WIRE_VERSION	3
 #define WIRE_MAX	(64 << 20)	/* both ends are root's: this is against a peer that talks no sense */
 
 /* How long a pipe may take no byte, or give none of what has begun, before we call the other end gone. */
