@@ -120,7 +120,9 @@ int check_time(void)
 	struct list list = {};
 	const char *more;
 
-	if (!inventory->has_stop_time || !inventory->pause_timeout)
+	/* (who gives the word to go on knows whether peers wait) */
+	if (commit_is_asked() ||
+	    !inventory->has_stop_time || !inventory->pause_timeout)
 		return 0;
 	limit = inventory->pause_timeout * SECOND;
 	/* (if that clock is ahead of this one, nobody knows) */
