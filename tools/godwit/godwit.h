@@ -54,6 +54,7 @@ int cmd_agent(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_key(int argc, char **argv);
+int cmd_link(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_settle(int argc, char **argv);
 int cmd_show(int argc, char **argv);

@@ -17,6 +17,7 @@ static const struct command {
 	{ "dump", cmd_dump, "PID", "the RDMA objects of a process" },
 	{ "show", cmd_show, "IMAGES", "the RDMA part of a checkpoint" },
 	{ "key", cmd_key, "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },
+	{ "link", cmd_link, "add|del NAME", "a device of its own for a container" },
 	{ "settle", cmd_settle, "ID commit|abort", "decide about a process that is held here" },
 	{ "agent", cmd_agent, NULL, NULL },
 };
