@@ -5,6 +5,8 @@
 #ifndef GODWIT_H
 #define GODWIT_H
 
+#include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +50,10 @@ void close_fd(int *fd);		/* and set it to -1 */
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+/* What it prints, if that is JSON and it does not fail; or NULL. */
+json_t *run_json(const char *const argv[]);
+/* SIGHUP, SIGINT and SIGTERM, which are returned, wait from now on. They still end the programs that are run. */
+sigset_t hold_signals(void);
 
 /* Subcommands. */
 int cmd_agent(int argc, char **argv);

@@ -9,7 +9,6 @@
 #include <jansson.h>
 #include <linux/nsfs.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,15 +140,6 @@ static int tool(const char *what, const char *todo, const char *const argv[])
 
 #define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
 
-static json_t *ask_json(const char *const argv[])
-{
-	char *text = NULL;
-	json_t *list = run(argv, NULL, &text) == 0 && text ? json_loads(text, 0, NULL) : NULL;
-
-	free(text);
-	return list;
-}
-
 /* ------------------------------------------------------------------ add -- */
 
 static int make_interface(const struct link *l)
@@ -253,7 +243,7 @@ static int link_add(struct link *l)
 static char *interface_of(const char *device)
 {
 	char *port = xasprintf("%s/1", device), *found = NULL;
-	json_t *list = ask_json((const char *const[]){ "rdma", "-j", "link", "show", port, NULL });
+	json_t *list = run_json((const char *const[]){ "rdma", "-j", "link", "show", port, NULL });
 	const char *name = json_string_value(json_object_get(json_array_get(list, 0), "netdev"));
 
 	if (name)
@@ -266,7 +256,7 @@ static char *interface_of(const char *device)
 /* "macvlan"; to be freed. "": it is of no kind */
 static char *kind_of(const char *ifname)
 {
-	json_t *list = ask_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
 	json_t *info = json_object_get(json_array_get(list, 0), "linkinfo");
 	char *kind = xstrdup(json_string_value(json_object_get(info, "info_kind")) ?: "");
 
@@ -521,18 +511,6 @@ static int parse_del(struct link *l, int argc, char **argv)
 	return check_name("device", l->device, 64);
 }
 
-/* An interrupted one would leave half of it. The programs that it runs can be interrupted: then all is undone. */
-static void hold_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 int cmd_link(int argc, char **argv)
 {
 	struct link l = { .type = "macvlan", .ns = -1, .ours = -1 };
@@ -545,6 +523,7 @@ int cmd_link(int argc, char **argv)
 		return failed(EXIT_USAGE);
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
+	/* (interrupted, it would leave half of it; its programs can be interrupted: then all is undone) */
 	hold_signals();
 	ret = add ? link_add(&l) : link_del(&l);
 	close_fd(&l.ns);

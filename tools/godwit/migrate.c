@@ -54,14 +54,9 @@ static int conclude(struct move *m, int code)
 
 static int work(struct move *m)
 {
-	sigset_t set;
+	sigset_t set = hold_signals();
 
 	setsid();	/* who kills a process group hits one of us only */
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return conclude(m, transact(m));
 }

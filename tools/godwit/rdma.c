@@ -308,13 +308,8 @@ bool rdma_device_exists(const char *device)
 json_t *rdma_resources(const char *kind)
 {
 	const char *const argv[] = { "rdma", "-j", "-d", "resource", "show", kind, NULL };
-	char *text = NULL;
-	json_t *list = NULL;
 
-	if (run(argv, NULL, &text) == 0 && text)
-		list = json_loads(text, 0, NULL);
-	free(text);
-	return list;
+	return run_json(argv);
 }
 
 struct ibv_context *rdma_open(const char *device)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -196,4 +197,25 @@ int run(const char *const argv[], const char *text, char **output)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+json_t *run_json(const char *const argv[])
+{
+	char *text = NULL;
+	json_t *json = run(argv, NULL, &text) == 0 && text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return json;
+}
+
+sigset_t hold_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return set;
 }
