@@ -4,79 +4,32 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <jansson.h>
-#include <linux/nsfs.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "address.h"
 #include "host.h"
-#include "netlink.h"
+#include "iface.h"
 #include "proc.h"
 #include "rdma.h"
 #include "text.h"
 
 struct link {
-	const char *device, *ifname, *parent, *type, *mac;
+	struct iface iface;
 	const char *netns, *container;	/* one of them is given */
-	struct addresses addresses;
 	char *path;			/* of its network namespace, for people */
 	int ns, ours;			/* its namespace and this host's */
 };
 
 /* ----------------------------------------------------------- namespaces -- */
 
-/* This process goes there. It must come back: whatever it asks next, it asks there. */
-static int enter(int ns)
-{
-	return setns(ns, CLONE_NEWNET) ? fault("network namespace: it can't be entered: %s", strerror(errno)) : 0;
-}
-
-static void come_back(const struct link *l)
-{
-	if (setns(l->ours, CLONE_NEWNET))
-		abort();
-}
-
-static int open_ns(const char *path)
-{
-	int ns = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (ns >= 0 && ioctl(ns, NS_GET_NSTYPE) != CLONE_NEWNET) {
-		close_fd(&ns);
-		errno = ENOTTY;
-	}
-	return ns;
-}
-
-static bool same_ns(int a, int b)
-{
-	struct stat x, y;
-
-	return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static int open_ours(struct link *l)
 {
-	l->ours = open_ns("/proc/self/ns/net");
-	return l->ours < 0 ? fault("network namespace of this host: it can't be opened: %s", strerror(errno)) : 0;
-}
-
-/* Programs warn first, and say last what counts. */
-static char *last_line(char *text)
-{
-	char *line = text + strlen(text);
-
-	while (line > text && line[-1] == '\n')
-		*--line = '\0';
-	line = strrchr(text, '\n');
-	return line ? line + 1 : text;
+	l->ours = ns_ours();
+	return l->ours < 0 ? -1 : 0;
 }
 
 static int container_pid(const char *container)
@@ -87,7 +40,7 @@ static int container_pid(const char *container)
 	int ret = run(argv, NULL, &output), pid;
 
 	output = output ?: xstrdup("");
-	line = last_line(output);
+	line = text_last_line(output);
 	pid = atoi(line);
 	if (ret == 127)
 		fault("podman: it is not installed: give --netns in place of --container");
@@ -110,102 +63,37 @@ static int open_its(struct link *l)
 	} else {
 		l->path = xstrdup(l->netns);
 	}
-	l->ns = open_ns(l->path);
+	l->ns = ns_open(l->path);
 	if (l->ns < 0 && errno == ENOTTY)
 		return fault("%s: it is no network namespace: make one with ip netns add", l->path);
 	if (l->ns < 0)
 		return fault("network namespace %s: %s: make it with ip netns add", l->path, strerror(errno));
-	if (same_ns(l->ns, l->ours))
+	if (ns_same(l->ns, l->ours))
 		return fault("network namespace %s: it is this host's own, not a container's: rdma link add makes devices in it",
 			     l->path);
 	return 0;
 }
 
-/* ------------------------------------------------------------- programs -- */
-
-/* what: the object that it works on; todo: what a person can do when that fails */
-static int tool(const char *what, const char *todo, const char *const argv[])
-{
-	char *output = NULL;
-	int ret = run(argv, NULL, &output);
-	const char *line = output ? last_line(output) : "";
-
-	if (ret == 127)
-		fault("%s: it is not installed: apt-get install iproute2", argv[0]);
-	else if (ret)
-		fault("%s: %.300s: %s", what, *line ? line : "it failed, and nobody says why", todo);
-	free(output);
-	return ret ? -1 : 0;
-}
-
-#define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
-
 /* ------------------------------------------------------------------ add -- */
-
-static int make_interface(const struct link *l)
-{
-	char *ns = xasprintf("/proc/%d/fd/%d", getpid(), l->ns);
-	char *what = xasprintf("interface %s of type %s on %s", l->ifname, l->type, l->parent);
-	const char *argv[20] = { "ip", "link", "add", "link", l->parent, "name", l->ifname, "netns", ns };
-	int n = 9, ret;
-
-	if (l->mac) {
-		argv[n++] = "address";
-		argv[n++] = l->mac;
-	}
-	argv[n++] = "type";
-	argv[n++] = l->type;
-	argv[n++] = "mode";
-	argv[n++] = strcmp(l->type, "ipvlan") ? "bridge" : "l2";
-	/* (the kernel gives it the MTU of its parent) */
-	ret = tool(what, "the kernel must have that type, and the parent carry no other", argv);
-	free(what);
-	free(ns);
-	return ret;
-}
-
-/* In its namespace. */
-static int add_addresses(const struct link *l, const char *what)
-{
-	for (size_t i = 0; i < l->addresses.n; i++) {
-		const struct address *a = &l->addresses.address[i];
-		struct nl_address nl = {
-			.family = a->family, .addr = a->addr, .prefixlen = a->prefixlen, .ifindex = if_nametoindex(l->ifname),
-		};
-		int ret = nl_address_add(&nl);
-
-		if (ret)
-			return fault("address %s/%d: %s does not take it: %s: give another one", a->text, a->prefixlen, what,
-				     strerror(-ret));
-	}
-	return 0;
-}
 
 /* In its namespace. lo comes last: who undoes the rest can't know what it was. */
 static int fill(const struct link *l)
 {
-	char *what = xasprintf("interface %s", l->ifname), *device = xasprintf("device %s", l->device);
-	int ret = -1;
+	int ret;
 
-	if (add_addresses(l, what) ||
-	    TOOL(what, "does another interface have this MAC address?", "ip", "link", "set", "dev", l->ifname, "up") ||
-	    TOOL(device, "is the driver loaded? (modprobe rdma_rxe)", "rdma", "link", "add", l->device, "type", "rxe", "netdev",
-		 l->ifname))
-		goto out;
-	ret = TOOL("interface lo", "see to it that the namespace has one", "ip", "link", "set", "dev", "lo", "up");
+	if (iface_add_addresses(&l->iface) || iface_up(&l->iface) || iface_add_device(&l->iface))
+		return -1;
+	ret = iface_lo_up();
 	if (ret)
-		TOOL(device, "take it away by hand", "rdma", "link", "delete", l->device);
-out:
-	free(device);
-	free(what);
+		iface_delete_device(l->iface.device);
 	return ret;
 }
 
 /* In its namespace; the reason for the failure is set. */
 static void take_back(const struct link *l)
 {
-	if (TOOL("", "", "ip", "link", "delete", "dev", l->ifname))
-		fprintf(stderr, "godwit: warning: interface %s: it stays in %s: take it away with ip link delete\n", l->ifname,
+	if (iface_delete(l->iface.ifname, "", ""))
+		fprintf(stderr, "godwit: warning: interface %s: it stays in %s: take it away with ip link delete\n", l->iface.ifname,
 			l->path);
 }
 
@@ -215,54 +103,29 @@ static int link_add(struct link *l)
 
 	if (open_ours(l) || open_its(l))
 		return -1;
-	if (!if_nametoindex(l->parent))
-		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->parent);
-	if (rdma_device_exists(l->device))
+	if (!if_nametoindex(l->iface.parent))
+		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->iface.parent);
+	if (rdma_device_exists(l->iface.device))
 		return fault("device %s: there is one of that name: take another name, or that one away (godwit link del %s)",
-			     l->device, l->device);
-	if (enter(l->ns))
+			     l->iface.device, l->iface.device);
+	if (ns_enter(l->ns))
 		return -1;
-	ret = if_nametoindex(l->ifname) ?
-		fault("interface %s: %s has one of that name: give another one with --ifname", l->ifname, l->path) : 0;
-	come_back(l);
-	if (ret || make_interface(l))
+	ret = if_nametoindex(l->iface.ifname) ?
+		fault("interface %s: %s has one of that name: give another one with --ifname", l->iface.ifname, l->path) : 0;
+	ns_come_back(l->ours);
+	if (ret || iface_make(&l->iface, l->ns))
 		return -1;
-	ret = enter(l->ns);
+	ret = ns_enter(l->ns);
 	if (ret)
 		return ret;
 	ret = fill(l);
 	if (ret)
 		take_back(l);
-	come_back(l);
+	ns_come_back(l->ours);
 	return ret;
 }
 
 /* ------------------------------------------------------------------ del -- */
-
-/* The interface of a device, if it lies in the namespace that this process is in; to be freed. NULL: it does not. */
-static char *interface_of(const char *device)
-{
-	char *port = xasprintf("%s/1", device), *found = NULL;
-	json_t *list = run_json((const char *const[]){ "rdma", "-j", "link", "show", port, NULL });
-	const char *name = json_string_value(json_object_get(json_array_get(list, 0), "netdev"));
-
-	if (name)
-		found = xstrdup(name);
-	json_decref(list);
-	free(port);
-	return found;
-}
-
-/* "macvlan"; to be freed. "": it is of no kind */
-static char *kind_of(const char *ifname)
-{
-	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
-	json_t *info = json_object_get(json_array_get(list, 0), "linkinfo");
-	char *kind = xstrdup(json_string_value(json_object_get(info, "info_kind")) ?: "");
-
-	json_decref(list);
-	return kind;
-}
 
 struct search {
 	struct link *l;
@@ -274,7 +137,7 @@ struct search {
 /* 1: it is there. The namespace stays open then. */
 static int look_in(struct search *s, const char *path)
 {
-	int ns = open_ns(path);
+	int ns = ns_open(path);
 	struct stat st;
 
 	if (ns < 0)
@@ -288,8 +151,8 @@ static int look_in(struct search *s, const char *path)
 	s->seen[s->n++] = st.st_ino;
 	if (setns(ns, CLONE_NEWNET))
 		goto no;
-	s->ifname = interface_of(s->l->device);
-	come_back(s->l);
+	s->ifname = iface_of(s->l->iface.device);
+	ns_come_back(s->l->ours);
 	if (!s->ifname)
 		goto no;
 	s->l->ns = ns;
@@ -333,55 +196,29 @@ static char *find_interface(struct link *l)
 	struct search s = { .l = l };
 
 	if (!look_in(&s, "/proc/self/ns/net") && !look_at_names(&s) && !proc_each(look_at_process, &s)) {
-		if (rdma_device_exists(l->device))
+		if (rdma_device_exists(l->iface.device))
 			fault("device %s: its interface lies in no network namespace that has a name or a process: rdma link delete %s",
-			      l->device, l->device);
+			      l->iface.device, l->iface.device);
 		else
-			fault("device %s: there is none of that name: rdma link shows those that there are", l->device);
+			fault("device %s: there is none of that name: rdma link shows those that there are", l->iface.device);
 	}
 	free(s.seen);
 	return s.ifname;
 }
 
-/* In its namespace. The kernel would wait for whoever has it open, and nothing would end that. */
-static int check_unused(const char *device)
-{
-	json_t *list = rdma_resources("ctx"), *context;
-	size_t i;
-
-	if (!list)
-		return fault("device %s: rdma resource does not say who has it open: see to it that it works", device);
-	json_array_foreach(list, i, context) {
-		const char *name = json_string_value(json_object_get(context, "ifname"));
-
-		if (name && !strcmp(name, device)) {
-			fault("device %s: process %d (%s) has it open: end that, or the container, first", device,
-			      (int)json_integer_value(json_object_get(context, "pid")),
-			      json_string_value(json_object_get(context, "comm")) ?: "?");
-			break;
-		}
-	}
-	json_decref(list);
-	return fault_is_set() ? -1 : 0;
-}
-
 /* In its namespace. */
 static int take_away(const struct link *l, const char *ifname)
 {
-	char *device = xasprintf("device %s", l->device), *kind = kind_of(ifname);
 	char *what = xasprintf("interface %s in %s", ifname, l->path);
 	int ret;
 
-	if (strcmp(kind, "macvlan") && strcmp(kind, "ipvlan"))
-		ret = fault("device %s: %s, which it lies on, is no macvlan or ipvlan: rdma link delete %s", l->device, what,
-			    l->device);
+	if (iface_can_be_deleted(ifname))
+		ret = iface_delete_device(l->iface.device) ?:
+		      iface_delete(ifname, what, "its device is gone; take it away with ip link delete");
 	else
-		ret = TOOL(device, "nothing was taken away", "rdma", "link", "delete", l->device) ||
-		      TOOL(what, "its device is gone; take it away with ip link delete", "ip", "link", "delete", "dev",
-			   ifname) ? -1 : 0;
+		ret = fault("device %s: %s, which it lies on, is no macvlan or ipvlan: rdma link delete %s", l->iface.device, what,
+			    l->iface.device);
 	free(what);
-	free(kind);
-	free(device);
 	return ret;
 }
 
@@ -395,12 +232,12 @@ static int link_del(struct link *l)
 	ifname = find_interface(l);
 	if (!ifname)
 		return -1;
-	if (same_ns(l->ns, l->ours)) {
+	if (ns_same(l->ns, l->ours)) {
 		fault("device %s: %s, which it lies on, is an interface of this host, not of a container: rdma link delete %s",
-		      l->device, ifname, l->device);
-	} else if (!enter(l->ns)) {
-		ret = check_unused(l->device) ?: take_away(l, ifname);
-		come_back(l);
+		      l->iface.device, ifname, l->iface.device);
+	} else if (!ns_enter(l->ns)) {
+		ret = iface_check_unused(l->iface.device) ?: take_away(l, ifname);
+		ns_come_back(l->ours);
 	}
 	free(ifname);
 	return ret;
@@ -408,66 +245,16 @@ static int link_del(struct link *l)
 
 /* ------------------------------------------------------------ arguments -- */
 
-/* What the kernel, ip and rdma all take for a name, and nothing else. */
-static int check_name(const char *what, const char *name, size_t max)
-{
-	static const char beginning[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-
-	if (!*name || !strchr(beginning, *name) || strlen(name) >= max ||
-	    strspn(name + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name + 1))
-		return fault("%s %s: the name must be letters, digits and . _ -, %zu at most, and begin with a letter or digit",
-			     what, name, max - 1);
-	return 0;
-}
-
-static int check_mac(const char *mac)
-{
-	unsigned int byte[6];
-	int end = -1;
-
-	if (strlen(mac) != 17 || strspn(mac, "0123456789abcdefABCDEF:") != 17 ||
-	    sscanf(mac, "%2x:%2x:%2x:%2x:%2x:%2x%n", &byte[0], &byte[1], &byte[2], &byte[3], &byte[4], &byte[5], &end) != 6 ||
-	    end != 17)
-		return fault("MAC address %s: it is not of the form 02:00:00:00:00:01", mac);
-	if (byte[0] & 1 || !(byte[0] | byte[1] | byte[2] | byte[3] | byte[4] | byte[5]))
-		return fault("MAC address %s: no interface can have it: begin with 02:", mac);
-	return 0;
-}
-
-static bool of_a_host(const struct address *a)
-{
-	const uint8_t *byte = a->addr.s6_addr;
-
-	if (a->family == AF_INET)
-		return byte[0] != 0 && byte[0] != 127 && byte[0] < 224;
-	return !IN6_IS_ADDR_UNSPECIFIED(&a->addr) && !IN6_IS_ADDR_LOOPBACK(&a->addr) && !IN6_IS_ADDR_MULTICAST(&a->addr) &&
-	       !IN6_IS_ADDR_V4MAPPED(&a->addr);
-}
-
-static int add_address(struct link *l, const char *text)
-{
-	const struct address *a;
-
-	if (address_parse(&l->addresses, text))
-		return -1;
-	a = &l->addresses.address[l->addresses.n - 1];
-	if (a->ifname[0] || a->prefixlen < 1)
-		return fault("address %s: it is not of the form ADDRESS/LENGTH", text);
-	return of_a_host(a) ? 0 : fault("address %s: it is not one that a host can have: give another one", text);
-}
-
 static int check_arguments(const struct link *l)
 {
-	if (check_name("device", l->device, 64) || check_name("interface", l->ifname, IFNAMSIZ) ||
-	    (l->mac && check_mac(l->mac)))
+	if (iface_check_name("device", l->iface.device, 64) || iface_check_name("interface", l->iface.ifname, IFNAMSIZ) ||
+	    (l->iface.mac && iface_check_mac(l->iface.mac)) || iface_check_parent(l->iface.parent))
 		return -1;
-	if (!*l->parent || *l->parent == '-' || strlen(l->parent) >= IFNAMSIZ)
-		return fault("interface %s: no interface can have that name: --parent takes one that ip link shows", l->parent);
-	if (!strcmp(l->type, "veth"))
+	if (!strcmp(l->iface.type, "veth"))
 		return fault("type veth: godwit does not make these yet: take macvlan, or make one and use rdma link add");
-	if (strcmp(l->type, "macvlan") && strcmp(l->type, "ipvlan"))
-		return fault("type %s: there is none of that name: take macvlan or ipvlan", l->type);
-	if (l->mac && !strcmp(l->type, "ipvlan"))
+	if (strcmp(l->iface.type, "macvlan") && strcmp(l->iface.type, "ipvlan"))
+		return fault("type %s: there is none of that name: take macvlan or ipvlan", l->iface.type);
+	if (l->iface.mac && !strcmp(l->iface.type, "ipvlan"))
 		return fault("type ipvlan: it has the MAC address of its parent: leave --mac out, or take macvlan");
 	return 0;
 }
@@ -486,20 +273,20 @@ static int parse_add(struct link *l, int argc, char **argv)
 		switch (c) {
 		case 'n': l->netns = parse_text(optarg); break;
 		case 'c': l->container = parse_text(optarg); break;
-		case 'p': l->parent = parse_text(optarg); break;
-		case 't': l->type = parse_text(optarg); break;
-		case 'm': l->mac = parse_text(optarg); break;
-		case 'i': l->ifname = parse_text(optarg); break;
+		case 'p': l->iface.parent = parse_text(optarg); break;
+		case 't': l->iface.type = parse_text(optarg); break;
+		case 'm': l->iface.mac = parse_text(optarg); break;
+		case 'i': l->iface.ifname = parse_text(optarg); break;
 		case 'a':
-			if (add_address(l, parse_text(optarg)))
+			if (iface_parse_address(&l->iface, parse_text(optarg)))
 				return -1;
 			break;
 		default: usage();
 		}
-	if (optind != argc - 1 || !l->parent || !l->netns == !l->container)
+	if (optind != argc - 1 || !l->iface.parent || !l->netns == !l->container)
 		usage();
-	l->device = parse_text(argv[optind]);
-	l->ifname = l->ifname ?: l->device;
+	l->iface.device = parse_text(argv[optind]);
+	l->iface.ifname = l->iface.ifname ?: l->iface.device;
 	return check_arguments(l);
 }
 
@@ -507,13 +294,13 @@ static int parse_del(struct link *l, int argc, char **argv)
 {
 	if (argc != 2)
 		usage();
-	l->device = parse_text(argv[1]);
-	return check_name("device", l->device, 64);
+	l->iface.device = parse_text(argv[1]);
+	return iface_check_name("device", l->iface.device, 64);
 }
 
 int cmd_link(int argc, char **argv)
 {
-	struct link l = { .type = "macvlan", .ns = -1, .ours = -1 };
+	struct link l = { .iface.type = "macvlan", .ns = -1, .ours = -1 };
 	bool add = argc > 1 && !strcmp(argv[1], "add");
 	int ret;
 
@@ -529,6 +316,6 @@ int cmd_link(int argc, char **argv)
 	close_fd(&l.ns);
 	close_fd(&l.ours);
 	free(l.path);
-	addresses_free(&l.addresses);
+	addresses_free(&l.iface.addresses);
 	return ret ? failed(EXIT_REFUSED) : EXIT_OK;
 }

@@ -100,3 +100,13 @@ const char *parse_text(const char *argument)
 	free(clean);
 	return argument;
 }
+
+char *text_last_line(char *text)
+{
+	char *line = text + strlen(text);
+
+	while (line > text && line[-1] == '\n')
+		*--line = '\0';
+	line = strrchr(text, '\n');
+	return line ? line + 1 : text;
+}

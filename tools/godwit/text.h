@@ -21,6 +21,9 @@ json_t *path_json(const char *path);
 /* NULL if that is no string. Free it. */
 char *path_from_json(const json_t *json);
 
+/* Programs warn first, and say last what counts. The text is cut for that. */
+char *text_last_line(char *text);
+
 /* An argument that goes into messages as it is. If it is not clean, the program says so and ends. */
 const char *parse_text(const char *argument);
 

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "iface.h"
+#include "netlink.h"
+#include "rdma.h"
+#include "text.h"
+
+/* ----------------------------------------------------------- namespaces -- */
+
+int ns_open(const char *path)
+{
+	int ns = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (ns >= 0 && ioctl(ns, NS_GET_NSTYPE) != CLONE_NEWNET) {
+		close_fd(&ns);
+		errno = ENOTTY;
+	}
+	return ns;
+}
+
+int ns_ours(void)
+{
+	int ns = ns_open("/proc/self/ns/net");
+
+	return ns < 0 ? fault("network namespace of this host: it can't be opened: %s", strerror(errno)) : ns;
+}
+
+bool ns_same(int a, int b)
+{
+	struct stat x, y;
+
+	return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int ns_enter(int ns)
+{
+	return setns(ns, CLONE_NEWNET) ? fault("network namespace: it can't be entered: %s", strerror(errno)) : 0;
+}
+
+void ns_come_back(int ours)
+{
+	if (setns(ours, CLONE_NEWNET))
+		abort();
+}
+
+/* ------------------------------------------------------------- programs -- */
+
+int tool(const char *what, const char *todo, const char *const argv[])
+{
+	char *output = NULL;
+	int ret = run(argv, NULL, &output);
+	const char *line = output ? text_last_line(output) : "";
+
+	if (ret == 127)
+		fault("%s: it is not installed: apt-get install iproute2", argv[0]);
+	else if (ret)
+		fault("%s: %.300s: %s", what, *line ? line : "it failed, and nobody says why", todo);
+	free(output);
+	return ret ? -1 : 0;
+}
+
+/* ----------------------------------------------------------------- make -- */
+
+int iface_make(const struct iface *i, int ns)
+{
+	char *path = xasprintf("/proc/%d/fd/%d", getpid(), ns), *mtu = xasprintf("%d", i->mtu);
+	char *what = xasprintf("interface %s of type %s on %s", i->ifname, i->type, i->parent);
+	const char *argv[20] = { "ip", "link", "add", "link", i->parent, "name", i->ifname, "netns", path };
+	int n = 9, ret;
+
+	if (i->mac) {
+		argv[n++] = "address";
+		argv[n++] = i->mac;
+	}
+	if (i->mtu) {
+		argv[n++] = "mtu";
+		argv[n++] = mtu;
+	}
+	argv[n++] = "type";
+	argv[n++] = i->type;
+	argv[n++] = "mode";
+	argv[n++] = strcmp(i->type, "ipvlan") ? "bridge" : "l2";
+	ret = tool(what, "the kernel must have that type, and the parent carry no other", argv);
+	free(what);
+	free(mtu);
+	free(path);
+	return ret;
+}
+
+int iface_add_addresses(const struct iface *i)
+{
+	for (size_t j = 0; j < i->addresses.n; j++) {
+		const struct address *a = &i->addresses.address[j];
+		struct nl_address nl = {
+			.family = a->family, .addr = a->addr, .prefixlen = a->prefixlen, .ifindex = if_nametoindex(i->ifname),
+		};
+		int ret = nl_address_add(&nl);
+
+		if (ret)
+			return fault("address %s/%d: interface %s does not take it: %s: give another one", a->text,
+				     a->prefixlen, i->ifname, strerror(-ret));
+	}
+	return 0;
+}
+
+int iface_up(const struct iface *i)
+{
+	char *what = xasprintf("interface %s", i->ifname);
+	int ret = TOOL(what, "does another interface have this MAC address?", "ip", "link", "set", "dev", i->ifname, "up");
+
+	free(what);
+	return ret;
+}
+
+int iface_lo_up(void)
+{
+	return TOOL("interface lo", "see to it that the namespace has one", "ip", "link", "set", "dev", "lo", "up");
+}
+
+int iface_add_device(const struct iface *i)
+{
+	char *what = xasprintf("device %s", i->device);
+	int ret = TOOL(what, "is the driver loaded? (modprobe rdma_rxe)", "rdma", "link", "add", i->device, "type", "rxe",
+		       "netdev", i->ifname);
+
+	free(what);
+	return ret;
+}
+
+/* ------------------------------------------------------------ take away -- */
+
+char *iface_of(const char *device)
+{
+	char *port = xasprintf("%s/1", device), *found = NULL;
+	json_t *list = run_json((const char *const[]){ "rdma", "-j", "link", "show", port, NULL });
+	const char *name = json_string_value(json_object_get(json_array_get(list, 0), "netdev"));
+
+	if (name)
+		found = xstrdup(name);
+	json_decref(list);
+	free(port);
+	return found;
+}
+
+bool iface_can_be_deleted(const char *ifname)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
+	json_t *info = json_object_get(json_array_get(list, 0), "linkinfo");
+	const char *kind = json_string_value(json_object_get(info, "info_kind")) ?: "";
+	bool can = !strcmp(kind, "macvlan") || !strcmp(kind, "ipvlan");
+
+	json_decref(list);
+	return can;
+}
+
+int iface_check_unused(const char *device)
+{
+	json_t *list = rdma_resources("ctx"), *context;
+	int ret = 0;
+	size_t i;
+
+	if (!list)
+		return fault("device %s: rdma resource does not say who has it open: see to it that it works", device);
+	json_array_foreach(list, i, context) {
+		const char *name = json_string_value(json_object_get(context, "ifname"));
+
+		if (name && !strcmp(name, device)) {
+			ret = fault("device %s: process %d (%s) has it open: end that, or the container, first", device,
+				    (int)json_integer_value(json_object_get(context, "pid")),
+				    json_string_value(json_object_get(context, "comm")) ?: "?");
+			break;
+		}
+	}
+	json_decref(list);
+	return ret;
+}
+
+int iface_delete_device(const char *device)
+{
+	char *what = xasprintf("device %s", device);
+	int ret = TOOL(what, "nothing was taken away", "rdma", "link", "delete", device);
+
+	free(what);
+	return ret;
+}
+
+int iface_delete(const char *ifname, const char *what, const char *todo)
+{
+	return TOOL(what, todo, "ip", "link", "delete", "dev", ifname);
+}
+
+/* --------------------------------------------------------------- checks -- */
+
+int iface_check_name(const char *what, const char *name, size_t max)
+{
+	static const char beginning[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+	if (!*name || !strchr(beginning, *name) || strlen(name) >= max ||
+	    strspn(name + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name + 1))
+		return fault("%s %s: the name must be letters, digits and . _ -, %zu at most, and begin with a letter or digit",
+			     what, name, max - 1);
+	return 0;
+}
+
+int iface_check_parent(const char *name)
+{
+	if (!*name || *name == '-' || strlen(name) >= IFNAMSIZ)
+		return fault("interface %s: no interface can have that name: --parent takes one that ip link shows", name);
+	return 0;
+}
+
+int iface_check_mac(const char *mac)
+{
+	unsigned int byte[6];
+	int end = -1;
+
+	if (strlen(mac) != 17 || strspn(mac, "0123456789abcdefABCDEF:") != 17 ||
+	    sscanf(mac, "%2x:%2x:%2x:%2x:%2x:%2x%n", &byte[0], &byte[1], &byte[2], &byte[3], &byte[4], &byte[5], &end) != 6 ||
+	    end != 17)
+		return fault("MAC address %s: it is not of the form 02:00:00:00:00:01", mac);
+	if (byte[0] & 1 || !(byte[0] | byte[1] | byte[2] | byte[3] | byte[4] | byte[5]))
+		return fault("MAC address %s: no interface can have it: begin with 02:", mac);
+	return 0;
+}
+
+static bool of_a_host(const struct address *a)
+{
+	const uint8_t *byte = a->addr.s6_addr;
+
+	if (a->family == AF_INET)
+		return byte[0] != 0 && byte[0] != 127 && byte[0] < 224;
+	return !IN6_IS_ADDR_UNSPECIFIED(&a->addr) && !IN6_IS_ADDR_LOOPBACK(&a->addr) && !IN6_IS_ADDR_MULTICAST(&a->addr) &&
+	       !IN6_IS_ADDR_V4MAPPED(&a->addr);
+}
+
+int iface_parse_address(struct iface *i, const char *text)
+{
+	const struct address *a;
+
+	if (address_parse(&i->addresses, text))
+		return -1;
+	a = &i->addresses.address[i->addresses.n - 1];
+	if (a->ifname[0] || a->prefixlen < 1)
+		return fault("address %s: it is not of the form ADDRESS/LENGTH", text);
+	return of_a_host(a) ? 0 : fault("address %s: it is not one that a host can have: give another one", text);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * An interface of a container's in its own network namespace, on one of this host's, and the RDMA device on it.
+ *
+ * A process that asks or changes something in another namespace goes there, and must come back: whatever it asks
+ * next, it asks there.
+ */
+#ifndef GODWIT_IFACE_H
+#define GODWIT_IFACE_H
+
+#include "address.h"
+#include "godwit.h"
+
+struct iface {
+	const char *device, *ifname, *parent, *type;
+	const char *mac;		/* NULL: any, or its parent's */
+	int mtu;			/* 0: its parent's */
+	struct addresses addresses;
+};
+
+int ns_open(const char *path);		/* -1 with errno: ENOTTY if it is no network namespace */
+int ns_ours(void);			/* where this process is; -1 with fault() */
+bool ns_same(int a, int b);
+int ns_enter(int ns);			/* -1 with fault() */
+void ns_come_back(int ours);
+
+/* Run one of iproute2's. what: the object that it works on; todo: what a person can do when that fails. -1 with fault(). */
+int tool(const char *what, const char *todo, const char *const argv[]);
+
+#define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* From the namespace of its parent: it is down, and has no address. */
+int iface_make(const struct iface *i, int ns);
+/* These work in the namespace of the interface. -1 with fault(). */
+int iface_add_addresses(const struct iface *i);
+int iface_up(const struct iface *i);
+int iface_add_device(const struct iface *i);
+int iface_lo_up(void);
+int iface_delete_device(const char *device);
+int iface_delete(const char *ifname, const char *what, const char *todo);
+bool iface_can_be_deleted(const char *ifname);	/* it is of a type that is made here */
+/* The interface of a device, if it lies in this namespace; to be freed. NULL: it does not. */
+char *iface_of(const char *device);
+/* That nobody has the device open. The kernel would wait for whoever has, and nothing would end that. */
+int iface_check_unused(const char *device);
+
+/* Is it what the kernel, ip and rdma take, and nothing else? -1 with fault(). */
+int iface_check_name(const char *what, const char *name, size_t max);
+int iface_check_parent(const char *name);
+int iface_check_mac(const char *mac);
+int iface_parse_address(struct iface *i, const char *text);	/* ADDRESS/LENGTH, of a host */
+
+#endif /* GODWIT_IFACE_H */
