@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +17,6 @@
 #include "host.h"
 #include "huge.h"
 #include "text.h"
-
-static void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void problem(json_t *list, const char *format, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
-	/* (a hundred tell enough) */
-	if (json_array_size(list) < 100)
-		json_array_append_new(list, text_json(text));
-}
 
 /* ---------------------------------------------------------------- hello -- */
 

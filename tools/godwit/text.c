@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,4 +110,16 @@ char *text_last_line(char *text)
 		*--line = '\0';
 	line = strrchr(text, '\n');
 	return line ? line + 1 : text;
+}
+
+void problem(json_t *list, const char *format, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	if (json_array_size(list) < 100)
+		json_array_append_new(list, text_json(text));
 }
