@@ -7,6 +7,7 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/net_namespace.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -258,6 +259,27 @@ struct nl_address nl_of_gid(const struct in6_addr *gid)
 	return a;
 }
 
+/* ----------------------------------------------------------- namespaces -- */
+
+static void read_nsid(const struct nlmsghdr *h, void *arg)
+{
+	const void *id = find_attr(h, sizeof(struct rtgenmsg), NETNSA_NSID, sizeof(int));
+
+	if (h->nlmsg_type == RTM_NEWNSID && id)
+		memcpy(arg, id, sizeof(int));
+}
+
+int nl_nsid(int ns)
+{
+	struct request r = request(RTM_GETNSID, NLM_F_ACK);
+	struct rtgenmsg msg = { .rtgen_family = AF_UNSPEC };
+	int id = -1;
+
+	put(&r, &msg, sizeof(msg));
+	put_attr(&r, NETNSA_FD, &ns, sizeof(ns));
+	return talk(NETLINK_ROUTE, &r, read_nsid, &id) ? -1 : id;
+}
+
 /* --------------------------------------------------------------- routes -- */
 
 struct route {
@@ -459,7 +481,7 @@ static int change_tables(int type, const int *family, size_t n, const char *name
 	return send(fd, batch, length, 0) < 0 ? -errno : receive(fd, NULL, NULL);
 }
 
-static int nl_table_delete(int family, const char *name)
+int nl_table_delete(int family, const char *name)
 {
 	return change_tables(NFT_MSG_DELTABLE, &family, 1, name);
 }

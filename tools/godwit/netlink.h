@@ -31,6 +31,9 @@ bool nl_same_subnet(const struct nl_address *a, const struct nl_address *b);
 /* The address that a GID of RoCE v2 is, of no interface and without a prefix. */
 struct nl_address nl_of_gid(const struct in6_addr *gid);
 
+/* The number by which the network namespace of this process knows that one, as link_netnsid of ip; -1: by none. */
+int nl_nsid(int ns);
+
 /*
  * Does a route lead from this interface to that address? from: the local address it leaves from, NULL if that is not
  * here yet. *mtu: the route's own, or 0.
@@ -45,6 +48,8 @@ uint32_t nl_unix_peer(int sock, uint32_t inode);
 
 /* nftables: delete the tables of this name, of inet and of arp; that there is none is no error. */
 int nl_tables_delete(const char *name);
+/* The one of this family (NFPROTO_). That there is none is -ENOENT. */
+int nl_table_delete(int family, const char *name);
 /* Wake them: tables made with "flags dormant" do nothing until then. */
 int nl_tables_wake(const char *name);
 /* All whose names are the beginning of this one, at least min bytes of it: CRIU cuts its tables' names. */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * The network namespace of a container, which moves with it: its interfaces, their addresses and routes, and the RDMA
+ * devices on them. It is made anew at the destination, guarded, so that the network sees one of the two only. Only one that
+ * has a name in /run/netns is moved. As JSON:
+ *
+ *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
+ *	  "parent": "eth0", "mac": "02:00:00:00:00:01", "mtu": 9000, "addresses": ["10.78.0.1/24"],
+ *	  "routes": [ { "dst": "default", "gateway": "10.78.0.254" } ], "device": "rxe1" } ] }
+ *
+ *	destination			source
+ *					describe()
+ *	check()
+ *	make()
+ *	... the container is restored ...	... it is held ...
+ *					guard()
+ *	unguard(), announce()
+ *	... it runs ...
+ *					remove()
+ *
+ * Undone by: remove(); and unguard() at the source. All work in the thread that calls, and bring it back to where it was.
+ */
+#ifndef GODWIT_NETNS_H
+#define GODWIT_NETNS_H
+
+#include <jansson.h>
+#include "iface.h"
+
+/*
+ * What a namespace has, to be made elsewhere. NULL with fault(): it has what can't be taken along, or is none.
+ * parent: the interface that all of its own lie on there, or NULL: as here.
+ */
+json_t *netns_describe(const char *path, const char *parent);
+/* Would this host take it? Adds strings to problems. */
+void netns_check(json_t *netns, json_t *problems);
+/*
+ * Make it, guarded: nothing passes its interfaces. netns gets "made": whether the namespace itself was made. -1 with
+ * fault(): all of it is taken back.
+ */
+int netns_make(json_t *netns);
+/* Nothing passes its interfaces any more; twice is no error. */
+int netns_guard(json_t *netns);
+/* That there is no guard is no error. */
+int netns_unguard(json_t *netns);
+/* As addresses_announce(). */
+int netns_announce(json_t *netns);
+/*
+ * Devices and interfaces go; so does the namespace, if nothing is left in it and it was not there before netns_make(). What
+ * is not there is no error. A device that is in use stays, with its interface: -1 with fault().
+ */
+int netns_remove(json_t *netns);
+
+/* Its name, if path lies directly in /run/netns; or NULL with fault(). It is a part of path. */
+const char *netns_name(const char *path);
+
+#endif /* GODWIT_NETNS_H */

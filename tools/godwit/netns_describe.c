@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What a network namespace has. Whatever netns_make() would not make again is refused by its name.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "netlink.h"
+#include "netns.h"
+#include "rdma.h"
+
+struct view {
+	const char *path, *parent;
+	int ns, ours;
+	int host;		/* link_netnsid of what has its parent in this host's own namespace */
+	json_t *links;		/* as netns_make() takes them */
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key)) ?: "";
+}
+
+static bool one_of(const char *const *list, const char *text)
+{
+	while (*list && strcmp(*list, text))
+		list++;
+	return *list;
+}
+
+static bool has(const json_t *list, const char *text)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(list, i, value)
+		if (json_is_string(value) && !strcmp(json_string_value(value), text))
+			return true;
+	return false;
+}
+
+/* A key of an object that is none of these; or NULL */
+static const char *other_key(json_t *object, const char *const *known)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(object, key, value)
+		if (!one_of(known, key))
+			return key;
+	return NULL;
+}
+
+static json_t *find_link(const struct view *v, const char *ifname)
+{
+	json_t *link;
+	size_t i;
+
+	json_array_foreach(v->links, i, link)
+		if (!strcmp(text_of(link, "ifname"), ifname))
+			return link;
+	return NULL;
+}
+
+/* ----------------------------------------------------------- interfaces -- */
+
+/* What a person has set on it, and would miss. */
+static int check_settings(const struct view *v, json_t *link, const char *ifname)
+{
+	static const char *const qdiscs[] = { "noqueue", "noop", NULL };
+	json_t *info = json_object_get(json_object_get(link, "linkinfo"), "info_data");
+
+	if (!has(json_object_get(link, "flags"), "UP"))
+		return fault("interface %s in %s: it is down: set it up, or take it away", ifname, v->path);
+	if (*text_of(link, "master"))
+		return fault("interface %s in %s: it is a part of %s, which can't be moved: take it out", ifname, v->path,
+			     text_of(link, "master"));
+	if (!one_of(qdiscs, text_of(link, "qdisc")))
+		return fault("interface %s in %s: it has the queueing discipline %s, which can't be moved: take it away (tc)",
+			     ifname, v->path, text_of(link, "qdisc"));
+	if (json_object_get(info, "private") || json_object_get(info, "vepa"))
+		return fault("interface %s in %s: its ipvlan is private or vepa: only one of the kind bridge can be moved",
+			     ifname, v->path);
+	return iface_check_name("interface", ifname, IFNAMSIZ);
+}
+
+/* Its parent lies in this host's own namespace, which is asked for the name. */
+static int find_parent(const struct view *v, json_t *link, const char *ifname, char parent[IFNAMSIZ])
+{
+	json_t *nsid = json_object_get(link, "link_netnsid"), *index = json_object_get(link, "link_index");
+
+	if (!json_is_integer(index) || !json_is_integer(nsid) || json_integer_value(nsid) != v->host)
+		return fault("interface %s in %s: the interface that it lies on is not in this host's own namespace: "
+			     "make it again on one that is", ifname, v->path);
+	ns_come_back(v->ours);
+	parent = if_indextoname(json_integer_value(index), parent);
+	if (ns_enter(v->ns))
+		return -1;
+	return parent ? 0 : fault("interface %s in %s: the interface that it lies on is gone: make it again", ifname, v->path);
+}
+
+static int add_link(struct view *v, json_t *link)
+{
+	json_t *info = json_object_get(link, "linkinfo"), *its;
+	const char *kind = text_of(info, "info_kind"), *ifname = text_of(link, "ifname");
+	const char *mode = text_of(json_object_get(info, "info_data"), "mode");
+	bool macvlan = !strcmp(kind, "macvlan");
+	char parent[IFNAMSIZ] = "";
+
+	if (!macvlan && strcmp(kind, "ipvlan"))
+		return fault("interface %s in %s: it is of type %s, and only a macvlan or ipvlan can be moved: use one "
+			     "(godwit link add), or take it away", ifname, v->path, *kind ? kind : text_of(link, "link_type"));
+	if (strcmp(mode, macvlan ? "bridge" : "l2"))
+		return fault("interface %s in %s: it is %s of mode %s, and only mode %s can be moved: make it again", ifname,
+			     v->path, macvlan ? "a macvlan" : "an ipvlan", mode, macvlan ? "bridge" : "l2");
+	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent))
+		return -1;
+	its = json_pack("{ss ss ss ss sI s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
+			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes");
+	if (macvlan)
+		json_object_set(its, "mac", json_object_get(link, "address"));
+	json_array_append_new(v->links, its);
+	return 0;
+}
+
+static int add_links(struct view *v)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", NULL }), *link;
+	int ret = 0;
+	size_t i;
+
+	if (!list)
+		return fault("network namespace %s: ip does not show its interfaces: see to it that ip -j works", v->path);
+	json_array_foreach(list, i, link)
+		if (!ret && strcmp(text_of(link, "ifname"), "lo"))
+			ret = add_link(v, link);
+	json_decref(list);
+	return ret;
+}
+
+/* ------------------------------------------------------------ addresses -- */
+
+/* Why it can't be moved; NULL: it can. */
+static const char *odd_address(json_t *a, bool on_link)
+{
+	static const char *const known[] = { "family", "local", "prefixlen", "broadcast", "scope", "label", "secondary", "nodad",
+					     "protocol", "valid_life_time", "preferred_life_time", NULL };
+	const char *other = other_key(a, known);
+
+	if (other)
+		return strcmp(other, "address") ? other : "one with a peer";
+	if (!on_link)
+		return "not of a macvlan or ipvlan";
+	return strcmp(text_of(a, "scope"), "global") ? "not of global scope" : NULL;
+}
+
+static int add_address(struct view *v, const char *ifname, json_t *a)
+{
+	const char *scope = text_of(a, "scope"), *local = text_of(a, "local");
+	bool ipv6 = !strcmp(text_of(a, "family"), "inet6");
+	json_t *link = find_link(v, ifname);
+	const char *odd = odd_address(a, link);
+	char *text;
+
+	if (!strcmp(ifname, "lo") && !strcmp(scope, "host"))
+		return 0;
+	/* (the kernel gives it one there, too) */
+	if (ipv6 && !strcmp(scope, "link") && !strcmp(text_of(a, "protocol"), "kernel_ll"))
+		return 0;
+	if (json_object_get(a, "dynamic"))
+		return fault("address %s of interface %s in %s: it was given for a time, by a router or DHCP: give one that stays, "
+			     "and set net.ipv6.conf.%s.accept_ra=0 there", local, ifname, v->path, ifname);
+	if (odd)
+		return fault("address %s of interface %s in %s: it is %s, and such a one can't be moved: take it away", local,
+			     ifname, v->path, odd);
+	text = xasprintf("%s/%d", local, (int)json_integer_value(json_object_get(a, "prefixlen")));
+	json_array_append_new(json_object_get(link, "addresses"), json_string(text));
+	free(text);
+	return 0;
+}
+
+static int add_addresses(struct view *v)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "addr", "show", NULL }), *of, *address;
+	size_t i, j;
+	int ret = 0;
+
+	if (!list)
+		return fault("network namespace %s: ip does not show its addresses: see to it that ip -j works", v->path);
+	json_array_foreach(list, i, of)
+		json_array_foreach(json_object_get(of, "addr_info"), j, address)
+			if (!ret && json_object_size(address))
+				ret = add_address(v, text_of(of, "ifname"), address);
+	json_decref(list);
+	return ret;
+}
+
+/* --------------------------------------------------------------- routes -- */
+
+/* Why it can't be made by its destination and gateway alone; NULL: it can. */
+static const char *odd_route(json_t *route, bool ipv6)
+{
+	static const char *const known[] = { "dst", "gateway", "dev", "protocol", "scope", "flags", "metric", "pref", NULL };
+	static const char *const by_people[] = { "", "boot", "static", NULL };
+	const char *scope = text_of(route, "scope");
+	json_t *metric = json_object_get(route, "metric"), *flags = json_object_get(route, "flags");
+	bool gateway = json_object_get(route, "gateway");
+
+	if (other_key(route, known))
+		return other_key(route, known);
+	if (!one_of(by_people, text_of(route, "protocol")))
+		return "a protocol";
+	if (json_array_size(flags) > has(flags, "linkdown"))
+		return "flags";
+	if (metric && (!ipv6 || json_integer_value(metric) != 1024))
+		return "a metric";
+	if (*text_of(route, "pref") && strcmp(text_of(route, "pref"), "medium"))
+		return "a preference";
+	return strcmp(scope, ipv6 || gateway ? "" : "link") ? "a scope" : NULL;
+}
+
+static int add_route(struct view *v, json_t *route, bool ipv6)
+{
+	const char *dst = text_of(route, "dst"), *gateway = text_of(route, "gateway");
+	json_t *link = find_link(v, text_of(route, "dev")), *its;
+	const char *odd = odd_route(route, ipv6);
+
+	if (!strcmp(text_of(route, "protocol"), "kernel"))
+		return 0;
+	if (odd || !link)
+		return fault("route %s in %s: it has %s of its own, and only a destination and a gateway can be moved: make it "
+			     "again without", dst, v->path, odd ?: "an interface");
+	/* (its family is to be seen) */
+	if (!*gateway && !strcmp(dst, "default"))
+		dst = ipv6 ? "::/0" : "0.0.0.0/0";
+	its = json_pack("{ss}", "dst", dst);
+	if (*gateway)
+		json_object_set_new(its, "gateway", json_string(gateway));
+	json_array_append_new(json_object_get(link, "routes"), its);
+	return 0;
+}
+
+static int add_routes(struct view *v, const char *family)
+{
+	const char *const argv[] = { "ip", "-j", family, "route", "show", "table", "main", NULL };
+	json_t *list = run_json(argv), *route;
+	int ret = 0;
+	size_t i;
+
+	if (!list)
+		return fault("network namespace %s: ip does not show its routes: see to it that ip -j %s works", v->path, family);
+	json_array_foreach(list, i, route)
+		if (!ret)
+			ret = add_route(v, route, !strcmp(family, "-6"));
+	json_decref(list);
+	return ret;
+}
+
+/* -------------------------------------------------------------- devices -- */
+
+/* All namespaces show all devices; the interface only where it lies. */
+static int add_device(struct view *v, json_t *device)
+{
+	const char *name = text_of(device, "ifname"), *ifname = text_of(device, "netdev");
+	json_t *link = find_link(v, ifname);
+	char of[IFNAMSIZ];
+
+	if (!*ifname)
+		return 0;
+	rdma_netdev(name, of);
+	if (!link || strcmp(of, ifname) || json_object_get(link, "device"))
+		return fault("device %s in %s: it is not the one rxe device of a macvlan or ipvlan: take it away", name, v->path);
+	json_object_set_new(link, "device", json_string(name));
+	return iface_check_name("device", name, 64);
+}
+
+static int add_devices(struct view *v)
+{
+	json_t *list = run_json((const char *const[]){ "rdma", "-j", "link", "show", NULL }), *device;
+	int ret = 0;
+	size_t i;
+
+	if (!list)
+		return fault("network namespace %s: rdma does not show its devices: see to it that rdma -j link works", v->path);
+	json_array_foreach(list, i, device)
+		if (!ret)
+			ret = add_device(v, device);
+	json_decref(list);
+	return ret;
+}
+
+/* ---------------------------------------------------------------- other -- */
+
+static int check_rules(struct view *v, const char *family)
+{
+	static const char *const tables[] = { "local", "main", "default", NULL };
+	json_t *list = run_json((const char *const[]){ "ip", "-j", family, "rule", "show", NULL }), *rule;
+	int ret = list ? 0 : fault("network namespace %s: ip does not show its routing rules: see to it that ip -j %s works",
+				   v->path, family);
+	size_t i;
+
+	json_array_foreach(list, i, rule) {
+		int priority = json_integer_value(json_object_get(rule, "priority"));
+		const char *table = text_of(rule, "table");
+
+		if (!ret && (!one_of(tables, table) || json_object_size(rule) != 3 || strcmp(text_of(rule, "src"), "all") ||
+			     (priority && priority != 32766 && priority != 32767)))
+			ret = fault("routing rule %d in %s: such rules can't be moved: take it away", priority, v->path);
+	}
+	json_decref(list);
+	return ret;
+}
+
+static int check_nft(struct view *v)
+{
+	json_t *answer = run_json((const char *const[]){ "nft", "-j", "list", "tables", NULL }), *object, *table;
+	int ret = answer ? 0 : fault("network namespace %s: nft does not show its tables: apt-get install nftables", v->path);
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "nftables"), i, object) {
+		table = json_object_get(object, "table");
+		if (!ret && table)
+			ret = fault("nftables in %s: it has the table %s %s, and tables can't be moved: take it away", v->path,
+				    text_of(table, "family"), text_of(table, "name"));
+	}
+	json_decref(answer);
+	return ret;
+}
+
+/* In its namespace. */
+static int look(struct view *v)
+{
+	v->host = nl_nsid(v->ours);
+	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_devices(v) ||
+	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) ? -1 : 0;
+}
+
+static int look_inside(struct view *v)
+{
+	int ret;
+
+	if (ns_same(v->ns, v->ours))
+		return fault("network namespace %s: it is this host's own: use --network host", v->path);
+	if (ns_enter(v->ns))
+		return -1;
+	ret = look(v);
+	ns_come_back(v->ours);
+	return ret;
+}
+
+json_t *netns_describe(const char *path, const char *parent)
+{
+	struct view v = { .path = path, .parent = parent, .ns = -1, .ours = -1, .links = json_array() };
+	const char *name = netns_name(path);
+	json_t *netns = NULL;
+
+	if (!name || (parent && iface_check_parent(parent)))
+		goto out;
+	v.ns = ns_open(path);
+	if (v.ns < 0) {
+		fault("network namespace %s: %s: give the container one that ip netns shows", path,
+		      errno == ENOTTY ? "it is none" : strerror(errno));
+		goto out;
+	}
+	v.ours = ns_ours();
+	if (v.ours >= 0 && !look_inside(&v))
+		netns = json_pack("{ss+ sO}", "path", "/run/netns/", name, "links", v.links);
+out:
+	json_decref(v.links);
+	close_fd(&v.ours);
+	close_fd(&v.ns);
+	return netns;
+}
