@@ -7,12 +7,14 @@
  *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
  *	GODWIT_COMMIT_TIMEOUT=S	seconds; 30
  *
- * We say "ready\n", wait for "commit\n", say "goes\n" and wait for any answer to
- * that, or the end of the file. Whoever has not heard "goes" when CRIU has died
- * knows that no task has run.
+ * We say "ready PID\n" (the root of the tree, as CRIU numbers it), wait for
+ * "commit\n", say "goes\n" and wait for any answer to that, or the end of the
+ * file. Whoever has not heard "goes" when CRIU has died knows that no task has
+ * run.
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -81,7 +83,7 @@ static int read_line(int fd, char *line, size_t size, const struct timespec *end
 	return 0;
 }
 
-static int ask(int fd)
+static int ask(int fd, pid_t root)
 {
 	const char *timeout = getenv("GODWIT_COMMIT_TIMEOUT");
 	struct timespec end;
@@ -89,7 +91,8 @@ static int ask(int fd)
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += timeout ? atoi(timeout) : 30;
-	if (write(fd, "ready\n", 6) != 6)
+	snprintf(line, sizeof(line), "ready %d\n", root);
+	if (write(fd, line, strlen(line)) != (ssize_t)strlen(line))
 		return fail("who started the restore is gone: %m");
 	if (read_line(fd, line, sizeof(line), &end))
 		return fail("no word to go on: %m");
@@ -103,7 +106,7 @@ bool commit_is_asked(void)
 	return getenv("GODWIT_COMMIT_FD") || getenv("GODWIT_COMMIT_SOCK");
 }
 
-int wait_for_commit(void)
+int wait_for_commit(pid_t root)
 {
 	const char *env = getenv("GODWIT_COMMIT_FD");
 	const char *path = getenv("GODWIT_COMMIT_SOCK");
@@ -111,7 +114,7 @@ int wait_for_commit(void)
 	if (!env && !path)
 		return 0;
 	sock = env ? atoi(env) : connect_to(path);
-	return sock < 0 ? -1 : ask(sock);
+	return sock < 0 ? -1 : ask(sock, root);
 }
 
 void commit_goes(void)

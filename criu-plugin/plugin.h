@@ -357,7 +357,7 @@ int resume_late(int pid);
 
 /* commit.c: wait for the word to go on, if anybody wants to have it; say that we do. */
 bool commit_is_asked(void);
-int wait_for_commit(void);
+int wait_for_commit(pid_t root);
 void commit_goes(void);
 
 #endif /* RDMA_PLUGIN_H */

@@ -335,7 +335,7 @@ static int resume_tree(pid_t root)
 
 	if (!find_tree(&r, root)) {
 		tie(&r);
-		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit()) {
+		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit(root)) {
 			commit_goes();
 			untie(&r);
 			ret = resume(&r);
