@@ -27,7 +27,7 @@
  * What CRIU does not restore, a restored task keeps of CRIU: it calls no setgroups() for a task that has no supplementary
  * groups, and knows nothing of keyrings. So it has no groups itself, and a session keyring that is empty.
  */
-static int lay_down(void)
+int criu_lay_down(void)
 {
 	if (setgroups(0, NULL))
 		return -1;
@@ -47,7 +47,7 @@ static void exec_criu(int sk, int images, int inherit)
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(log >= 0 ? log : null, STDERR_FILENO);
-	if (lay_down())
+	if (criu_lay_down())
 		_exit(EXIT_BARE);
 	fcntl(sk, F_SETFD, 0);
 	if (inherit >= 0) {

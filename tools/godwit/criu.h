@@ -43,6 +43,9 @@ int criu_restore(struct criu *criu, const struct criu_options *options);
 enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid);
 int criu_answer(struct criu *criu, bool ok);
 
+/* In who is about to become it, or a program that starts it: 0, or -1 with errno. */
+int criu_lay_down(void);
+
 /* How long it may take to tidy up. */
 #define CRIU_END_MS	15000
 
