@@ -36,9 +36,9 @@ static void on_term(int sig)
 
 /* ---------------------------------------------------------- connections -- */
 
-static int unix_address(const char *id, struct sockaddr_un *sun)
+int agent_address(const char *id, const char *suffix, struct sockaddr_un *sun)
 {
-	char *path = state_path(id, ".sock");
+	char *path = state_path(id, suffix);
 	bool fits = strlen(path) < sizeof(sun->sun_path) && !strchr(id, '/');
 
 	*sun = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -54,7 +54,7 @@ static int listen_for_attach(struct agent *a)
 
 	if (mkdir(STATE_DIR, 0700) && errno != EEXIST)
 		return fault("%s: %s", STATE_DIR, strerror(errno));
-	if (unix_address(a->id, &sun))
+	if (agent_address(a->id, ".sock", &sun))
 		return -1;
 	unlink(sun.sun_path);	/* (we have the lock: if it is there, its owner was killed) */
 	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -154,7 +154,7 @@ static int attach(struct agent *a)
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(fd));
 	memcpy(CMSG_DATA(c), fd, sizeof(fd));
-	if (unix_address(a->id, &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
+	if (agent_address(a->id, ".sock", &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    sendmsg(sk, &msg, MSG_NOSIGNAL) != 1) {
 		close_fd(&sk);
 		return stand_in(a);
@@ -191,11 +191,12 @@ int agent_save(struct agent *a)
 		state_remove(a->id);
 		return 0;
 	}
-	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I}",
+	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I, s:O*, s:o}",
 		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
-		"root_id", id_json(&a->root_id), "processes", a->want_processes));
+		"root_id", id_json(&a->root_id), "processes", a->want_processes, "container", a->container,
+		"plugin_id", id_json(&a->plugin_id)));
 }
 
 int agent_load(struct agent *a)
@@ -209,8 +210,11 @@ int agent_load(struct agent *a)
 	a->images = images ? xstrdup(images) : NULL;
 	json_decref(a->copied);
 	a->copied = json_incref(json_object_get(state, "copied"));
+	json_decref(a->container);
+	a->container = json_incref(json_object_get(state, "container"));
 	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
 	a->root_id = id_from_json(json_object_get(state, "root_id"));
+	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
 	a->root = a->root_id.pid;
 	a->want_processes = json_integer_value(json_object_get(state, "processes"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
@@ -324,7 +328,8 @@ static int poll_timeout(const struct agent *a)
 
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
-	if (a->stage == STAGE_READY)
+	/* (podman holds a container for so long only) */
+	if (a->stage == STAGE_READY && !a->container)
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
 	return left > 0 ? left : 0;
@@ -343,13 +348,14 @@ static void over(struct agent *a)
 static void loop(struct agent *a)
 {
 	while (a->stage != STAGE_END && !a->over) {
-		struct pollfd p[4] = {
+		struct pollfd p[5] = {
 			{ .fd = a->wire.in, .events = POLLIN },
 			{ .fd = a->listener, .events = POLLIN },
-			{ .fd = a->criu.sk, .events = a->gate ? 0 : POLLIN },
+			{ .fd = a->container ? a->criu.pidfd : a->criu.sk, .events = a->gate ? 0 : POLLIN },
 			{ .fd = a->commit_sk, .events = POLLIN },
+			{ .fd = a->commit_listener, .events = POLLIN },
 		};
-		int n = poll(p, 4, poll_timeout(a));
+		int n = poll(p, 5, poll_timeout(a));
 
 		if (told_to_end && a->stage < STAGE_READY)
 			lost_connection(a);
@@ -367,6 +373,8 @@ static void loop(struct agent *a)
 			agent_criu_event(a);
 		else if (p[3].revents)
 			agent_plugin_event(a);
+		else if (p[4].revents)
+			agent_plugin_connects(a);
 		else if (p[0].revents)
 			hear(a);
 		else if (p[1].revents)
@@ -461,8 +469,8 @@ int cmd_agent(int argc, char **argv)
 	};
 	struct agent a = {
 		.wire = { -1, -1 }, .attached = -1, .listener = -1, .lock = -1, .incoming = INCOMING_INIT,
-		.criu = CRIU_INIT, .commit_sk = -1, .plugin_sk = -1, .copied = json_array(),
-		.warnings = json_array(),
+		.criu = CRIU_INIT, .commit_sk = -1, .plugin_sk = -1, .commit_listener = -1,
+		.copied = json_array(), .warnings = json_array(),
 	};
 	bool again = false;
 	int c;

@@ -39,16 +39,23 @@ struct agent {
 	struct addresses addresses;
 	bool adding;		/* they are ours, or about to be */
 	json_t *copied;		/* files that come along: agent_files.c */
-	struct criu criu;
+	/*
+	 * What the source says of a container that moves (container.h); NULL: it is processes. Of ours are in it:
+	 * "has_netns", its network namespace is ours to remove; "begun", podman was told to restore it.
+	 */
+	json_t *container;
+	struct criu criu;	/* of a container: podman, without a socket */
 	/*
 	 * What holds the tasks: the CRIU plugin, that asks at commit_sk before their connections resume;
 	 * or, without RDMA, CRIU itself, that waits for our answer before it lets them go.
 	 */
 	int commit_sk, plugin_sk;	/* our end and, until CRIU has it, the plugin's */
+	int commit_listener;	/* where that of podman's CRIU connects; or -1 */
 	bool gate;
 	bool goes;		/* the plugin has taken the commit: tasks may have run */
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for who goes on when we are killed */
+	struct proc_id plugin_id;	/* of a container: CRIU */
 	json_int_t want_processes, want_contexts;	/* that the source has stopped */
 	json_t *want_creds;	/* of its threads: creds_collect() */
 	struct tree tree;
@@ -88,7 +95,8 @@ void agent_take_back_copies(struct agent *a);
 void agent_keep_copies(struct agent *a);
 
 /* restore.c */
-int agent_start_criu(struct agent *a, json_t *env);
+int agent_set_environment(json_t *env);	/* what the source says to CRIU's plugin */
+int agent_start_criu(struct agent *a);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */
 void agent_plugin_event(struct agent *a);
@@ -105,6 +113,34 @@ void agent_take_over(struct agent *a);
 int agent_save(struct agent *a);
 int agent_load(struct agent *a);
 
+/*
+ * agent_container.c, in the order of a move. What is missing here is added to problems; the network is made, the device
+ * files looked at; podman is started; its CRIU's plugin connects.
+ */
+void agent_check_container(json_t *container, json_t *problems);
+int agent_prepare_container(struct agent *a);
+int agent_restore_container(struct agent *a);
+void agent_plugin_connects(struct agent *a);
+/* All is held: for how long, the deadline says from now on. -1 with fault(): for no longer. */
+int agent_hold_container(struct agent *a);
+void agent_unguard_container(struct agent *a);
+void agent_announce_container(struct agent *a);
+enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
+/*
+ * CRIU need not have, if podman was killed: until its plugin has said its last word; until it has ended, and podman, if
+ * that is there.
+ */
+void agent_await_plugin(struct agent *a);
+void agent_await_criu(struct agent *a);
+/* Of an agent that was killed, its keeper gets the plugin's socket. */
+void agent_inherit_plugin(struct agent *a);
+/* podman has none of it any more, and nothing runs; then its network goes. */
+void agent_undo_container(struct agent *a);
+void agent_undo_netns(struct agent *a);
+
+/* agent.c: STATE_DIR/ID and suffix, as an address. -1 with fault(). */
+struct sockaddr_un;
+int agent_address(const char *id, const char *suffix, struct sockaddr_un *sun);
 void agent_tell(struct agent *a, json_t *message);
 void agent_failed(struct agent *a);	/* undo, and tell fault() */
 void agent_set_stage(struct agent *a, enum stage stage);

@@ -454,5 +454,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_rdma(list, &a->addresses, json_object_get(message, "contexts"),
 		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"),
 		   json_object_get(message, "cm_peers"));
+	if (json_object_get(message, "container"))
+		agent_check_container(json_object_get(message, "container"), list);
 	return list;
 }

@@ -60,10 +60,12 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	addresses_free(&a->addresses);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
+	a->container = json_incref(json_object_get(message, "container"));
 	a->stage = STAGE_PREPARED;
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
 	if (!a->images || agent_save(a) || addresses_guard(&a->addresses, a->id, false) ||
-	    agent_start_criu(a, json_object_get(message, "env")))
+	    agent_set_environment(json_object_get(message, "env")) ||
+	    (a->container ? agent_prepare_container(a) : agent_start_criu(a)))
 		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);
 	return 0;

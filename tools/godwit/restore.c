@@ -19,7 +19,7 @@
 #define MOVING_WARN_MS	120000	/* if all peers that are waited for are on their way themselves */
 #define TELL_MS		500
 
-static int set_environment(json_t *env)
+int agent_set_environment(json_t *env)
 {
 	const char *name;
 	json_t *value;
@@ -32,13 +32,11 @@ static int set_environment(json_t *env)
 	return 0;
 }
 
-int agent_start_criu(struct agent *a, json_t *env)
+int agent_start_criu(struct agent *a)
 {
 	char number[16];
 	int ret;
 
-	if (set_environment(env))
-		return -1;
 	snprintf(number, sizeof(number), "%d", a->plugin_sk);
 	setenv("GODWIT_COMMIT_FD", number, 1);
 	/* (who holds a copy must not give it up by itself: only the source knows) */
@@ -65,7 +63,7 @@ int agent_restore(struct agent *a, json_t *message)
 	json_decref(a->want_creds);
 	a->want_creds = json_incref(json_object_get(message, "creds"));
 	agent_set_stage(a, STAGE_RESTORING);
-	return agent_place_copies(a) ?: criu_restore(&a->criu, &options);
+	return agent_place_copies(a) ?: a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);
 }
 
 /* CRIU takes some that it can't set for set. They are final: each thread is held where it returns to what it did. */
@@ -97,7 +95,7 @@ static int look_at_restored(struct agent *a)
 
 static void all_held(struct agent *a)
 {
-	if (look_at_restored(a)) {
+	if (look_at_restored(a) || (a->container && agent_hold_container(a))) {
 		agent_failed(a);
 		return;
 	}
@@ -116,6 +114,8 @@ static void unguard(struct agent *a)
 	if (addresses_announce(&a->addresses))
 		agent_warn(a, fault_text());
 	fault_clear();
+	if (a->container)
+		agent_unguard_container(a);
 }
 
 /* The plugin has taken the commit: now the tasks outlive CRIU. */
@@ -157,9 +157,20 @@ static void hear_plugin_out(struct agent *a)
  */
 static void criu_died_late(struct agent *a)
 {
+	char *why = xasprintf("the container runs, but podman may not know that: %s", fault_text());
+
+	if (a->container)
+		agent_await_plugin(a);
 	hear_plugin_out(a);
-	if (a->goes && agent_see_through(a) == 0)
+	if (a->container)
+		agent_await_criu(a);
+	if (a->goes && agent_see_through(a) == 0) {
+		if (a->container)
+			agent_warn(a, why);
+		free(why);
 		return;
+	}
+	free(why);
 	if (a->goes)
 		agent_set_stage(a, STAGE_LOST);
 	else
@@ -169,7 +180,7 @@ static void criu_died_late(struct agent *a)
 
 static void criu_ended(struct agent *a, enum criu_event event)
 {
-	if (event == CRIU_FAILED)
+	if (event == CRIU_FAILED && !a->container)
 		images_explain(a->images, "restore.log");
 	criu_wait(&a->criu, 10000);
 	criu_close(&a->criu);
@@ -190,6 +201,10 @@ void agent_criu_event(struct agent *a)
 	char script[64];
 
 	fault_clear();
+	if (a->container) {
+		criu_ended(a, agent_podman_event(a));
+		return;
+	}
 	event = criu_next(&a->criu, script, &a->root);
 	if (event != CRIU_NOTIFY) {
 		criu_ended(a, event);
@@ -209,10 +224,14 @@ void agent_criu_event(struct agent *a)
 
 void agent_plugin_event(struct agent *a)
 {
-	char text[16];
-	ssize_t n = read(a->commit_sk, text, sizeof(text));
+	char text[32];
+	ssize_t n = read(a->commit_sk, text, sizeof(text) - 1);
 
 	fault_clear();
+	text[n > 0 ? n : 0] = '\0';
+	/* (of a process CRIU has said it already) */
+	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
+		sscanf(text, "ready %d", &a->root);
 	if (n > 0 && a->stage == STAGE_RESTORING)
 		all_held(a);
 	else if (n > 0)
@@ -290,6 +309,8 @@ void agent_take_over(struct agent *a)
 	struct criu criu = { .pid = a->criu_id.pid, .sk = -1, .images = -1 };
 	bool ended = true;
 
+	if (a->container)
+		agent_inherit_plugin(a);
 	if (a->stage < STAGE_COMMITTED) {
 		agent_undo(a);
 		return;
@@ -300,7 +321,7 @@ void agent_take_over(struct agent *a)
 	unguard(a);
 	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
 		close_fd(&a->commit_sk);
-	if (proc_is_there(&a->criu_id)) {
+	if (!a->container && proc_is_there(&a->criu_id)) {
 		criu.pidfd = pidfd_open(criu.pid, 0);
 		kill(criu.pid, SIGCONT);
 		ended = criu_wait(&criu, CRIU_END_MS) == 0;
@@ -309,6 +330,8 @@ void agent_take_over(struct agent *a)
 		criu_wait(&criu, CRIU_END_MS);
 		close_fd(&criu.pidfd);
 	}
+	if (a->container)
+		agent_await_criu(a);
 	if (agent_see_through(a))
 		agent_set_stage(a, STAGE_LOST);
 }
@@ -373,6 +396,8 @@ void agent_resumed(struct agent *a)
 	agent_tell_resumed(a);
 	addresses_announce(&a->addresses);	/* once more: the first may have been lost */
 	fault_clear();
+	if (a->container)
+		agent_announce_container(a);
 }
 
 static void warn_of(struct agent *a, int failed)
@@ -385,6 +410,8 @@ static void warn_of(struct agent *a, int failed)
 void agent_undo(struct agent *a)
 {
 	incoming_drop(&a->incoming);
+	if (a->container)
+		agent_undo_container(a);
 	/* (of an agent that was killed, they need not be our children) */
 	proc_kill_tree(&a->criu_id);
 	proc_kill_tree(&a->root_id);
@@ -399,6 +426,8 @@ void agent_undo(struct agent *a)
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_unguard(&a->addresses, a->id));
+	if (a->container)
+		agent_undo_netns(a);
 	agent_take_back_copies(a);
 	if (a->images)
 		warn_of(a, images_remove(a->images));
@@ -406,6 +435,8 @@ void agent_undo(struct agent *a)
 	a->images = NULL;
 	json_decref(a->want_creds);
 	a->want_creds = NULL;
+	json_decref(a->container);
+	a->container = NULL;
 	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);

@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The destination's side of a container of podman's, which podman restores here from its archive.
+ *
+ * CRIU is podman's runtime's, and its plugin asks us at a socket in STATE_DIR before anything runs. What podman is given in
+ * its environment, CRIU has in its own. (Not by CONTAINERS_CONF_OVERRIDE: the container's monitor would keep that, and the
+ * `podman container cleanup` that it runs at the end would fail for want of the file.) A restore that is called off podman
+ * ends by itself; but it keeps the container that it made, without its tasks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "agent.h"
+#include "host.h"
+#include "netns.h"
+#include "text.h"
+
+#define PODMAN_MIN	408	/* the first whose runtimes have its environment: 4.8 */
+#define MESSAGES	"restore.err"	/* of podman, in the folder of images */
+/*
+ * podman gives a restore up 240 s after it began, whatever it is held for, and ends what has come of it. So what is not
+ * committed by then is undone before.
+ */
+#define HOLD_S		200
+/* How long podman may take to end when its restore is called off, and what it has left after it. */
+#define PODMAN_MS	20000
+#define REST_MS		5000
+
+static const char *fact(json_t *container, const char *key)
+{
+	return json_string_value(json_object_get(container, key)) ?: "";
+}
+
+/* What ssh starts may find neither criu nor ip. */
+static void complete_path(void)
+{
+	static const char folders[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	const char *path = getenv("PATH");
+	char *all = xasprintf("%s%s%s", path ?: "", path ? ":" : "", folders);
+
+	if (!path || !strstr(path, folders))
+		setenv("PATH", all, 1);
+	free(all);
+}
+
+/* What a program printed, but for the warnings that may come before. */
+static const char *last_line(char *text)
+{
+	size_t len = strlen(text);
+	char *at;
+
+	if (len && text[len - 1] == '\n')
+		text[len - 1] = '\0';
+	at = strrchr(text, '\n');
+	return at ? at + 1 : text;
+}
+
+/* ---------------------------------------------------------------- check -- */
+
+/* Why a check has failed; once. */
+static void note(json_t *problems, int failed)
+{
+	json_t *text = failed ? text_json(fault_text()) : NULL, *other;
+	size_t i;
+
+	fault_clear();
+	json_array_foreach(problems, i, other)
+		if (text && json_equal(text, other)) {
+			json_decref(text);
+			return;
+		}
+	if (text)
+		json_array_append_new(problems, text);
+}
+
+static int check_podman(void)
+{
+	const char *const argv[] = { "podman", "--version", NULL };
+	int major = 0, minor = 0, ret = 0;
+	char *text = NULL;
+
+	if (run(argv, NULL, &text) || !text || sscanf(last_line(text), "podman version %d.%d", &major, &minor) != 2)
+		ret = fault("podman: it is not installed there: apt-get install podman");
+	else if (major * 100 + minor < PODMAN_MIN)
+		ret = fault("podman: version %d.%d is too old there: it takes %d.%d", major, minor, PODMAN_MIN / 100,
+			    PODMAN_MIN % 100);
+	free(text);
+	return ret;
+}
+
+/* "crun version 1.21" */
+static const char *number_of(const char *line)
+{
+	const char *at = strstr(line, "version ");
+
+	return at ? at + strlen("version ") : line;
+}
+
+static int check_runtime(json_t *container)
+{
+	const char *runtime = fact(container, "runtime"), *version = fact(container, "runtime_version");
+	const char *const argv[] = { runtime, "--version", NULL };
+	char *text = NULL;
+	int ret = run(argv, NULL, &text);
+
+	if (text)
+		text[strcspn(text, "\n")] = '\0';
+	if (ret || !text)
+		ret = fault("runtime %s: it is not installed there: install version %s", runtime, number_of(version));
+	else if (strcmp(text, version))
+		ret = fault("runtime %s: version %s is here, %s there: install the same", runtime, number_of(version),
+			    number_of(text));
+	free(text);
+	return ret;
+}
+
+static int check_image(json_t *container)
+{
+	const char *image = fact(container, "image"), *id = fact(container, "image_id"), *name = *image ? image : id;
+	const char *const argv[] = { "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL };
+	char *text = NULL;
+	int ret = run(argv, NULL, &text);
+
+	if (ret || !text)
+		ret = fault("image %s: it is not there: podman save %s | ssh HOST podman load", name, name);
+	else if (strcmp(last_line(text), id))
+		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
+			    "load", name, last_line(text), id, name);
+	free(text);
+	return ret;
+}
+
+static bool exists(const char *kind, const char *name)
+{
+	const char *const argv[] = { "podman", kind, "exists", name, NULL };
+
+	return run(argv, NULL, NULL) == 0;
+}
+
+static int check_absent(json_t *container)
+{
+	const char *name = fact(container, "name"), *id = fact(container, "id");
+
+	if (exists("container", id))
+		return fault("container %s: it is there already, as %.12s: podman rm %.12s, there", name, id, id);
+	if (exists("container", name))
+		return fault("container %s: another one has that name there: podman rm %s, or podman rename it", name, name);
+	return 0;
+}
+
+static int check_volume(json_t *volume)
+{
+	const char *name = json_string_value(json_object_get(volume, "volume"));
+	char *path = name ? NULL : path_from_json(json_object_get(volume, "path"));
+	int ret = 0;
+
+	if (name && exists("volume", name))
+		ret = fault("volume %s: one of that name is there: podman volume rm %s, if nobody needs it", name, name);
+	else if (!name && (!path || access(path, F_OK)))
+		ret = fault("%s, at %s in the container: --shared has it, but it is not there: mount it", path ?: "?",
+			    fact(volume, "destination"));
+	free(path);
+	return ret;
+}
+
+void agent_check_container(json_t *container, json_t *problems)
+{
+	json_t *netns = json_object_get(container, "netns"), *volume;
+	size_t i;
+
+	complete_path();
+	/* (it holds the tasks until the commit, also without RDMA) */
+	note(problems, host_check_plugin());
+	note(problems, check_runtime(container));
+	if (netns)
+		netns_check(netns, problems);
+	if (check_podman()) {
+		note(problems, -1);
+		return;
+	}
+	note(problems, check_image(container));
+	note(problems, check_absent(container));
+	json_array_foreach(json_object_get(container, "volumes"), i, volume)
+		note(problems, check_volume(volume));
+}
+
+/* -------------------------------------------------------------- prepare -- */
+
+/* The number of a device's file, as "231:192"; or "". To be freed. */
+static char *number_of_node(const char *device)
+{
+	char *number = NULL;
+	glob_t found;
+
+	if (glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &found))
+		return xstrdup("");
+	for (size_t i = 0; !number && i < found.gl_pathc; i++) {
+		char *name_path = xasprintf("%s/ibdev", found.gl_pathv[i]), *path = xasprintf("%s/dev", found.gl_pathv[i]);
+		char *name = read_file(name_path);
+
+		if (name && strcspn(name, "\n") == strlen(device) && !strncmp(name, device, strlen(device)))
+			number = read_file(path);
+		free(name);
+		free(name_path);
+		free(path);
+	}
+	globfree(&found);
+	if (number)
+		number[strcspn(number, "\n")] = '\0';
+	return number ?: xstrdup("");
+}
+
+/* Its device cgroup comes along: may it open the file that the device has here? */
+static int check_node(json_t *node)
+{
+	const char *device = fact(node, "device");
+	unsigned int major = json_integer_value(json_object_get(node, "major"));
+	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
+	char *number = number_of_node(device);
+	int ret = 0;
+
+	if (sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
+		ret = fault("device %s: there is none there", device);
+	else if (major != major_here || (minor != minor_here && !json_is_true(json_object_get(node, "any"))))
+		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
+			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
+	free(number);
+	if (!ret && rdma_device_exists(device))
+		ret = host_check_device(device);
+	return ret;
+}
+
+/* Written down before; but what is there although it could not be made is another's. */
+static int make_netns(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns");
+
+	json_object_set_new(a->container, "has_netns", json_true());
+	if (agent_save(a))
+		return -1;
+	if (netns_make(netns) == 0)
+		return agent_save(a);
+	json_object_del(a->container, "has_netns");
+	return -1;
+}
+
+int agent_prepare_container(struct agent *a)
+{
+	json_t *node;
+	size_t i;
+
+	complete_path();
+	if (json_object_get(a->container, "netns") && make_netns(a))
+		return -1;
+	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
+		if (check_node(node))
+			return -1;
+	return 0;
+}
+
+/* -------------------------------------------------------------- restore -- */
+
+static int listen_for_plugin(struct agent *a)
+{
+	struct sockaddr_un sun;
+
+	if (agent_address(a->id, ".commit", &sun))
+		return -1;
+	unlink(sun.sun_path);
+	a->commit_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (a->commit_listener < 0 || bind(a->commit_listener, (struct sockaddr *)&sun, sizeof(sun)) ||
+	    chmod(sun.sun_path, 0600) || listen(a->commit_listener, 4))
+		return fault("%s can't be listened at: %s", sun.sun_path, strerror(errno));
+	return 0;
+}
+
+static void listen_no_more(struct agent *a)
+{
+	char *path = state_path(a->id, ".commit");
+
+	close_fd(&a->commit_listener);
+	unlink(path);
+	free(path);
+}
+
+static void set_environment(const struct agent *a)
+{
+	char *path = state_path(a->id, ".commit");
+
+	setenv("GODWIT_COMMIT_SOCK", path, 1);
+	/* (as agent_start_criu() has it) */
+	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
+	unsetenv("GODWIT_COMMIT_FD");
+	free(path);
+}
+
+static void exec_podman(const struct agent *a, const char *const argv[])
+{
+	char *messages = xasprintf("%s/" MESSAGES, a->images);
+	int null = open("/dev/null", O_RDWR), out = open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* What we ignore, the container's monitor would ignore for good. */
+	signal(SIGHUP, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGPIPE, SIG_DFL);
+	setsid();
+	dup2(null, STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	dup2(out, STDERR_FILENO);
+	set_environment(a);
+	if (criu_lay_down())
+		dprintf(STDERR_FILENO, "it can't be started without groups and keys, which the container would get\n");
+	else
+		execvp(argv[0], (char *const *)argv);
+	_exit(127);
+}
+
+/* It stands for CRIU, which it starts. */
+static int start_podman(struct agent *a)
+{
+	char *archive = xasprintf("%s/archive.tar", a->images);
+	const char *const argv[] = {
+		"podman", "--runtime", fact(a->container, "runtime"), "container", "restore", "--tcp-established",
+		"--file-locks", "--import", archive, NULL,
+	};
+
+	a->criu.pid = fork();
+	if (a->criu.pid == 0)
+		exec_podman(a, argv);
+	a->criu.pidfd = a->criu.pid < 0 ? -1 : pidfd_open(a->criu.pid, 0);
+	free(archive);
+	if (a->criu.pidfd < 0)
+		return fault("podman can't be started: %s", strerror(errno));
+	a->criu_id = proc_identify(a->criu.pid);
+	return agent_save(a);
+}
+
+int agent_restore_container(struct agent *a)
+{
+	if (listen_for_plugin(a))
+		return -1;
+	/* What podman has of it from now on is ours. */
+	json_object_set_new(a->container, "begun", json_true());
+	return agent_save(a) ?: start_podman(a);
+}
+
+/* To a keeper, which may never look: what is under way in a socket is open as long as that is. */
+static int give_keeper(struct agent *a, int sk)
+{
+	char byte = 'P', control[CMSG_SPACE(sizeof(sk))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	ssize_t n;
+
+	if (a->plugin_sk < 0)
+		return 0;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(sk));
+	memcpy(CMSG_DATA(c), &sk, sizeof(sk));
+	n = sendmsg(a->plugin_sk, &msg, MSG_NOSIGNAL);
+	close_fd(&a->plugin_sk);
+	return n == 1 ? 0 : fault("the keeper can't be told of the CRIU plugin: %s", strerror(errno));
+}
+
+void agent_inherit_plugin(struct agent *a)
+{
+	char byte, control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = NULL;
+	int sk = -1;
+
+	if (a->commit_sk >= 0 && recvmsg(a->commit_sk, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) == 1)
+		c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(sk)))
+		memcpy(&sk, CMSG_DATA(c), sizeof(sk));
+	close_fd(&a->commit_sk);
+	a->commit_sk = sk;
+}
+
+void agent_plugin_connects(struct agent *a)
+{
+	int sk = accept4(a->commit_listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred cred = { .uid = -1 };
+	socklen_t len = sizeof(cred);
+	int failed;
+
+	if (sk < 0)
+		return;
+	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != 0 || a->stage != STAGE_RESTORING) {
+		close(sk);
+		return;
+	}
+	fault_clear();
+	failed = give_keeper(a, sk);
+	close_fd(&a->commit_sk);
+	a->commit_sk = sk;
+	a->plugin_id = proc_identify(cred.pid);
+	listen_no_more(a);
+	if (failed || agent_save(a))
+		agent_failed(a);
+}
+
+/* ------------------------------------------------------------- held, run -- */
+
+/* For how long it runs, in s. */
+static int64_t age(const struct proc_id *id)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return now.tv_sec - (int64_t)(id->start / sysconf(_SC_CLK_TCK));
+}
+
+int agent_hold_container(struct agent *a)
+{
+	int64_t left = HOLD_S - age(&a->plugin_id);
+
+	if (left <= 0)
+		return fault("container %s: its restore took too long: podman gives it up after 240 s",
+			     fact(a->container, "name"));
+	a->deadline = now_ns() + left * INT64_C(1000000000);
+	return 0;
+}
+
+/* Of what podman says the line that begins with "Error: ", or else its last. */
+static void explain_by_podman(struct agent *a)
+{
+	char *path = xasprintf("%s/" MESSAGES, a->images), *text = read_file(path) ?: xstrdup("");
+	char *line, *last = NULL, *save;
+
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (!strncmp(line, "Error: ", 7) || !last || strncmp(last, "Error: ", 7))
+			last = line;
+	if (last && !strncmp(last, "Error: ", 7))
+		last += 7;
+	fault("container %s: podman can't restore it: %s", fact(a->container, "name"), last ?: "it does not say why");
+	free(text);
+	free(path);
+}
+
+/* podman says where CRIU's log is; what CRIU or its plugin say themselves is better. */
+static void explain(struct agent *a)
+{
+	const char *const argv[] = {
+		"podman", "container", "inspect", "--format", "{{.StaticDir}}", fact(a->container, "id"), NULL,
+	};
+	char *text = NULL, *images;
+
+	explain_by_podman(a);
+	if (run(argv, NULL, &text) == 0 && text) {
+		images = xasprintf("%s/checkpoint", last_line(text));
+		images_explain(images, "../restore.log");
+		free(images);
+	}
+	free(text);
+}
+
+enum criu_event agent_podman_event(struct agent *a)
+{
+	criu_wait(&a->criu, -1);
+	if (WIFEXITED(a->criu.status) && WEXITSTATUS(a->criu.status) == 0)
+		return CRIU_DONE;
+	if (WIFSIGNALED(a->criu.status)) {
+		fault("podman was killed by signal %d", WTERMSIG(a->criu.status));
+		return CRIU_DIED;
+	}
+	explain(a);
+	return CRIU_FAILED;
+}
+
+/* -1: it still runs */
+static int wait_for(const struct proc_id *id, int timeout_ms)
+{
+	struct pollfd p = { .fd = proc_is_there(id) ? pidfd_open(id->pid, 0) : -1, .events = POLLIN };
+	int n = p.fd < 0 ? 1 : poll(&p, 1, timeout_ms);
+
+	close_fd(&p.fd);
+	return n > 0 ? 0 : -1;
+}
+
+void agent_await_plugin(struct agent *a)
+{
+	struct pollfd p = { .fd = a->commit_sk, .events = POLLIN };
+
+	if (a->commit_sk >= 0 && poll(&p, 1, CRIU_END_MS) != 1)
+		proc_kill_tree(&a->plugin_id);
+}
+
+void agent_await_criu(struct agent *a)
+{
+	if (wait_for(&a->plugin_id, CRIU_END_MS))
+		proc_kill_tree(&a->plugin_id);
+	wait_for(&a->criu_id, CRIU_END_MS);
+}
+
+void agent_announce_container(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns");
+
+	if (netns && netns_announce(netns))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+void agent_unguard_container(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns");
+
+	if (netns && netns_unguard(netns))
+		agent_warn(a, fault_text());
+	fault_clear();
+	agent_announce_container(a);
+}
+
+/* ----------------------------------------------------------------- undo -- */
+
+/* To close it would not do: a keeper has it, too. */
+static void call_off(struct agent *a)
+{
+	listen_no_more(a);
+	if (a->commit_sk >= 0)
+		shutdown(a->commit_sk, SHUT_RDWR);
+	close_fd(&a->commit_sk);
+}
+
+/* Our children are podman and those that it left: a container's monitor, and who it had see to its end. */
+static void wait_for_children(int timeout_ms)
+{
+	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 || errno == EINTR) {
+		if (now_ns() > end)
+			return;
+		if (pid == 0)
+			poll(NULL, 0, 10);
+	}
+}
+
+/* (podman may wait for a lock whose owner hangs) */
+static void remove_by(struct agent *a, const char *const argv[], const char *what, const char *name)
+{
+	char *text = NULL;
+
+	if (run(argv, NULL, &text)) {
+		fault("%s %s: podman can't remove it: %s", what, name, text && *text ? text : "it does not say why");
+		agent_warn(a, fault_text());
+	}
+	fault_clear();
+	free(text);
+}
+
+static void remove_volume(struct agent *a, const char *name)
+{
+	const char *const argv[] = { "timeout", "--kill-after=5", "30", "podman", "volume", "rm", "--force", name, NULL };
+
+	remove_by(a, argv, "volume", name);
+}
+
+/* podman refuses to restore over a volume that it has: then it has made no container, and the volume is another's. */
+static void remove_from_podman(struct agent *a)
+{
+	const char *id = fact(a->container, "id"), *runtime = fact(a->container, "runtime");
+	const char *const delete[] = { "timeout", "--kill-after=5", "20", runtime, "delete", "--force", id, NULL };
+	const char *const rm[] = {
+		"timeout", "--kill-after=5", "30", "podman", "rm", "--force", "--ignore", "--time", "0", id, NULL,
+	};
+	json_t *volume;
+	size_t i;
+
+	if (!exists("container", id))
+		return;
+	/* (of a restore that was killed podman knows nothing that runs) */
+	run(delete, NULL, NULL);
+	remove_by(a, rm, "container", fact(a->container, "name"));
+	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
+		if (json_object_get(volume, "volume"))
+			remove_volume(a, fact(volume, "volume"));
+}
+
+static void undo_podman(struct agent *a)
+{
+	if (wait_for(&a->criu_id, PODMAN_MS))
+		proc_kill_tree(&a->criu_id);
+	remove_from_podman(a);
+	wait_for_children(REST_MS);
+	a->criu.pid = -1;
+	proc_kill_tree(&a->plugin_id);
+	proc_kill_tree(&a->root_id);
+	proc_kill_descendants();
+	/* (a podman that was killed only now may have made it since) */
+	remove_from_podman(a);
+}
+
+void agent_undo_container(struct agent *a)
+{
+	fault_clear();
+	complete_path();
+	call_off(a);
+	if (json_object_get(a->container, "begun"))
+		undo_podman(a);
+	a->plugin_id = (struct proc_id){ 0 };
+}
+
+void agent_undo_netns(struct agent *a)
+{
+	if (json_object_get(a->container, "has_netns") && netns_remove(json_object_get(a->container, "netns")))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
