@@ -98,7 +98,7 @@ static enum criu_event died(struct criu *criu)
 	return CRIU_DIED;
 }
 
-static int request(struct criu *criu, CriuReq *req)
+int criu_request(struct criu *criu, const CriuReq *req)
 {
 	size_t length = criu_req__get_packed_size(req);
 	uint8_t *buf = xcalloc(1, length);
@@ -152,7 +152,7 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	opts.ghost_limit = UINT32_MAX;
 	req.type = CRIU_REQ_TYPE__DUMP;
 	req.opts = &opts;
-	return request(criu, &req);
+	return criu_request(criu, &req);
 }
 
 int criu_restore(struct criu *criu, const struct criu_options *options)
@@ -163,7 +163,7 @@ int criu_restore(struct criu *criu, const struct criu_options *options)
 	common_options(&opts, criu, options);
 	req.type = CRIU_REQ_TYPE__RESTORE;
 	req.opts = &opts;
-	return request(criu, &req);
+	return criu_request(criu, &req);
 }
 
 /* CRIU puts the place in its source before its messages: "(00.123456) Error (criu/x.c:12): text" */
@@ -221,7 +221,7 @@ int criu_answer(struct criu *criu, bool ok)
 	req.type = CRIU_REQ_TYPE__NOTIFY;
 	req.has_notify_success = true;
 	req.notify_success = ok;
-	return request(criu, &req);
+	return criu_request(criu, &req);
 }
 
 int criu_wait(struct criu *criu, int timeout_ms)
@@ -269,7 +269,7 @@ int criu_probe(void)
 	features.has_mem_track = features.mem_track = true;
 	req.type = CRIU_REQ_TYPE__FEATURE_CHECK;
 	req.features = &features;
-	if (criu_start(&criu, NULL, -1) == 0 && request(&criu, &req) == 0)
+	if (criu_start(&criu, NULL, -1) == 0 && criu_request(&criu, &req) == 0)
 		event = criu_next(&criu, script, NULL);
 	criu_close(&criu);
 	if (criu.pid > 0)

@@ -38,6 +38,9 @@ enum criu_event {
 int criu_start(struct criu *criu, const char *images, int inherit);
 int criu_dump(struct criu *criu, const struct criu_options *options);
 int criu_restore(struct criu *criu, const struct criu_options *options);
+/* What somebody else asks of it: its folders are descriptors of ours. */
+typedef struct CriuReq CriuReq;
+int criu_request(struct criu *criu, const CriuReq *req);
 
 /* What it says next; blocks. script: the step's name on CRIU_NOTIFY. pid: that of a restored root. */
 enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid);

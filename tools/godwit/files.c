@@ -19,7 +19,7 @@ void move_path(struct paths *paths, const char *path)
 	paths->path[paths->n++] = xstrdup(path);
 }
 
-static bool listed(const struct paths *paths, const char *path)
+bool paths_list(const struct paths *paths, const char *path)
 {
 	for (size_t i = 0; i < paths->n; i++)
 		if (!strcmp(paths->path[i], path))
@@ -28,7 +28,7 @@ static bool listed(const struct paths *paths, const char *path)
 }
 
 /* In one of these folders, or one of these files. */
-static bool below(const struct paths *paths, const char *path)
+bool paths_cover(const struct paths *paths, const char *path)
 {
 	for (size_t i = 0; i < paths->n; i++) {
 		size_t len = strlen(paths->path[i]);
@@ -57,7 +57,7 @@ static void resolve(struct move *m, struct paths *paths, const char *option, boo
 			plan_problem(&m->plan, "file %s: %s: give %s a file that is here", path, strerror(errno), option);
 		else if (!S_ISREG(st.st_mode) && !(folders && S_ISDIR(st.st_mode)))
 			plan_problem(&m->plan, "file %s: it is no regular file: %s can't take it", path, option);
-		else if (!listed(&found, real))
+		else if (!paths_list(&found, real))
 			move_path(&found, real);
 		free(real);
 		free(path);
@@ -84,7 +84,7 @@ void files_asked(struct move *m)
 	resolve(m, &m->copy, "--copy", false);
 	resolve(m, &m->share, "--shared", true);
 	for (size_t i = 0; i < m->copy.n; i++) {
-		if (below(&m->share, m->copy.path[i]))
+		if (paths_cover(&m->share, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: give one of --copy and --shared", m->copy.path[i]);
 		if (is_leased(m, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: the process has a lease on it, which ends when it is copied: end the "
@@ -99,7 +99,7 @@ static void drop_copied(const struct move *m, json_t *list)
 	for (size_t i = json_array_size(list); i-- > 0;) {
 		char *path = path_from_json(json_object_get(json_array_get(list, i), "path"));
 
-		if (path && listed(&m->copy, path))
+		if (path && paths_list(&m->copy, path))
 			json_array_remove(list, i);
 		free(path);
 	}
@@ -114,7 +114,7 @@ void files_drop_copied(struct move *m)
 	drop_copied(m, m->plan.watches);
 	drop_copied(m, m->plan.locks);
 	for (size_t i = 0; i < files->n; i++)
-		if (listed(&m->copy, files->file[i].path))
+		if (paths_list(&m->copy, files->file[i].path))
 			free(files->file[i].path);
 		else
 			files->file[kept++] = files->file[i];
@@ -130,7 +130,7 @@ void files_ask(struct move *m, json_t *question)
 	content_warm_up();
 	/* (in the order of the plan's) */
 	json_array_foreach(json_object_get(question, "files"), i, file)
-		if (below(&m->share, m->plan.files.file[i].path))
+		if (paths_cover(&m->share, m->plan.files.file[i].path))
 			json_object_set_new(file, "shared", json_true());
 	for (i = 0; i < m->copy.n; i++)
 		if (stat(m->copy.path[i], &st) == 0)
@@ -227,7 +227,7 @@ int files_compare(struct move *m)
 
 	for (size_t i = 0; !ret && i < now.n; i++) {
 		move_renew(m);
-		if (!listed(&m->copy, now.file[i].path) && !below(&m->share, now.file[i].path) &&
+		if (!paths_list(&m->copy, now.file[i].path) && !paths_cover(&m->share, now.file[i].path) &&
 		    !is_settled(&m->plan.files, &now.file[i]))
 			ret = send_digest(m, &now.file[i]);
 	}

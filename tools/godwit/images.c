@@ -316,7 +316,7 @@ void images_explain(const char *dir, const char *log)
 
 	if (explain_by_plugin(dir))
 		return;
-	path = xasprintf("%s/%s", dir, log);
+	path = log[0] == '/' ? xstrdup(log) : xasprintf("%s/%s", dir, log);
 	text = read_file(path);
 	if (text)
 		explain_by_log(text);

@@ -50,7 +50,7 @@ void incoming_drop(struct incoming *in);
 
 /*
  * Make the fault() of what tells best why CRIU failed: the RDMA plugin's line, or the error in CRIU's log that
- * the last ones follow from; else leave it as it is.
+ * the last ones follow from; else leave it as it is. log: in the folder, or its path.
  */
 void images_explain(const char *dir, const char *log);
 /* The name of the nftables table with which CRIU locked the network in a dump to dir; or NULL. Free it. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "godwit.h"
+#include "container.h"
 
 static const struct command {
 	const char *name;
@@ -12,7 +12,7 @@ static const struct command {
 	const char *arguments, *what;	/* NULL: not for people */
 } commands[] = {
 	{ "check", cmd_check, "[PID]", "can this host, this process move? each RDMA object; why not?" },
-	{ "migrate", cmd_migrate, "PID --to HOST", "move a process and its children" },
+	{ "migrate", cmd_migrate, "PID --to HOST", "move a process and its children, or --container NAME" },
 	{ "status", cmd_status, "", "what is stopped, paused, resuming or held here" },
 	{ "dump", cmd_dump, "PID", "the RDMA objects of a process" },
 	{ "show", cmd_show, "IMAGES", "the RDMA part of a checkpoint" },
@@ -64,7 +64,11 @@ static void *json_memory(size_t size)
 
 int main(int argc, char **argv)
 {
+	const char *name = argc ? strrchr(argv[0], '/') : NULL;
+
 	json_set_alloc_funcs(json_memory, free);
+	if (!strcmp(name ? name + 1 : argv[0] ?: "", "criu"))
+		return cmd_relay(argc, argv);
 	signal(SIGPIPE, SIG_IGN);
 	if (argc < 2)
 		usage();

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "gids.h"
+#include "host.h"
 #include "images.h"
 #include "move.h"
 #include "state.h"
@@ -37,6 +38,10 @@ static int transact(struct move *m)
 
 	if (code)
 		return code;
+	if (m->dry_run) {
+		move_say_bye(m);
+		return EXIT_OK;
+	}
 	code = move_until_ready(m);
 	if (code)
 		return move_back(m);
@@ -47,6 +52,8 @@ static int transact(struct move *m)
 
 static int conclude(struct move *m, int code)
 {
+	if (code == EXIT_OK && m->dry_run)
+		return report_could(&m->report, m->json);
 	if (code == EXIT_OK)
 		return report_moved(&m->report, m->json);
 	return report_failed(code, &m->report, m->json);
@@ -81,8 +88,10 @@ static int recover(struct move *m, int status)
 
 	/* (what has ended by now needs nobody) */
 	tree_refresh(&m->plan.tree, m->pid);
-	if (state)
+	if (state) {
 		move_remember_stopped(m, state);
+		move_remember_container(m, state);
+	}
 	json_decref(state);
 	fault_clear();
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
@@ -150,13 +159,17 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 	static const struct option options[] = {
 		{ "to", required_argument, NULL, 't' },
 		{ "address", required_argument, NULL, 'a' },
+		{ "container", required_argument, NULL, 'C' },
 		{ "copy", required_argument, NULL, 'c' },
+		{ "copy-volume", required_argument, NULL, 'V' },
 		{ "device", required_argument, NULL, 'd' },
+		{ "dry-run", no_argument, NULL, 'n' },
 		{ "gid", required_argument, NULL, 'g' },
 		{ "images", required_argument, NULL, 'i' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "leave-images", no_argument, NULL, 'l' },
 		{ "limit", required_argument, NULL, 'L' },
+		{ "parent", required_argument, NULL, 'p' },
 		{ "shared", required_argument, NULL, 'S' },
 		{ "ssh", required_argument, NULL, 's' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -172,6 +185,10 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 				exit(failed(EXIT_USAGE));
 			break;
 		case 'c': move_path(&m->copy, optarg); break;
+		case 'C': m->container.name = parse_text(optarg); break;
+		case 'n': m->dry_run = true; break;
+		case 'p': m->container.parent = parse_text(optarg); break;
+		case 'V': move_path(&m->volumes, parse_text(optarg)); break;
 		case 'd': m->device_map = parse_text(optarg); break;
 		case 'g':
 			if (move_gid(m, optarg))
@@ -187,9 +204,19 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		default: usage();
 		}
 	/* (ssh would take it for an option) */
-	if (optind != argc - 1 || !m->host || m->host[0] == '-' || m->images_base[0] != '/')
+	if (optind != argc - !m->container.name || !m->host || m->host[0] == '-' || m->images_base[0] != '/' ||
+	    (m->container.name ? m->copy.n || m->device_map || m->gids_asked : m->container.parent || m->volumes.n))
 		usage();
-	m->pid = parse_pid(argv[optind]);
+	if (!m->container.name)
+		m->pid = parse_pid(argv[optind]);
+}
+
+static int find(struct move *m)
+{
+	if (m->container.name && (host_check_root() || container_find(m)))
+		return -1;
+	/* The guard must know whom to look after. */
+	return tree_collect(&m->plan.tree, m->pid);
 }
 
 int cmd_migrate(int argc, char **argv)
@@ -199,17 +226,18 @@ int cmd_migrate(int argc, char **argv)
 
 	m.report.warnings = json_array();
 	parse(&m, argc, argv, &verbose);
-	move_make_id(&m);
 	m.report.host = m.host;
 	m.report.pid = m.pid;
+	m.report.container = m.container.name;
 	report_start(verbose, m.json);
 	m.shared = mmap(NULL, sizeof(*m.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (m.shared == MAP_FAILED) {
 		fault("no memory");
 		return failed(EXIT_REFUSED);
 	}
-	/* The guard must know whom to look after. */
-	if (tree_collect(&m.plan.tree, m.pid))
+	if (find(&m))
 		return conclude(&m, EXIT_REFUSED);
+	m.report.pid = m.pid;
+	move_make_id(&m);
 	return guard(&m);
 }

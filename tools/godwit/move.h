@@ -6,6 +6,7 @@
 #define GODWIT_MOVE_H
 
 #include "address.h"
+#include "container.h"
 #include "criu.h"
 #include "images.h"
 #include "peer.h"
@@ -20,6 +21,7 @@ struct paths {
 /* What outlives the process that works: its guard goes on from here. */
 struct move_shared {
 	pid_t criu;
+	pid_t podman;		/* the head of its session */
 	bool stopping;		/* CRIU was started: something may be stopped */
 	bool stopped;		/* CRIU had it all frozen */
 	bool held;		/* by tree_hold() */
@@ -32,7 +34,9 @@ struct move_shared {
 
 struct move {
 	/* as asked */
-	pid_t pid;
+	pid_t pid;		/* of a container: its first process */
+	struct container container;
+	struct paths volumes;	/* of a container's, to take along */
 	const char *host, *ssh, *images_base;
 	struct addresses addresses;
 	struct paths copy;	/* files to take along */
@@ -40,7 +44,7 @@ struct move {
 	const char *device_map;	/* OLD=NEW,... or NULL */
 	json_t *gids_asked;	/* {OLD: NEW}, or NULL */
 	int limit_ms;
-	bool json, leave_images;
+	bool json, leave_images, dry_run;
 	/* as it goes */
 	char id[80];
 	char *images;
@@ -48,7 +52,9 @@ struct move {
 	struct peer peer;
 	struct criu criu;
 	bool criu_asks;		/* and waits for our answer */
+	char *lock_table;	/* CRIU's, of a container in this host's network; or NULL */
 	bool ended;		/* by us: it runs at the destination */
+	bool stuck;		/* podman could not end it here */
 	bool synced;		/* move_sync() was here */
 	bool gids_change;
 	int signals;		/* signalfd */
@@ -62,7 +68,7 @@ struct move {
 };
 
 #define MOVE_INIT {							\
-	.images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
+	.container = CONTAINER_INIT, .images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
 /* migrate.c: its name, once host and pid are known; a GID that takes another's place. */
@@ -82,12 +88,20 @@ json_t *move_problems_there(struct move *m);
  * destination is asked besides; what its answers mean. Then, with all of it frozen: it compares what was not settled.
  */
 void move_path(struct paths *paths, const char *path);
+bool paths_list(const struct paths *paths, const char *path);
+bool paths_cover(const struct paths *paths, const char *path);	/* or a folder that it is in */
 void files_asked(struct move *m);
 void files_drop_copied(struct move *m);
 void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
+
+/*
+ * source.c: wait until fd can be read. 1: the process of criu, a pidfd or -1, has ended before. -1 with fault(): a signal
+ * came, or time is up.
+ */
+int move_await(struct move *m, int fd, int criu);
 
 /* source.c: everything up to the decision. Gives an exit code if it went wrong, else EXIT_OK. */
 int move_check(struct move *m);
@@ -98,6 +112,8 @@ int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
 /* Which tasks of the tree were stopped by a signal before the move. */
 void move_remember_stopped(struct move *m, json_t *state);
+/* What it was told of a container that moves. */
+void move_remember_container(struct move *m, json_t *state);
 
 /*
  * source.c, to be called now and then while peers wait: they do as long as we ask them to, so a source that hangs or dies
@@ -107,6 +123,9 @@ void move_renew(struct move *m);
 
 /* What the tasks have written where other hosts see it, too, is there before their copy runs. */
 void move_sync(struct move *m);
+/* Nothing more is asked of the destination, which puts away what it has of a move that was not made. */
+void move_say_bye(struct move *m);
+
 /* From the decision on: commit, wait until it runs there, end it here. */
 int move_forward(struct move *m);
 /* Before it: the process goes on here, and the destination forgets it. */

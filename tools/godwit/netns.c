@@ -14,13 +14,14 @@
 #include "text.h"
 
 #define TABLE		"godwit"
+#define LOCK		"godwit-tcp"
 #define GID_WAIT_MS	5000
 
 /* The JSON, once it is known to make sense. Strings are the JSON's. */
 struct netns {
 	const char *path, *name;
 	struct iface *iface;
-	json_t **routes;	/* of each interface */
+	json_t **routes, **neighbours;	/* of each interface */
 	size_t n;
 	int ns, ours;
 };
@@ -98,12 +99,24 @@ static int check_routes(json_t *routes)
 	return 0;
 }
 
+static int check_neighbours(json_t *neighbours)
+{
+	json_t *neighbour;
+	size_t i;
+
+	json_array_foreach(neighbours, i, neighbour)
+		if (!is_address(text_of(neighbour, "dst") ?: "", false) || iface_check_mac(text_of(neighbour, "mac") ?: ""))
+			return fault("neighbours: they make no sense: use the same godwit at both ends");
+	return 0;
+}
+
 static void netns_close(struct netns *n)
 {
 	for (size_t i = 0; i < n->n; i++)
 		addresses_free(&n->iface[i].addresses);
 	free(n->iface);
 	free(n->routes);
+	free(n->neighbours);
 	close_fd(&n->ns);
 	close_fd(&n->ours);
 }
@@ -120,9 +133,11 @@ static int netns_open(struct netns *n, json_t *json)
 		return -1;
 	n->iface = xcalloc(json_array_size(links), sizeof(*n->iface));
 	n->routes = xcalloc(json_array_size(links), sizeof(*n->routes));
+	n->neighbours = xcalloc(json_array_size(links), sizeof(*n->neighbours));
 	json_array_foreach(links, i, link) {
 		n->routes[i] = json_object_get(link, "routes");
-		if (parse_iface(&n->iface[n->n++], link) || check_routes(n->routes[i]))
+		n->neighbours[i] = json_object_get(link, "neighbours");
+		if (parse_iface(&n->iface[n->n++], link) || check_routes(n->routes[i]) || check_neighbours(n->neighbours[i]))
 			return -1;
 	}
 	n->ours = ns_ours();
@@ -280,11 +295,26 @@ int netns_guard(json_t *json)
 	return open_inside(json, guard);
 }
 
-static int unguard(struct netns *n, void *arg)
+static int set_neighbours(const struct netns *n, const char *state)
+{
+	json_t *neighbour;
+	int ret = 0;
+	size_t j;
+
+	for (size_t i = 0; i < n->n; i++)
+		json_array_foreach(n->neighbours[i], j, neighbour)
+			ret = TOOL("neighbours", "take them away with ip neigh", "ip", "neigh", "replace", text_of(neighbour, "dst"),
+				   "lladdr", text_of(neighbour, "mac"), "nud", state, "dev", n->iface[i].ifname) ?: ret;
+	return ret;
+}
+
+static int unguard(struct netns *n, void *set)
 {
 	int ret = nl_table_delete(NFPROTO_NETDEV, TABLE);
 
-	(void)arg;
+	/* (from now on they can be asked) */
+	if (set && set_neighbours(n, "stale"))
+		return -1;
 	return ret && ret != -ENOENT ?
 		fault("network namespace %s: its guard can't be taken away (%s): ip netns exec %s nft delete table netdev " TABLE,
 		      n->path, strerror(-ret), n->name) : 0;
@@ -292,7 +322,47 @@ static int unguard(struct netns *n, void *arg)
 
 int netns_unguard(json_t *json)
 {
-	return open_inside(json, unguard);
+	bool made = json_object_get(json, "made");
+	struct netns n;
+	int ret = netns_open(&n, json) ?: inside(&n, unguard, made ? &n : NULL);
+
+	netns_close(&n);
+	return ret;
+}
+
+/*
+ * What CRIU's lock does, but for RDMA's packets: a stopped queue pair answers, and its peers are asked to wait, as long as
+ * it is held.
+ */
+static int lock_tcp(struct netns *n, void *arg)
+{
+	static const char text[] = "add table inet " LOCK "\ndelete table inet " LOCK "\ntable inet " LOCK " {\n"
+		"chain output { type filter hook output priority -10; meta l4proto tcp drop; }\n"
+		"chain input { type filter hook input priority -10; meta l4proto tcp drop; }\n}\n";
+
+	(void)arg;
+	return run((const char *const[]){ "nft", "-f", "-", NULL }, text, NULL) ?
+		fault("network namespace %s: nft can't hold its TCP connections", n->path) : 0;
+}
+
+int netns_lock_tcp(json_t *json)
+{
+	return open_inside(json, lock_tcp);
+}
+
+static int unlock_tcp(struct netns *n, void *arg)
+{
+	int ret = nl_table_delete(NFPROTO_INET, LOCK);
+
+	(void)arg;
+	return ret && ret != -ENOENT ?
+		fault("network namespace %s: its TCP connections stay locked (%s): ip netns exec %s nft delete table inet " LOCK,
+		      n->path, strerror(-ret), n->name) : 0;
+}
+
+int netns_unlock_tcp(json_t *json)
+{
+	return open_inside(json, unlock_tcp);
 }
 
 static int announce(struct netns *n, void *arg)
@@ -464,7 +534,8 @@ static int fill(struct netns *n, void *arg)
 	for (size_t i = 0; i < n->n; i++)
 		if (iface_add_addresses(&n->iface[i]) || iface_up(&n->iface[i]))
 			return -1;
-	if (add_routes(n, false) || add_routes(n, true))
+	/* (for as long as they can't be asked) */
+	if (add_routes(n, false) || add_routes(n, true) || set_neighbours(n, "permanent"))
 		return -1;
 	for (size_t i = 0; i < n->n; i++)
 		if (n->iface[i].device && (iface_add_device(&n->iface[i]) || wait_gids(&n->iface[i])))

@@ -6,7 +6,8 @@
  *
  *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
  *	  "parent": "eth0", "mac": "02:00:00:00:00:01", "mtu": 9000, "addresses": ["10.78.0.1/24"],
- *	  "routes": [ { "dst": "default", "gateway": "10.78.0.254" } ], "device": "rxe1" } ] }
+ *	  "routes": [ { "dst": "default", "gateway": "10.78.0.254" } ], "device": "rxe1",
+ *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03" } ] } ] }
  *
  *	destination			source
  *					describe()
@@ -44,6 +45,9 @@ int netns_guard(json_t *netns);
 int netns_unguard(json_t *netns);
 /* As addresses_announce(). */
 int netns_announce(json_t *netns);
+/* At the source, while the container is dumped and held: no TCP passes. That it is not locked is no error. */
+int netns_lock_tcp(json_t *netns);
+int netns_unlock_tcp(json_t *netns);
 /*
  * Devices and interfaces go; so does the namespace, if nothing is left in it and it was not there before netns_make(). What
  * is not there is no error. A device that is in use stays, with its interface: -1 with fault().

@@ -115,8 +115,9 @@ static int add_link(struct view *v, json_t *link)
 			     v->path, macvlan ? "a macvlan" : "an ipvlan", mode, macvlan ? "bridge" : "l2");
 	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent))
 		return -1;
-	its = json_pack("{ss ss ss ss sI s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
-			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes");
+	its = json_pack("{ss ss ss ss sI s[] s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
+			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes",
+			"neighbours");
 	if (macvlan)
 		json_object_set(its, "mac", json_object_get(link, "address"));
 	json_array_append_new(v->links, its);
@@ -256,6 +257,33 @@ static int add_routes(struct view *v, const char *family)
 	return ret;
 }
 
+/* ----------------------------------------------------------- neighbours -- */
+
+/* Whom a connection talks to must be known where it is restored: nobody can be asked there yet. */
+static void add_neighbour(struct view *v, json_t *neighbour)
+{
+	const char *mac = text_of(neighbour, "lladdr");
+	json_t *link = find_link(v, text_of(neighbour, "dev"));
+
+	if (link && *mac && !iface_check_mac(mac))
+		json_array_append_new(json_object_get(link, "neighbours"),
+				      json_pack("{ss, ss}", "dst", text_of(neighbour, "dst"), "mac", mac));
+	fault_clear();
+}
+
+static int add_neighbours(struct view *v)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "neigh", "show", NULL }), *neighbour;
+	size_t i;
+
+	if (!list)
+		return fault("network namespace %s: ip does not show its neighbours: see to it that ip -j works", v->path);
+	json_array_foreach(list, i, neighbour)
+		add_neighbour(v, neighbour);
+	json_decref(list);
+	return 0;
+}
+
 /* -------------------------------------------------------------- devices -- */
 
 /* All namespaces show all devices; the interface only where it lies. */
@@ -331,7 +359,7 @@ static int check_nft(struct view *v)
 static int look(struct view *v)
 {
 	v->host = nl_nsid(v->ours);
-	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_devices(v) ||
+	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_neighbours(v) || add_devices(v) ||
 	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) ? -1 : 0;
 }
 

@@ -140,7 +140,8 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
-static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked)
+static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
+		       const struct contexts *asked)
 {
 	struct tcp_look look = { plan, addresses };
 
@@ -148,16 +149,18 @@ static int look_at_all(struct plan *plan, pid_t pid, const struct addresses *add
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
+		.contained = contained,
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
 	look_at_tasks(plan);
-	plan_namespaces(plan);
-	if (proc_files(&plan->tree, &plan->files) ||
+	if (!contained)
+		plan_namespaces(plan);
+	if ((!contained && proc_files(&plan->tree, &plan->files)) ||
 	    contexts_find(&plan->tree, &plan->contexts) ||
 	    contexts_inspect(&plan->contexts) ||
 	    plan_fds(plan) ||
-	    plan_watches(plan) ||
+	    (!contained && plan_watches(plan)) ||
 	    plan_rdma(plan, addresses, asked))
 		goto fail;
 	/* (a network namespace of its own goes along, addresses and all) */
@@ -174,10 +177,11 @@ fail:
  * librdmacm is about. What is there to stay is there again at each look. (UCX unmaps first, and deregisters
  * when it comes by.)
  */
-int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked)
+int plan_make(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
+	      const struct contexts *asked)
 {
 	for (int looks = 1;; looks++) {
-		if (look_at_all(plan, pid, addresses, asked))
+		if (look_at_all(plan, pid, contained, addresses, asked))
 			return -1;
 		if (!plan->passing || looks == 20)
 			return 0;

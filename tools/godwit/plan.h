@@ -21,6 +21,7 @@ struct plan {
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
 	bool own_netns;
+	bool contained;		/* see plan_make() */
 	bool passing;		/* something stood in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings: worth knowing */
@@ -37,10 +38,12 @@ struct plan {
 };
 
 /*
- * Look at it all. -1 with fault(): it can't even be looked at. addresses: those that move along; asked: what
+ * Look at it all. -1 with fault(): it can't even be looked at. contained: it is a container's, whose runtime knows what it
+ * shares with its host, and what it has of files and namespaces, which go along. addresses: those that move along; asked: what
  * plan_ask_peers() left, or no contexts.
  */
-int plan_make(struct plan *plan, pid_t pid, const struct addresses *addresses, const struct contexts *asked);
+int plan_make(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
+	      const struct contexts *asked);
 void plan_free(struct plan *plan);
 
 /* What the destination is asked about. */

@@ -327,7 +327,17 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 	return 0;
 }
 
+/* Of a container: what is RDMA's, and nobody but our plugin knows. */
+static int look_at_contained(const struct proc_fd *fd, void *arg)
+{
+	char device[64];
+
+	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) != NODE_OTHER)
+		look_at_device(arg, fd);
+	return 0;
+}
+
 int plan_fds(struct plan *plan)
 {
-	return proc_each_fd(&plan->tree, look_at_fd, plan);
+	return proc_each_fd(&plan->tree, plan->contained ? look_at_contained : look_at_fd, plan);
 }

@@ -86,8 +86,8 @@ static json_t *milliseconds(int64_t ns)
 
 static void print_json(const struct report *report, const char *result, const char *reason)
 {
-	json_t *object = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:O?, s:O}",
-		"result", result, "pid", (int)report->pid, "to", report->host,
+	json_t *object = json_pack("{s:s, s:i, s:s*, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:O?, s:O}",
+		"result", result, "pid", (int)report->pid, "container", report->container, "to", report->host,
 		"blackout_ms", milliseconds(report->blackout),
 		"blackout_error_ms", milliseconds(report->blackout_error),
 		"checkpoint_ms", milliseconds(report->checkpoint),
@@ -112,6 +112,14 @@ static void print_warnings(const struct report *report)
 		fprintf(stderr, "godwit: warning: %s\n", json_string_value(text));
 }
 
+static const char *what(const struct report *report)
+{
+	static char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", report->pid);
+	return report->container ?: pid;
+}
+
 static void print_closing_line(const struct report *report)
 {
 	json_t *gid;
@@ -120,7 +128,7 @@ static void print_closing_line(const struct report *report)
 	json_array_foreach(report->stock_peers, i, gid)
 		printf("godwit: the peer at %s has a driver without this protocol, or another key: it could not be told\n",
 		       json_string_value(gid));
-	printf("godwit: moved %d to %s", report->pid, report->host);
+	printf("godwit: moved %s to %s", what(report), report->host);
 	/* (a guard that had to take over knows no times) */
 	if (report->blackout >= 0)
 		printf(": blackout %.0f ms, checkpoint %.0f ms, transfer %.0f ms (%.1f MiB), restore %.0f ms",
@@ -140,6 +148,17 @@ int report_moved(const struct report *report, bool json)
 	return json_array_size(report->warnings) ? EXIT_WARNED : EXIT_OK;
 }
 
+int report_could(const struct report *report, bool json)
+{
+	phase_end();
+	print_warnings(report);
+	if (json)
+		print_json(report, "could", NULL);
+	else
+		printf("godwit: %s can move to %s; nothing was stopped\n", what(report), report->host);
+	return EXIT_OK;
+}
+
 int report_failed(int code, const struct report *report, bool json)
 {
 	static const char *const results[] = {
@@ -157,6 +176,6 @@ int report_failed(int code, const struct report *report, bool json)
 	print_warnings(report);
 	if (json)
 		print_json(report, results[code], fault_text());
-	fprintf(stderr, "godwit: %d was not moved: %s (%s)\n", report->pid, fault_text(), endings[code]);
+	fprintf(stderr, "godwit: %s was not moved: %s (%s)\n", what(report), fault_text(), endings[code]);
 	return code;
 }

@@ -13,6 +13,7 @@
 struct report {
 	const char *host;
 	pid_t pid;
+	const char *container;	/* its name, or NULL */
 	bool rdma;
 	int64_t blackout, blackout_error;
 	int64_t checkpoint, transfer, restore;
@@ -33,6 +34,7 @@ void report_warn(struct report *report, const char *text);
 
 /* The closing line; gives back the exit code. */
 int report_moved(const struct report *report, bool json);
+int report_could(const struct report *report, bool json);	/* nothing was to be moved */
 int report_failed(int code, const struct report *report, bool json);
 
 #endif /* GODWIT_REPORT_H */

@@ -21,6 +21,7 @@
 #include "images.h"
 #include "move.h"
 #include "netlink.h"
+#include "netns.h"
 #include "state.h"
 
 #define ANSWER_MS	20000
@@ -89,7 +90,7 @@ static void end_criu(struct move *m, bool ok)
 /* CRIU's lock on the tree's TCP connections. It leaves it in place when it is killed, or does its work. */
 static void unlock_network(struct move *m)
 {
-	char *table = m->images ? images_lock_table(m->images) : NULL;
+	char *table = m->lock_table ? xstrdup(m->lock_table) : m->images ? images_lock_table(m->images) : NULL;
 	/* ("CRIU-" and at least the first part of a UUID) */
 	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
 
@@ -98,6 +99,15 @@ static void unlock_network(struct move *m)
 		warn(m);
 	}
 	free(table);
+}
+
+/* What it held stays as it is: see tree_hold(). */
+static void kill_criu(struct move *m)
+{
+	if (m->criu.pid > 0)
+		kill(m->criu.pid, SIGKILL);
+	criu_wait(&m->criu, -1);
+	criu_close(&m->criu);
 }
 
 /* -------------------------------------------------------- written down -- */
@@ -109,11 +119,13 @@ int move_save(struct move *m)
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		if (m->plan.tree.task[i].was_stopped)
 			json_array_append_new(stopped, json_integer(m->plan.tree.task[i].pid));
-	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b}",
+	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:O*, s:s*, s:s*, s:s*}",
 		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start",
 		(json_int_t)proc_identify(m->pid).start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
 		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
-		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran));
+		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran,
+		"container", m->container.facts, "dump", m->container.dump, "work", m->container.work,
+		"lock", m->lock_table));
 }
 
 void move_remember_stopped(struct move *m, json_t *state)
@@ -127,6 +139,21 @@ void move_remember_stopped(struct move *m, json_t *state)
 		for (size_t j = 0; j < m->plan.tree.n; j++)
 			if (m->plan.tree.task[j].pid == json_integer_value(pid))
 				m->plan.tree.task[j].was_stopped = true;
+}
+
+static char *copy_text(json_t *text)
+{
+	return json_is_string(text) ? xstrdup(json_string_value(text)) : NULL;
+}
+
+void move_remember_container(struct move *m, json_t *state)
+{
+	json_decref(m->container.facts);
+	m->container.facts = json_incref(json_object_get(state, "container"));
+	m->container.name = json_string_value(json_object_get(m->container.facts, "name"));
+	m->container.dump = copy_text(json_object_get(state, "dump"));
+	m->container.work = copy_text(json_object_get(state, "work"));
+	m->lock_table = copy_text(json_object_get(state, "lock"));
 }
 
 int move_load(struct move *m, json_t *state)
@@ -144,6 +171,7 @@ int move_load(struct move *m, json_t *state)
 	m->shared->ran = json_is_true(json_object_get(state, "ran"));
 	m->shared->decided = json_is_true(json_object_get(state, "decided"));
 	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
+	move_remember_container(m, state);
 	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))
 		return -1;
 	addresses_check_source(&m->addresses);	/* where they are */
@@ -172,6 +200,12 @@ static void end_here(struct move *m)
 	m->ended = true;
 	if (addresses_del(&m->addresses, false))
 		warn(m);
+	if (m->container.name && container_stop(m)) {
+		m->stuck = true;
+		warn(m);
+		kill_criu(m);
+		return;
+	}
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		pidfd_send_signal(m->plan.tree.task[i].pidfd, SIGKILL, NULL, 0);
 	answer_criu(m, true);
@@ -183,6 +217,20 @@ static void end_here(struct move *m)
 		warn(m);
 	}
 	contexts_free(&m->plan.contexts);
+}
+
+/* podman forgets it, and its network goes. */
+static void put_away_container(struct move *m)
+{
+	json_t *netns = json_object_get(m->container.facts, "netns");
+
+	if (!m->container.name || m->stuck)
+		return;
+	if (container_remove(m))
+		warn(m);
+	fault_clear();
+	if (netns && netns_remove(netns))
+		warn(m);
 }
 
 /*
@@ -242,7 +290,7 @@ static json_t *hear_committed(struct move *m)
 	return NULL;
 }
 
-static void say_bye(struct move *m)
+void move_say_bye(struct move *m)
 {
 	json_t *answer, *text, *warnings;
 	size_t i;
@@ -257,16 +305,17 @@ static void say_bye(struct move *m)
 	if (!answer)
 		warn(m);
 	json_decref(answer);
+	peer_close(&m->peer);
 }
 
 /* What is left to do is tidying up. */
 static int finish(struct move *m)
 {
-	say_bye(m);
+	move_say_bye(m);
 	if (!m->leave_images && images_remove(m->images))
 		warn(m);
-	peer_close(&m->peer);
-	state_remove(m->id);
+	if (!m->stuck)
+		state_remove(m->id);
 	m->shared->over = true;
 	return EXIT_OK;
 }
@@ -324,10 +373,8 @@ static int stay_held(struct move *m, json_t *answer)
 {
 	const char *why = json_string_value(json_object_get(answer, "failed"));
 
-	if (m->criu.pid > 0)
-		kill(m->criu.pid, SIGKILL);
-	criu_wait(&m->criu, -1);
-	criu_close(&m->criu);
+	kill_criu(m);
+	container_dump_end(m);
 	peer_close(&m->peer);
 	fault_clear();
 	if (is_anew(m, answer))
@@ -373,6 +420,7 @@ void move_sync(struct move *m)
 
 int move_forward(struct move *m)
 {
+	json_t *netns = json_object_get(m->container.facts, "netns");
 	json_t *answer;
 
 	report_phase("commit", "process %d is held here", m->pid);
@@ -380,6 +428,8 @@ int move_forward(struct move *m)
 	if (addresses_silence(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		warn(m);
 	fault_clear();
+	if (netns && netns_guard(netns))
+		warn(m);
 	answer = m->word ? NULL : insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();
 	if (!m->shared->ran && !m->word)
@@ -391,6 +441,7 @@ int move_forward(struct move *m)
 	unlock_network(m);
 	if (addresses_unguard(&m->addresses, m->id))
 		warn(m);
+	put_away_container(m);
 	if (json_object_get(answer, "resumed_ns_ago"))
 		measure(m, answer);
 	else if (!m->word && fault("%s runs it, but can't be asked how it goes on: godwit status, there", m->host))
@@ -429,6 +480,8 @@ static int revive(struct move *m)
 	if (m->criu_asks && m->shared->held && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
 	end_criu(m, false);
+	if (m->container.name)
+		container_thaw(m);
 	fault_clear();
 	/* And after, for CRIU may have stopped more before it ended. */
 	contexts_free(&contexts);
@@ -524,13 +577,14 @@ static int forward_after_all(struct move *m, char *reason)
 
 int move_back(struct move *m)
 {
+	json_t *netns = json_object_get(m->container.facts, "netns");
 	char *reason = set_aside();
 	enum copy copy = m->shared->restoring ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;
 
 	if (copy == COPY_RUNS)
 		return forward_after_all(m, reason);
-	if (addresses_unguard(&m->addresses, m->id))
+	if (addresses_unguard(&m->addresses, m->id) || (netns && (netns_unguard(netns) || netns_unlock_tcp(netns))))
 		warn(m);
 	if (m->shared->stopping && revive(m)) {
 		/* (a process that ends while it is asked to move is nobody's failure) */
@@ -538,6 +592,8 @@ int move_back(struct move *m)
 		free(reason);
 		reason = set_aside();
 	}
+	container_dump_end(m);
+	container_forget_dump(m);
 	if (copy == COPY_UNKNOWN)
 		tell_later(m);
 	peer_close(&m->peer);

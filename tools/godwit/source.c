@@ -17,6 +17,7 @@
 #include "host.h"
 #include "images.h"
 #include "move.h"
+#include "netns.h"
 #include "state.h"
 #include "text.h"
 
@@ -49,15 +50,11 @@ void move_renew(struct move *m)
 	renew_later(m, contexts_peers_wait(&m->plan.contexts));
 }
 
-/*
- * Wait for a word of CRIU (criu set) or of the destination; the other one's end, a signal and the end of
- * our time are faults.
- */
-static int await(struct move *m, bool criu)
+int move_await(struct move *m, int fd, int criu)
 {
 	struct pollfd p[3] = {
-		{ .fd = criu ? m->criu.sk : m->peer.wire.in, .events = POLLIN },
-		{ .fd = criu ? -1 : m->criu.pidfd, .events = POLLIN },
+		{ .fd = fd, .events = POLLIN },
+		{ .fd = criu, .events = POLLIN },
 		{ .fd = m->signals, .events = POLLIN },
 	};
 	int64_t left, until;
@@ -78,9 +75,18 @@ static int await(struct move *m, bool criu)
 		if (read(m->signals, &info, sizeof(info)) == sizeof(info))
 			return fault("interrupted by signal %u", info.ssi_signo);
 	}
-	if (p[1].revents)
-		return fault("criu was killed, or ended, in the middle");
-	return 0;
+	return p[1].revents && !p[0].revents;
+}
+
+/*
+ * Wait for a word of CRIU (criu set) or of the destination; the other one's end, a signal and the end of
+ * our time are faults.
+ */
+static int await(struct move *m, bool criu)
+{
+	int ret = criu ? move_await(m, m->criu.sk, -1) : move_await(m, m->peer.wire.in, m->criu.pidfd);
+
+	return ret == 1 ? fault("criu was killed, or ended, in the middle") : ret;
 }
 
 /* The destination's next word, which is to have this key. */
@@ -272,11 +278,22 @@ static void map_devices(struct move *m)
 }
 
 /* The destination's own answer: an array of texts; each is given the host's name. */
+/* Numbers of its processes are its own, and so are those of its device's objects, if it has one. */
+static void ask_for_container(const struct move *m, json_t *question)
+{
+	json_object_set(question, "container", m->container.facts);
+	json_object_set_new(question, "pids", json_array());
+	if (json_object_get(m->container.facts, "netns"))
+		json_object_set_new(question, "contexts", json_array());
+}
+
 static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
 	size_t i;
 
+	if (m->container.name)
+		ask_for_container(m, question);
 	json_object_set_new(question, "op", json_string("check"));
 	json_object_set_new(question, "images", json_string(m->images_base));
 	json_object_set_new(question, "addresses", addresses_json(&m->addresses));
@@ -323,9 +340,12 @@ json_t *move_problems_there(struct move *m)
 		return NULL;
 	}
 	problems = json_array();
-	map_gids(m, problems);
-	map_devices(m);
-	plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
+	/* (a container's own device is made there with all its addresses) */
+	if (!json_object_get(m->container.facts, "netns")) {
+		map_gids(m, problems);
+		map_devices(m);
+		plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
+	}
 	if (check_keys(m))
 		json_array_append_new(problems, text_json(fault_text()));
 	fault_clear();
@@ -394,13 +414,15 @@ int move_plan(struct move *m)
 	/* (who does not say where to, may mean an address that goes along) */
 	ret = m->host ? plan_ask_peers(m->pid, &asked) : 0;
 	if (!ret)
-		ret = plan_make(&m->plan, m->pid, &m->addresses, &asked);
+		ret = plan_make(&m->plan, m->pid, m->container.name, &m->addresses, &asked);
 	contexts_free(&asked);
 	if (ret)
 		return -1;
 	m->report.rdma = m->plan.rdma;
 	m->report.stock_peers = json_incref(m->plan.stock_peers);
 	files_asked(m);
+	if (m->container.name)
+		container_facts(m);
 	if (addresses_check_source(&m->addresses)) {
 		plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
@@ -451,9 +473,9 @@ static int prepare_there(struct move *m)
 	free(gid_map);
 	if (m->device_map)
 		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
-	answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i, s:o}", "op", "prepare",
+	answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*}", "op", "prepare",
 		"images", m->images_base, "addresses", addresses_json(&m->addresses),
-		"limit_ms", m->limit_ms, "env", env), CHECK_MS);
+		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts), CHECK_MS);
 	json_decref(answer);
 	return answer ? peer_ping(&m->peer) : -1;
 }
@@ -475,13 +497,21 @@ int move_check(struct move *m)
 
 /* ------------------------------------------------------ freeze and dump -- */
 
-static int start_dump(struct move *m)
+static int process_dump(struct move *m)
 {
 	struct criu_options options = {
 		.log = "dump.log", .pid = m->pid,
 		.shell_job = m->plan.shell_job,
 	};
 
+	if (criu_start(&m->criu, m->images, -1))
+		return -1;
+	m->shared->criu = m->criu.pid;
+	return criu_dump(&m->criu, &options);
+}
+
+static int start_dump(struct move *m)
+{
 	m->images = images_make(m->images_base, m->id);
 	if (!m->images)
 		return -1;
@@ -492,10 +522,34 @@ static int start_dump(struct move *m)
 	m->shared->stopping = true;
 	/* (once we hold the tasks, nobody but us sets their contexts going) */
 	setenv("GODWIT_HOLDS", "1", 1);
-	if (criu_start(&m->criu, m->images, -1))
-		return -1;
-	m->shared->criu = m->criu.pid;
-	return criu_dump(&m->criu, &options);
+	return m->container.name ? container_dump(m) : process_dump(m);
+}
+
+/* What CRIU left says why it failed. */
+static void explain(const struct move *m)
+{
+	char *log = xasprintf("%s/dump.log", m->container.work ?: m->images);
+
+	images_explain(m->container.dump ?: m->images, log);
+	free(log);
+}
+
+/* Locks of TCP alone: the tasks' queue pairs have to answer. */
+static int container_asked(struct move *m, const char *script)
+{
+	json_t *netns = json_object_get(m->container.facts, "netns");
+
+	if (netns && !strcmp(script, "network-lock"))
+		return netns_lock_tcp(netns);
+	return netns && !strcmp(script, "network-unlock") ? netns_unlock_tcp(netns) : 0;
+}
+
+/* What CRIU has left, podman removes when it has its archive. */
+static int container_dumped(struct move *m)
+{
+	if (!json_object_get(m->container.facts, "netns"))
+		m->lock_table = images_lock_table(m->container.work);
+	return tree_refresh(&m->plan.tree, m->pid) ?: container_is_whole(m);
 }
 
 /* Returns 1 if CRIU says that it failed: then all runs as before. */
@@ -513,7 +567,7 @@ static int until_dumped(struct move *m)
 		case CRIU_DONE:
 			return fault("criu ended before it was to");
 		case CRIU_FAILED:
-			images_explain(m->images, "dump.log");
+			explain(m);
 			return 1;
 		case CRIU_DIED:
 			return -1;
@@ -531,7 +585,9 @@ static int until_dumped(struct move *m)
 			report_phase("dump", "to %s", m->images);
 		}
 		if (!strcmp(script, "post-dump"))
-			return 0;
+			return m->container.name ? container_dumped(m) : 0;
+		if (m->container.name && container_asked(m, script))
+			return -1;
 		m->criu_asks = false;
 		if (criu_answer(&m->criu, true))
 			return -1;
@@ -602,8 +658,11 @@ static int send_files(struct move *m, struct progress *p)
 
 static int transfer(struct move *m)
 {
-	struct progress p = { .m = m, .whole = images_size(m->images) };
+	struct progress p = { .m = m };
 
+	if (m->container.name && container_archive(m))
+		return -1;
+	p.whole = images_size(m->images);
 	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
 	if (m->addresses.n && (say(m, json_pack("{s:s}", "op", "addresses")) || hear(m, "added")))
 		return -1;
@@ -644,6 +703,8 @@ static int begin_anew(struct move *m)
 	if (criu_wait(&m->criu, CRIU_END_MS))
 		return -1;
 	criu_close(&m->criu);
+	container_dump_end(m);
+	container_forget_dump(m);
 	m->shared->criu = -1;
 	m->shared->stopping = m->shared->stopped = false;
 	if (images_remove(m->images))

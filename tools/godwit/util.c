@@ -147,7 +147,7 @@ char *read_file(const char *path)
 	return text;
 }
 
-static void run_child(const char *const argv[], int in, int out)
+static void run_child(const char *const argv[], int in, int out, bool errors)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	sigset_t none;
@@ -157,7 +157,7 @@ static void run_child(const char *const argv[], int in, int out)
 	signal(SIGPIPE, SIG_DFL);
 	dup2(in >= 0 ? in : null, STDIN_FILENO);
 	dup2(out >= 0 ? out : null, STDOUT_FILENO);
-	dup2(out >= 0 ? out : null, STDERR_FILENO);
+	dup2(out >= 0 && errors ? out : null, STDERR_FILENO);
 	execvp(argv[0], (char *const *)argv);
 	dprintf(STDERR_FILENO, "%s\n", strerror(errno));
 	_exit(127);
@@ -173,7 +173,7 @@ static int text_fd(const char *text)
 	return fd;
 }
 
-int run(const char *const argv[], const char *text, char **output)
+static int run_with(const char *const argv[], const char *text, char **output, bool errors)
 {
 	int in = text ? text_fd(text) : -1;
 	int out[2] = { -1, -1 }, status = -1;
@@ -185,7 +185,7 @@ int run(const char *const argv[], const char *text, char **output)
 	}
 	pid = fork();
 	if (pid == 0)
-		run_child(argv, in, out[1]);
+		run_child(argv, in, out[1], errors);
 	close_fd(&in);
 	close_fd(&out[1]);
 	if (output) {
@@ -199,10 +199,16 @@ int run(const char *const argv[], const char *text, char **output)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+int run(const char *const argv[], const char *text, char **output)
+{
+	return run_with(argv, text, output, true);
+}
+
+/* (what programs warn of is no JSON) */
 json_t *run_json(const char *const argv[])
 {
 	char *text = NULL;
-	json_t *json = run(argv, NULL, &text) == 0 && text ? json_loads(text, 0, NULL) : NULL;
+	json_t *json = run_with(argv, NULL, &text, false) == 0 && text ? json_loads(text, 0, NULL) : NULL;
 
 	free(text);
 	return json;

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What podman says of a container that is to move, and what of it can't.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "move.h"
+#include "netns.h"
+#include "text.h"
+
+/* ------------------------------------------------------------- looking up -- */
+
+/* "HostConfig.NetworkMode"; NULL: there is no such thing */
+static json_t *find(json_t *object, const char *path)
+{
+	char *copy = xstrdup(path), *name, *save;
+
+	for (name = strtok_r(copy, ".", &save); name && object; name = strtok_r(NULL, ".", &save))
+		object = json_object_get(object, name);
+	free(copy);
+	return object;
+}
+
+static const char *find_text(json_t *object, const char *path)
+{
+	return json_string_value(find(object, path)) ?: "";
+}
+
+static int understand(struct move *m)
+{
+	const char *status = find_text(m->container.inspected, "State.Status");
+
+	m->pid = json_integer_value(find(m->container.inspected, "State.Pid"));
+	if (m->pid > 0 && !strcmp(status, "running"))
+		return 0;
+	return fault("container %s: it is %s: only one that runs can be moved", m->container.name, *status ? status : "dead");
+}
+
+/* ---------------------------------------------------------------- its cgroup -- */
+
+/* Of the unified hierarchy; NULL: there is none. Free it. */
+static char *cgroup_file(const struct move *m, const char *name)
+{
+	char *path = xasprintf("/proc/%d/cgroup", m->pid), *text = read_file(path);
+	char *line = text && !strncmp(text, "0::/", 4) ? text : text ? strstr(text, "\n0::/") : NULL, *file = NULL;
+
+	if (line) {
+		line += line[0] == '\n' ? 4 : 3;
+		file = xasprintf("/sys/fs/cgroup%.*s/%s", (int)strcspn(line, "\n"), line, name);
+	}
+	free(text);
+	free(path);
+	return file;
+}
+
+void container_thaw(const struct move *m)
+{
+	char *path = cgroup_file(m, "cgroup.freeze");
+	FILE *f = path ? fopen(path, "we") : NULL;
+
+	if (f) {
+		fputs("0", f);
+		fclose(f);
+	}
+	free(path);
+}
+
+int container_is_whole(const struct move *m)
+{
+	char *path = cgroup_file(m, "cgroup.procs"), *text = path ? read_file(path) : NULL, *line, *save;
+	int ret = 0;
+
+	for (line = text ? strtok_r(text, "\n", &save) : NULL; line && !ret; line = strtok_r(NULL, "\n", &save))
+		if (!tree_has(&m->plan.tree, atoi(line)))
+			ret = fault("container %s: process %s in it is no child of its first one (podman exec?), and would not "
+				    "go along: end it", m->container.name, line);
+	free(text);
+	free(path);
+	return ret;
+}
+
+/* ---------------------------------------------------------------- looking up -- */
+
+int container_find(struct move *m)
+{
+	const char *const argv[] = { "podman", "container", "inspect", "--", m->container.name, NULL };
+	const char *const version[] = { "podman", "--version", NULL };
+	json_t *list;
+
+	/* (the podman of another host would not find us) */
+	unsetenv("CONTAINER_HOST");
+	unsetenv("CONTAINER_CONNECTION");
+	list = run_json(argv);
+	m->container.inspected = json_incref(json_array_get(list, 0));
+	json_decref(list);
+	if (m->container.inspected)
+		return understand(m);
+	if (run(version, NULL, NULL))
+		return fault("podman: it is not installed: apt-get install podman");
+	return fault("container %s: podman, as root, knows none of that name: podman ps shows those that there are",
+		     m->container.name);
+}
+
+/* ------------------------------------------------------ what can't be moved -- */
+
+/* What must not be there, or must have one of these values. */
+static const struct {
+	const char *path, *values, *reason;
+} conditions[] = {
+	{ "Pod", "", "it belongs to a pod, and pods can't be moved yet" },
+	{ "HostConfig.UsernsMode", "host", "it has a user namespace, which can't be moved yet: run it without --userns" },
+	{ "HostConfig.PidMode", "private", "it shares its PID namespace: run it without --pid" },
+	{ "HostConfig.IpcMode", "private shareable", "it shares its IPC namespace: run it without --ipc" },
+	{ "Config.Labels.PODMAN_SYSTEMD_UNIT", "", "a systemd unit watches over it, and would start it here again: run it without" },
+	{ "Rootfs", "", "it runs from a folder, not from an image" },
+};
+
+static bool is_one_of(const char *word, const char *list)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+		if (strcspn(at, " ") == len && !strncmp(at, word, len))
+			return true;
+	return !len;
+}
+
+static void refuse(struct move *m, const char *reason)
+{
+	plan_problem(&m->plan, "container %s: %s", m->container.name, reason);
+}
+
+static void look_at_conditions(struct move *m)
+{
+	json_t *inspected = m->container.inspected;
+
+	for (size_t i = 0; i < sizeof(conditions) / sizeof(conditions[0]); i++)
+		if (!is_one_of(find_text(inspected, conditions[i].path), conditions[i].values))
+			refuse(m, conditions[i].reason);
+	if (json_is_true(find(inspected, "Config.Tty")))
+		refuse(m, "it has a terminal, which can't be moved yet: run it without --tty");
+	if (json_array_size(find(inspected, "Config.Healthcheck.Test")))
+		refuse(m, "it has a healthcheck, which can't be moved yet: run it with --no-healthcheck");
+	if (json_is_true(find(inspected, "Config.SystemdMode")))
+		refuse(m, "systemd runs in it, which can't be moved yet: run it with --systemd=false");
+	if (json_array_size(find(inspected, "ExecIDs")))
+		refuse(m, "podman exec has started programs in it, which would not go along: end them");
+	if (json_array_size(find(inspected, "Dependencies")))
+		refuse(m, "it depends on other containers, without which it can't be moved");
+}
+
+/* ---------------------------------------------------------------- its facts -- */
+
+/* Its content is at the destination, or is brought there: the operator says which. */
+static json_t *volume(struct move *m, json_t *mount)
+{
+	const char *name = find_text(mount, "Name"), *source = find_text(mount, "Source");
+	const char *destination = find_text(mount, "Destination");
+
+	if (!strcmp(find_text(mount, "Type"), "volume")) {
+		if (paths_list(&m->volumes, name))
+			return json_pack("{s:o, s:o}", "volume", text_json(name), "destination", text_json(destination));
+		plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give --copy-volume %s",
+			     name, destination, name);
+	} else if (paths_cover(&m->share, source)) {
+		return json_pack("{s:o, s:o}", "path", path_json(source), "destination", text_json(destination));
+	} else {
+		plan_problem(&m->plan, "%s, at %s in the container: if both hosts have the same there, on shared storage, give "
+			     "--shared %s; else it can't be moved", source, destination, source);
+	}
+	return NULL;
+}
+
+static json_t *volumes(struct move *m)
+{
+	json_t *mounts = find(m->container.inspected, "Mounts"), *list = json_array(), *mount, *fact;
+	size_t i;
+
+	json_array_foreach(mounts, i, mount) {
+		fact = volume(m, mount);
+		if (fact)
+			json_array_append_new(list, fact);
+	}
+	return list;
+}
+
+/* Of a rule of its device cgroup: does it let the container open any device file of this major number? */
+static bool allows_all(json_t *rule, unsigned int number)
+{
+	const char *type = find_text(rule, "type"), *access = find_text(rule, "access");
+	json_t *major = find(rule, "major"), *minor = find(rule, "minor");
+
+	return json_is_true(find(rule, "allow")) && is_one_of(type, "a c") && strchr(access, 'r') && strchr(access, 'w') &&
+	       (!major || json_integer_value(major) < 0 || json_integer_value(major) == number) &&
+	       (!minor || json_integer_value(minor) < 0);
+}
+
+static bool may_open_any(struct move *m, unsigned int number)
+{
+	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), 0, NULL), *rule;
+	bool any = false;
+	size_t i;
+
+	json_array_foreach(find(spec, "linux.resources.devices"), i, rule)
+		any |= allows_all(rule, number);
+	json_decref(spec);
+	return any;
+}
+
+/* The device files that it has open. */
+static json_t *nodes(struct move *m)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+		char *path = xasprintf("/proc/%d/fd/%d", c->pid, c->fd);
+		struct stat st;
+
+		if (stat(path, &st) == 0)
+			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b}", "device", c->device, "major",
+				(int)major(st.st_rdev), "minor", (int)minor(st.st_rdev), "any",
+				may_open_any(m, major(st.st_rdev))));
+		free(path);
+	}
+	return list;
+}
+
+/* With one of its own, all that is in it goes along; in the host's only addresses that are asked for. */
+static json_t *network(struct move *m)
+{
+	const char *mode = find_text(m->container.inspected, "HostConfig.NetworkMode");
+	json_t *netns = NULL;
+
+	if (!strncmp(mode, "ns:", 3)) {
+		netns = netns_describe(mode + 3, m->container.parent);
+		if (!netns)
+			plan_problem(&m->plan, "%s", fault_text());
+		fault_clear();
+	} else if (strcmp(mode, "host")) {
+		plan_problem(&m->plan, "container %s: its network is podman's (%s), which can't be moved yet: run it with "
+			     "--network ns:/run/netns/NAME, or with --network host", m->container.name, mode);
+	}
+	if (netns && m->addresses.n)
+		plan_problem(&m->plan, "address %s: the container has a network namespace of its own, which goes along with all "
+			     "its addresses: leave --address out", m->addresses.address[0].text);
+	return netns;
+}
+
+/* "crun version 1.21" */
+static json_t *version(const char *runtime)
+{
+	const char *const argv[] = { runtime, "--version", NULL };
+	char *text = NULL;
+	json_t *line;
+
+	run(argv, NULL, &text);
+	if (text)
+		text[strcspn(text, "\n")] = '\0';
+	line = text_json(text ?: "");
+	free(text);
+	return line;
+}
+
+void container_facts(struct move *m)
+{
+	json_t *inspected = m->container.inspected;
+	const char *runtime = find_text(inspected, "OCIRuntime");
+
+	look_at_conditions(m);
+	json_decref(m->container.facts);
+	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*}", "id", find_text(inspected, "Id"),
+		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
+		version(runtime), "image", text_json(find_text(inspected, "ImageName")), "image_id",
+		find_text(inspected, "Image"), "volumes", volumes(m), "nodes", nodes(m), "netns", network(m));
+}

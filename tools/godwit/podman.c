@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * podman at the source of a move. It checkpoints the container, and believes that it is left running, which it is if the
+ * move fails. In truth its tasks stand still from the dump on, held by our CRIU, until the move is decided: then podman is
+ * told to remove it, so that nobody who watches over it starts it here again.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "move.h"
+#include "rpc.pb-c.h"
+#include "state.h"
+#include "text.h"
+
+#define ARCHIVE		"archive.tar"
+#define MESSAGES	"podman.err"	/* (a name that is not sent along) */
+#define END_MS		10000
+#define KILL_MS		30000
+
+static const char *container_id(const struct container *c)
+{
+	return json_string_value(json_object_get(c->facts, "id"));
+}
+
+/* ------------------------------------------------------------- descriptors -- */
+
+int relay_send(int sk, int fd)
+{
+	char byte = 'R', control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(sk, &msg, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+static int relay_receive(int sk)
+{
+	char byte, control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c;
+	int fd;
+
+	if (recvmsg(sk, &msg, MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
+		return -1;
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+/* ----------------------------------------------------- where it finds criu -- */
+
+static int link_criu(const char *folder)
+{
+	char self[4096], *name = xasprintf("%s/criu", folder);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int ret;
+
+	self[n < 0 ? 0 : n] = '\0';
+	ret = n < 0 || symlink(self, name) || access(name, X_OK) ? fault("%s can't be made: %s", name, strerror(errno)) : 0;
+	free(name);
+	return ret;
+}
+
+static int listen_there(struct container *c)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int n = snprintf(sun.sun_path, sizeof(sun.sun_path), "%s/" RELAY_SOCKET, c->bin);
+
+	c->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (n >= (int)sizeof(sun.sun_path) || c->listener < 0 ||
+	    bind(c->listener, (struct sockaddr *)&sun, sizeof(sun)) || listen(c->listener, 4))
+		return fault("%s/" RELAY_SOCKET " can't be listened at: %s", c->bin, strerror(errno));
+	return 0;
+}
+
+static void remove_bin(struct container *c)
+{
+	static const char *const names[] = { "criu", RELAY_SOCKET };
+
+	for (size_t i = 0; c->bin && i < 2; i++) {
+		char *path = xasprintf("%s/%s", c->bin, names[i]);
+
+		unlink(path);
+		free(path);
+	}
+	if (c->bin)
+		rmdir(c->bin);
+	free(c->bin);
+	c->bin = NULL;
+}
+
+static int make_bin(struct move *m)
+{
+	struct container *c = &m->container;
+
+	c->bin = state_path(m->id, ".bin");
+	if (mkdir(c->bin, 0700) && errno != EEXIST)
+		return fault("%s can't be made: %s", c->bin, strerror(errno));
+	return link_criu(c->bin) ?: listen_there(c);
+}
+
+/* ------------------------------------------------------------ the programs -- */
+
+static void exec_podman(const char *const argv[], const char *bin, const char *messages)
+{
+	int null = open("/dev/null", O_RDWR);
+	int out = messages ? open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
+	char *path = xasprintf("%s:%s", bin ?: "", getenv("PATH") ?: "/usr/sbin:/usr/bin:/sbin:/bin");
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	setsid();	/* a terminal's ^C is for godwit alone */
+	if (bin)
+		setenv("PATH", path, 1);
+	dup2(null, STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	dup2(out, STDERR_FILENO);
+	execvp(argv[0], (char *const *)argv);
+	_exit(127);
+}
+
+static int start(struct move *m, const char *const argv[], const char *messages)
+{
+	struct container *c = &m->container;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		exec_podman(argv, c->bin, messages);
+	m->shared->podman = pid;
+	c->status = -1;
+	c->pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
+	return c->pidfd < 0 ? fault("podman can't be started: %s", strerror(errno)) : 0;
+}
+
+/* Has it ended? Its status, as of waitpid(), is in c->status then; -1: it is not known. */
+static bool has_ended(struct move *m, int timeout_ms)
+{
+	struct container *c = &m->container;
+	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
+
+	if (c->pidfd < 0)
+		return true;
+	while (poll(&p, 1, timeout_ms) < 0 && errno == EINTR)
+		;
+	if (!(p.revents & POLLIN))
+		return false;
+	if (waitpid(m->shared->podman, &c->status, 0) < 0)
+		c->status = -1;
+	close_fd(&c->pidfd);
+	m->shared->podman = -1;
+	return true;
+}
+
+/* With its runtime, which is in its session. What a killed worker has left is ours. */
+static void end_podman(struct move *m)
+{
+	if (m->container.pidfd < 0 && m->shared->podman > 0)
+		m->container.pidfd = pidfd_open(m->shared->podman, 0);
+	if (has_ended(m, END_MS))
+		return;
+	kill(-m->shared->podman, SIGTERM);
+	if (has_ended(m, END_MS))
+		return;
+	kill(-m->shared->podman, SIGKILL);
+	has_ended(m, -1);
+}
+
+/* Of what it and its runtime have said, the last line. */
+static int why(struct move *m, const char *what)
+{
+	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path) ?: xstrdup("");
+	char *line = text_last_line(text);
+
+	fault("container %s: podman can't %s it: %s", m->container.name, what, *line ? line : "it does not say why");
+	free(text);
+	free(path);
+	return -1;
+}
+
+/* ----------------------------------------------------------------- the dump -- */
+
+/* A folder of the runtime's, by its descriptor there: ours, with its path. */
+static int open_theirs(struct container *c, int number, char **path)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	char *link, name[4096];
+	ssize_t n;
+	int fd;
+
+	if (getsockopt(c->runtime, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return fault("the runtime of the container can't be asked who it is: %s", strerror(errno));
+	link = xasprintf("/proc/%d/fd/%d", cred.pid, number);
+	n = readlink(link, name, sizeof(name) - 1);
+	fd = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	name[n < 0 ? 0 : n] = '\0';
+	free(link);
+	if (n < 0 || fd < 0)
+		return fault("the runtime of the container has no folder %d: %s", number, strerror(errno));
+	free(*path);
+	*path = xstrdup(name);
+	return fd;
+}
+
+/* What the runtime asks, but so that the tasks stand still at the end, and we are asked what becomes of them. */
+static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
+{
+	struct container *c = &m->container;
+	int ret;
+
+	if (opts->config_file)
+		return fault("%s: it tells CRIU what godwit can't heed in a move: take it away for that", opts->config_file);
+	if (opts->pid != m->pid)
+		return fault("container %s: it was started anew: move it again", c->name);
+	m->criu.images = open_theirs(c, opts->images_dir_fd, &c->dump);
+	if (m->criu.images < 0)
+		return -1;
+	if (opts->has_work_dir_fd)
+		c->work_fd = open_theirs(c, opts->work_dir_fd, &c->work);
+	else
+		c->work = xstrdup(c->dump);
+	if (!c->work)
+		return -1;
+	opts->images_dir_fd = m->criu.images;
+	opts->work_dir_fd = c->work_fd;
+	opts->has_leave_running = opts->leave_running = false;
+	opts->has_notify_scripts = opts->notify_scripts = true;
+	opts->has_network_lock = true;
+	opts->network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
+	opts->has_ghost_limit = true;
+	opts->ghost_limit = UINT32_MAX;
+	if (json_object_get(c->facts, "netns"))
+		opts->network_lock = CRIU_NETWORK_LOCK_METHOD__SKIP;
+	ret = criu_start(&m->criu, NULL, -1);
+	m->shared->criu = m->criu.pid;
+	return ret ?: criu_request(&m->criu, req);
+}
+
+static int hear_runtime(struct move *m)
+{
+	static uint8_t buf[65536];
+	ssize_t n = recv(m->container.runtime, buf, sizeof(buf), 0);
+	CriuReq *req = n > 0 ? criu_req__unpack(NULL, n, buf) : NULL;
+	int ret;
+
+	if (!req || !req->opts)
+		ret = fault("container %s: its runtime asks for what criu does not know", m->container.name);
+	else
+		ret = ask_as_theirs(m, req->opts, req);
+	if (req)
+		criu_req__free_unpacked(req, NULL);
+	return ret;
+}
+
+/* Who stands for criu hands us its runtime's socket. */
+static int accept_relay(struct move *m)
+{
+	struct container *c = &m->container;
+	struct ucred cred = { .uid = -1 };
+	socklen_t len = sizeof(cred);
+
+	c->relay = accept4(c->listener, NULL, NULL, SOCK_CLOEXEC);
+	if (c->relay >= 0 && getsockopt(c->relay, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == 0)
+		c->runtime = relay_receive(c->relay);
+	return c->runtime < 0 ? fault("container %s: its runtime could not be heard", c->name) : 0;
+}
+
+int container_dump(struct move *m)
+{
+	struct container *c = &m->container;
+	char *archive = xasprintf("%s/" ARCHIVE, m->images), *messages = xasprintf("%s/" MESSAGES, m->images);
+	const char *const argv[] = {
+		"podman", "container", "checkpoint", "--leave-running", "--tcp-established", "--file-locks", "--compress", "none",
+		"--export", archive, container_id(c), NULL,
+	};
+	int ret = make_bin(m) ?: start(m, argv, messages);
+
+	free(messages);
+	free(archive);
+	if (ret)
+		return -1;
+	ret = move_await(m, c->listener, c->pidfd);
+	if (ret == 1)
+		return why(m, "checkpoint");
+	return ret ?: accept_relay(m) ?: hear_runtime(m);
+}
+
+/* ------------------------------------------------------------- its archive -- */
+
+/* So says criu when it is done. */
+static void tell_runtime(struct container *c, bool success)
+{
+	CriuDumpResp dump = CRIU_DUMP_RESP__INIT;
+	CriuResp resp = CRIU_RESP__INIT;
+	uint8_t buf[64];
+	size_t length;
+
+	resp.type = CRIU_REQ_TYPE__DUMP;
+	resp.success = success;
+	resp.dump = &dump;
+	length = criu_resp__pack(&resp, buf);
+	if (c->runtime >= 0)
+		send(c->runtime, buf, length, MSG_NOSIGNAL);
+	if (c->relay >= 0 && success)
+		send(c->relay, "0", 1, MSG_NOSIGNAL);
+	close_fd(&c->runtime);
+	close_fd(&c->relay);
+}
+
+int container_archive(struct move *m)
+{
+	struct container *c = &m->container;
+	int ret;
+
+	report_phase("archive", "by podman");
+	tell_runtime(c, true);
+	ret = move_await(m, c->pidfd, m->criu.pidfd);
+	if (ret)
+		return ret < 0 ? -1 : fault("criu was killed, or ended, in the middle");
+	has_ended(m, -1);
+	return c->status ? why(m, "make an archive of") : 0;
+}
+
+void container_dump_end(struct move *m)
+{
+	struct container *c = &m->container;
+
+	if (!c->name)
+		return;
+	close_fd(&c->listener);
+	tell_runtime(c, false);
+	end_podman(m);
+	close_fd(&c->work_fd);
+	if (!c->bin)
+		c->bin = state_path(m->id, ".bin");
+	remove_bin(c);
+}
+
+void container_forget_dump(struct move *m)
+{
+	static const char *const names[] = { "rootfs-diff.tar", "deleted.files", "devshm-checkpoint.tar", "network.status" };
+	struct container *c = &m->container;
+
+	if (c->dump)
+		images_remove(c->dump);
+	for (size_t i = 0; c->work && i < sizeof(names) / sizeof(names[0]); i++) {
+		char *path = xasprintf("%s/%s", c->work, names[i]);
+
+		unlink(path);
+		free(path);
+	}
+	fault_clear();
+}
+
+/* ------------------------------------------------------------------ its end -- */
+
+/* podman kills its first process, which takes all others along. */
+static bool is_killed(struct move *m)
+{
+	struct tree first = { .task = m->plan.tree.task, .n = m->plan.tree.n ? 1 : 0 };
+
+	return tree_alive(&first) == 0;
+}
+
+/*
+ * podman knows then that it is not to run here any more, however it ends. It waits for that end; for that CRIU has to let
+ * its tasks go.
+ */
+int container_stop(struct move *m)
+{
+	struct container *c = &m->container;
+	const char *const argv[] = { "podman", "stop", "--ignore", "--time", "0", container_id(c), NULL };
+	int64_t end = now_ns() + KILL_MS * INT64_C(1000000);
+
+	container_dump_end(m);
+	if (start(m, argv, NULL))
+		return -1;
+	while (!is_killed(m)) {
+		if (!has_ended(m, 10) && now_ns() < end)
+			continue;
+		end_podman(m);
+		return fault("container %s: podman does not end it here, where it is held: see why (podman stop %s), then godwit "
+			     "settle %s commit", c->name, c->name, m->id);
+	}
+	return 0;
+}
+
+int container_remove(struct move *m)
+{
+	struct container *c = &m->container;
+	const char *const argv[] = { "podman", "rm", "--force", "--ignore", "--time", "0", container_id(c), NULL };
+
+	if (!has_ended(m, KILL_MS))
+		end_podman(m);
+	if (start(m, argv, NULL))
+		return -1;
+	if (has_ended(m, KILL_MS) && c->status == 0)
+		return 0;
+	end_podman(m);
+	return fault("container %s: it has ended here, but podman could not remove it: podman rm --force %s", c->name, c->name);
+}
