@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests with containers of podman's. After ../lib.sh.
+# For tests with containers of podman's. After ../lib.sh, and ../godwit/move.sh if they move.
+# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
 # podman_at HOST ARGUMENT...: (what is stuck ends by a wide limit)
 podman_at() { on "$1" timeout "$(seconds 120)" podman "${@:2}"; }
@@ -9,4 +10,74 @@ restore_failed() { # restore_failed HOST
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" sh -c 'tail -n 20 $(find /var/lib/containers -name restore.log)'
 	broken "it was not restored"
+}
+
+# ---- docs/CONTAINERS.md: a container in a network namespace with a device, both of its own ----
+
+# as_printed HOST BLOCK [SED-ARGUMENT...]: run there what the page has under this name, but for this
+as_printed() {
+	local script
+	script=$(sed -n "/^\`\`\`sh $2\$/,/^\`\`\`\$/p" "$top/docs/CONTAINERS.md" | sed -e '/^```/d' -e 's|/shared/|/lab/|' "${@:3}")
+	[ -n "$script" ] || broken "docs/CONTAINERS.md has no $2"
+	on "$1" timeout "$(seconds 240)" sh -exc "$script"
+}
+
+# contained_hosts: the lab's, all of which can run containers, with traffic in the image; and the namespace at h1 and h3
+peer_at=(-e 's/10\.78\.0\.1/10.78.0.3/' -e 's/:01 /:03 /')
+contained_hosts() {
+	local h
+	# (a lab of its own: what containers leave in a kernel is more than modules and files)
+	cluster_up --hosts 3
+	for h in h1 h2 h3; do
+		on $h modprobe macvlan
+		on $h "$top/tests/containers/prepare" "$build/tests/traffic"
+	done
+	as_printed h1 namespace
+	as_printed h3 namespace "${peer_at[@]}"
+}
+
+stall=90 # seconds after which traffic gives up
+# contained HOST RUNTIME WITH ARGUMENT...: traffic in a container there; WITH: more words for podman run
+contained() {
+	as_printed "$1" run -e "s|^podman run|podman --runtime $2 run $3|" \
+		-e "s|IMAGE COMMAND|localhost/rdma traffic --stall $(seconds "$stall") ${*:4}|"
+}
+packets_inside() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
+flows_inside() { [ "$(packets_inside)" -gt $((before + 200)) ]; } # (a condition for wait_for)
+goes_on_inside() {
+	local before
+	before=$(packets_inside)
+	expect 60 flows_inside
+}
+
+# talk RUNTIME [WITH]: the container web at h1 talks to one at h3
+talk() {
+	local before
+	contained h3 "$1" ""
+	wait_for 60 on h3 ip netns exec web sh -c 'ss -Htln "sport = :18600" | grep -q .'
+	before=$(packets_inside)
+	contained h1 "$1" "${2:-}" --qps 4 --size 16K --timeout 16 --retry-cnt 1 --rnr-retry 1 10.78.0.3
+	wait_for 60 flows_inside
+}
+
+# exact_inside TOLD OTHER: at these hosts both ends have had each message once; the first is told to end. podman forgets them.
+exact_inside() {
+	local h
+	podman_at "$1" kill --signal INT web
+	for h; do
+		[ "$(podman_at "$h" wait web)" = 0 ] || broken "$(podman_at "$h" logs web)"
+		podman_at "$h" logs web | grep '^result=exact' || broken "$(podman_at "$h" logs web)"
+		podman_at "$h" rm web
+	done
+}
+
+# For whoever reads why a test failed (in place of move.sh's).
+state() {
+	local h
+	on h3 sh -c 'tail -n 30 /lab/bg/*.out'
+	for h in h1 h2 h3; do
+		on $h sh -c "echo == $h; podman ps --all; podman logs --tail 20 web; ip netns; godwit status; rdma link
+			rdma resource show qp; dmesg | tail -n 5
+			find /var/lib/containers \\( -name dump.log -o -name restore.log \\) -exec tail -n 20 {} +"
+	done
 }
