@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -316,10 +315,9 @@ int share_cm_files(void)
 	end_cm();
 	if (find_cm_node(&cm_node))
 		return -1;
-	numbers = mmap(NULL, count * sizeof(*numbers), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (numbers == MAP_FAILED)
-		return fail("no memory");
+	numbers = share(count * sizeof(*numbers));
+	if (!numbers)
+		return -1;
 	for (i = 0; i < count; i++)
 		numbers[i] = -1;
 	return 0;

@@ -7,17 +7,12 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "plugin.h"
-
-#define PATIENCE 60	/* s, for another task to make a context */
 
 enum state { NOT_MADE, MADE, FAILED };
 
@@ -34,14 +29,6 @@ static struct shared {
 	uint64_t	*rings;		/* for mmap(), by slot */
 } shared;
 
-static void *share(size_t size)
-{
-	void *at = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	return at == MAP_FAILED ? NULL : at;
-}
-
 int share_contexts(void)
 {
 	uint32_t i;
@@ -50,13 +37,17 @@ int share_contexts(void)
 		if (getrandom(&shared.session, sizeof(shared.session), 0) < 0)
 			return fail("no random numbers: %m");
 	shared.contexts = share(saved.num_contexts * sizeof(*shared.contexts));
+	if (!shared.contexts)
+		return -1;
 	shared.files = share(saved.num_files * sizeof(*shared.files));
+	if (!shared.files)
+		return -1;
 	shared.rings = share(saved.num_rings * sizeof(*shared.rings));
-	if (!shared.contexts || !shared.files || !shared.rings)
-		return fail("no memory");
+	if (!shared.rings)
+		return -1;
 	for (i = 0; i < saved.num_contexts; i++)
-		if (sem_init(&shared.contexts[i].lock, 1, 1))
-			return fail("no semaphore: %m");
+		if (make_lock(&shared.contexts[i].lock))
+			return -1;
 	return store_init();
 }
 
@@ -319,18 +310,14 @@ free:
 int make_context(uint32_t n)
 {
 	struct shared_context *sc = &shared.contexts[n];
-	struct timespec until;
 	int ret;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE;
-	while (sem_timedwait(&sc->lock, &until))
-		if (errno != EINTR)
-			return fail("another task does not get done with a context: %m");
+	if (take_lock(&sc->lock, "another task does not get done with a context"))
+		return -1;
 	if (sc->state == NOT_MADE)
 		sc->state = make(&saved.contexts[n], sc) ? FAILED : MADE;
 	ret = sc->state == MADE ? 0 : -1;
-	sem_post(&sc->lock);
+	leave_lock(&sc->lock);
 	return ret;
 }
 

@@ -10,13 +10,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -24,7 +21,6 @@
 #define VERBS_CLASS	"/sys/class/infiniband_verbs"
 #define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"
-#define PATIENCE	60	/* s, for another task to open one */
 
 static sem_t *lock;	/* of all tasks: who finds no file makes it */
 
@@ -32,15 +28,14 @@ static sem_t *lock;	/* of all tasks: who finds no file makes it */
 
 static int share_lock(void)
 {
-	void *at;
+	sem_t *new;
 
 	if (lock)
 		return 0;
-	at = mmap(NULL, sizeof(*lock), PROT_READ | PROT_WRITE,
-		  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED || sem_init(at, 1, 1))
-		return fail("no memory");
-	lock = at;
+	new = share(sizeof(*new));
+	if (!new || make_lock(new))
+		return -1;
+	lock = new;
 	return 0;
 }
 
@@ -258,19 +253,6 @@ static int find_or_make(int dir, const struct node *node,
 	return at;
 }
 
-/* A file in place of another task's would leave that one's without a path. */
-static int take_lock(void)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE;
-	while (sem_timedwait(lock, &until))
-		if (errno != EINTR)
-			return fail("another task does not get done with " NODES ": %m");
-	return 0;
-}
-
 int open_node(const struct node *node, int flags)
 {
 	char name[NAME_MAX + 1];
@@ -281,14 +263,15 @@ int open_node(const struct node *node, int flags)
 	if (dir < 0)
 		return fail(NODES " cannot be read by the restored process: %m: its container needs it, with %s (c %u %u) in it",
 			    node->name, major(node->rdev), minor(node->rdev));
-	if (take_lock())
+	/* A file in place of another task's would leave that one's without a path. */
+	if (take_lock(lock, "another task does not get done with " NODES))
 		goto close_dir;
 	at = find_or_make(dir, node, name);
 	if (at >= 0) {
 		fd = open_file(at, dir, name, node, flags);
 		close(at);
 	}
-	sem_post(lock);
+	leave_lock(lock);
 close_dir:
 	close(dir);
 	return fd;

@@ -9,6 +9,7 @@
 #define RDMA_PLUGIN_H
 
 #include <limits.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -62,6 +63,21 @@ int error_share(void);
 
 /* Pass the line on to who started CRIU, if there is one. Only once. */
 void error_report(void);
+
+/* ----------------------------------------- share.c: what all tasks have -- */
+
+/*
+ * Zeroed memory that all tasks have, and CRIU itself, which calls this before
+ * the first task is forked; or NULL. It is never freed.
+ */
+void *share(size_t size);
+
+/* A lock in such memory, which nobody has yet. */
+int make_lock(sem_t *lock);
+
+/* Wait for it, for a time. stuck: what to say if another task does not leave it. */
+int take_lock(sem_t *lock, const char *stuck);
+void leave_lock(sem_t *lock);
 
 /* ----------------------------------------------------- config.c: settings -- */
 

@@ -9,17 +9,12 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <semaphore.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "plugin.h"
-
-#define PATIENCE 60	/* s, for another task to let go of the lock */
 
 static struct {
 	sem_t	lock;		/* the socket, and its peek offset */
@@ -29,12 +24,11 @@ static struct {
 
 int store_init(void)
 {
-	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (store == MAP_FAILED)
-		return fail("no memory");
+	store = share(sizeof(*store));
+	if (!store)
+		return -1;
 	store->id = -1;
-	return sem_init(&store->lock, 1, 1) ? fail("no semaphore: %m") : 0;
+	return make_lock(&store->lock);
 }
 
 /* Connected to itself, under a name that the kernel chooses. */
@@ -60,17 +54,13 @@ close:
 	return -1;
 }
 
-/* The socket, locked; close_socket() lets go of it. */
+/* The socket, locked; close_socket() leaves it. */
 static int open_socket(void)
 {
-	struct timespec until;
 	int sock;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE;
-	while (sem_timedwait(&store->lock, &until))
-		if (errno != EINTR)
-			return fail("the store of descriptors is stuck: %m");
+	if (take_lock(&store->lock, "the store of descriptors is stuck"))
+		return -1;
 	if (store->id >= 0) {
 		sock = fdstore_get(store->id);
 	} else {
@@ -84,7 +74,7 @@ static int open_socket(void)
 	}
 	if (sock < 0) {
 		fail("the store of descriptors cannot be opened: %m");
-		sem_post(&store->lock);
+		leave_lock(&store->lock);
 	}
 	return sock;
 }
@@ -92,7 +82,7 @@ static int open_socket(void)
 static void close_socket(int sock)
 {
 	close(sock);
-	sem_post(&store->lock);
+	leave_lock(&store->lock);
 }
 
 union room {

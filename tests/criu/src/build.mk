@@ -13,7 +13,7 @@ build/tests/criu-take: tests/criu/src/take.c $(verbs_headers) $(verbs_lib)
 	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@ $< $(VERBS_LIBS)
 
 # The plugin's image code without CRIU; it ends when it reads what is not its own.
-build/tests/criu-images: tests/criu/src/images.c $(addprefix criu-plugin/,error.c image.c records.c) build/criu-plugin/rdma.pb-c.o
+build/tests/criu-images: tests/criu/src/images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o $@ $^ -lprotobuf-c -lz
