@@ -114,7 +114,9 @@ static int find_device(struct ibv_context *ctx, const char *node)
 		if (!strcmp(dump.devices[i].node, node))
 			return i;
 	if (device_name(node, name))
-		return -1;
+		return fail(VERBS_CLASS "/%s/ibdev cannot be read: %m", node);
+	if (!name[0])
+		return fail(VERBS_CLASS "/%s/ibdev is empty", node);
 	device = append(&dump.devices, sizeof(*device), dump.num_devices);
 	if (!device || read_device(ctx, name, node, device))
 		return -1;

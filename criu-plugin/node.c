@@ -18,7 +18,6 @@
 
 #include "plugin.h"
 
-#define VERBS_CLASS	"/sys/class/infiniband_verbs"
 #define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"
 
@@ -71,20 +70,11 @@ static int read_node(const char *path, struct node *node)
 /* (others may vanish meanwhile) */
 static bool is_file_of(const char *uverbs, const char *device)
 {
-	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8], name[64] = "";
-	FILE *file;
+	char name[64];
 
 	if (strncmp(uverbs, "uverbs", 6) || strlen(uverbs) >= NODE_LEN)
 		return false;
-	snprintf(path, sizeof(path), VERBS_CLASS "/%.*s/ibdev", NODE_LEN, uverbs);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (!fgets(name, sizeof(name), file))
-		name[0] = '\0';
-	fclose(file);
-	name[strcspn(name, "\n")] = '\0';
-	return !strcmp(name, device);
+	return !device_name(uverbs, name) && !strcmp(name, device);
 }
 
 int find_node(const char *device, struct node *node)

@@ -105,6 +105,7 @@ enum file_kind {
 };
 
 #define NODE_LEN 32
+#define VERBS_CLASS "/sys/class/infiniband_verbs"
 
 /* The kind of a device; node gets its name, "uverbs0". */
 enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
@@ -132,7 +133,10 @@ struct mapping {
 /* All mappings of a process by rising address, to be freed; their number or -1. */
 int read_mappings(pid_t pid, struct mapping **mappings);
 
-/* The name, "rxe0", of the device behind a node, "uverbs0". */
+/*
+ * The name, "rxe0", of the device behind a node, "uverbs0"; "" if sysfs gives
+ * none. -1 and errno: sysfs has no such node. The caller says so.
+ */
 int device_name(const char *node, char name[64]);
 
 /* A descriptor of another process's file, or -1 and errno. */
