@@ -191,12 +191,12 @@ int agent_save(struct agent *a)
 		state_remove(a->id);
 		return 0;
 	}
-	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I, s:O*, s:o}",
+	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I, s:O*, s:o, s:b}",
 		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
 		"root_id", id_json(&a->root_id), "processes", a->want_processes, "container", a->container,
-		"plugin_id", id_json(&a->plugin_id)));
+		"plugin_id", id_json(&a->plugin_id), "ran", a->ran));
 }
 
 int agent_load(struct agent *a)
@@ -215,6 +215,7 @@ int agent_load(struct agent *a)
 	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
 	a->root_id = id_from_json(json_object_get(state, "root_id"));
 	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
+	a->ran = json_is_true(json_object_get(state, "ran"));
 	a->root = a->root_id.pid;
 	a->want_processes = json_integer_value(json_object_get(state, "processes"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));

@@ -53,6 +53,7 @@ struct agent {
 	int commit_listener;	/* where that of podman's CRIU connects; or -1 */
 	bool gate;
 	bool goes;		/* the plugin has taken the commit: tasks may have run */
+	bool ran;		/* they have */
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for who goes on when we are killed */
 	struct proc_id plugin_id;	/* of a container: CRIU */
@@ -124,6 +125,7 @@ void agent_plugin_connects(struct agent *a);
 /* All is held: for how long, the deadline says from now on. -1 with fault(): for no longer. */
 int agent_hold_container(struct agent *a);
 void agent_unguard_container(struct agent *a);
+void agent_guard_container(struct agent *a);
 void agent_announce_container(struct agent *a);
 enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
 /*

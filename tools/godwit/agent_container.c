@@ -53,6 +53,9 @@ static void complete_path(void)
 	if (!path || !strstr(path, folders))
 		setenv("PATH", all, 1);
 	free(all);
+	/* (the podman of another host would not be ours) */
+	unsetenv("CONTAINER_HOST");
+	unsetenv("CONTAINER_CONNECTION");
 }
 
 /* What a program printed, but for the warnings that may come before. */
@@ -142,31 +145,38 @@ static int check_image(json_t *container)
 	return ret;
 }
 
-static bool exists(const char *kind, const char *name)
+/* 1, 0, or -1 with fault(): podman can't tell. */
+static int exists(const char *kind, const char *name)
 {
 	const char *const argv[] = { "podman", kind, "exists", name, NULL };
+	int ret = run(argv, NULL, NULL);
 
-	return run(argv, NULL, NULL) == 0;
+	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
+}
+
+static int check_id(json_t *container)
+{
+	const char *name = fact(container, "name"), *id = fact(container, "id");
+	int is = exists("container", id);
+
+	return is > 0 ? fault("container %s: it is there already, as %.12s: podman rm %.12s, there", name, id, id) : is;
 }
 
 static int check_absent(json_t *container)
 {
-	const char *name = fact(container, "name"), *id = fact(container, "id");
+	const char *name = fact(container, "name");
+	int is = check_id(container) ?: exists("container", name);
 
-	if (exists("container", id))
-		return fault("container %s: it is there already, as %.12s: podman rm %.12s, there", name, id, id);
-	if (exists("container", name))
-		return fault("container %s: another one has that name there: podman rm %s, or podman rename it", name, name);
-	return 0;
+	return is > 0 ? fault("container %s: another one has that name there: podman rm %s, or podman rename it", name, name) : is;
 }
 
 static int check_volume(json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "volume"));
 	char *path = name ? NULL : path_from_json(json_object_get(volume, "path"));
-	int ret = 0;
+	int ret = name ? exists("volume", name) : 0;
 
-	if (name && exists("volume", name))
+	if (ret > 0)
 		ret = fault("volume %s: one of that name is there: podman volume rm %s, if nobody needs it", name, name);
 	else if (!name && (!path || access(path, F_OK)))
 		ret = fault("%s, at %s in the container: --shared has it, but it is not there: mount it", path ?: "?",
@@ -246,7 +256,9 @@ static int check_node(json_t *node)
 static int make_netns(struct agent *a)
 {
 	json_t *netns = json_object_get(a->container, "netns");
+	bool there = access(json_string_value(json_object_get(netns, "path")) ?: "", F_OK) == 0;
 
+	json_object_set_new(netns, "made", json_boolean(!there));
 	json_object_set_new(a->container, "has_netns", json_true());
 	if (agent_save(a))
 		return -1;
@@ -256,12 +268,33 @@ static int make_netns(struct agent *a)
 	return -1;
 }
 
+/* What is an argument of podman's comes from the wire. */
+static bool makes_sense(json_t *container)
+{
+	static const char *const names[] = { "name", "runtime" };
+	const char *id = fact(container, "id");
+	json_t *volume;
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!*fact(container, names[i]) || *fact(container, names[i]) == '-')
+			return false;
+	json_array_foreach(json_object_get(container, "volumes"), i, volume)
+		if (*fact(volume, "volume") == '-')
+			return false;
+	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64;
+}
+
 int agent_prepare_container(struct agent *a)
 {
 	json_t *node;
 	size_t i;
 
 	complete_path();
+	json_object_del(a->container, "begun");
+	json_object_del(a->container, "has_netns");
+	if (!makes_sense(a->container))
+		return fault("the container of the move makes no sense: use the same godwit at both ends");
 	if (json_object_get(a->container, "netns") && make_netns(a))
 		return -1;
 	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
@@ -352,7 +385,7 @@ static int start_podman(struct agent *a)
 
 int agent_restore_container(struct agent *a)
 {
-	if (listen_for_plugin(a))
+	if (listen_for_plugin(a) || check_id(a->container))
 		return -1;
 	/* What podman has of it from now on is ours. */
 	json_object_set_new(a->container, "begun", json_true());
@@ -530,6 +563,15 @@ void agent_unguard_container(struct agent *a)
 	agent_announce_container(a);
 }
 
+void agent_guard_container(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns");
+
+	if (netns && netns_guard(netns))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
 /* ----------------------------------------------------------------- undo -- */
 
 /* To close it would not do: a keeper has it, too. */
@@ -570,7 +612,7 @@ static void remove_by(struct agent *a, const char *const argv[], const char *wha
 
 static void remove_volume(struct agent *a, const char *name)
 {
-	const char *const argv[] = { "timeout", "--kill-after=5", "30", "podman", "volume", "rm", "--force", name, NULL };
+	const char *const argv[] = { "timeout", "--kill-after=5", "30", "podman", "volume", "rm", name, NULL };
 
 	remove_by(a, argv, "volume", name);
 }
@@ -586,8 +628,10 @@ static void remove_from_podman(struct agent *a)
 	json_t *volume;
 	size_t i;
 
-	if (!exists("container", id))
+	/* (if it can't tell, it may have it) */
+	if (exists("container", id) == 0)
 		return;
+	fault_clear();
 	/* (of a restore that was killed podman knows nothing that runs) */
 	run(delete, NULL, NULL);
 	remove_by(a, rm, "container", fact(a->container, "name"));

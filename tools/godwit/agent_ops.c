@@ -39,6 +39,8 @@ static int op_check(struct agent *a, json_t *message, json_t **answer)
 	json_int_t bytes = 0;
 	size_t i;
 
+	if (a->stage != STAGE_IDLE)
+		return fault("it is too late to ask what speaks against the move");
 	addresses_free(&a->addresses);
 	problems = agent_check(a, message, digests);
 	/* (the source has to read as much) */
@@ -55,6 +57,8 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 
+	if (a->stage != STAGE_IDLE)
+		return fault("the move is under way already");
 	/* (the source's own limit comes first) */
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;
 	addresses_free(&a->addresses);
@@ -75,6 +79,8 @@ static int op_addresses(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)message;
 	(void)answer;
+	if (a->stage != STAGE_PREPARED)
+		return fault("it is too late, or too early, for addresses");
 	/* (written down before: to undo one that is not there does no harm) */
 	a->adding = true;
 	if (agent_save(a) || addresses_add(&a->addresses))

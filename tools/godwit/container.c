@@ -146,8 +146,6 @@ static void look_at_conditions(struct move *m)
 		refuse(m, "it has a healthcheck, which can't be moved yet: run it with --no-healthcheck");
 	if (json_is_true(find(inspected, "Config.SystemdMode")))
 		refuse(m, "systemd runs in it, which can't be moved yet: run it with --systemd=false");
-	if (json_array_size(find(inspected, "ExecIDs")))
-		refuse(m, "podman exec has started programs in it, which would not go along: end them");
 	if (json_array_size(find(inspected, "Dependencies")))
 		refuse(m, "it depends on other containers, without which it can't be moved");
 }
@@ -159,19 +157,23 @@ static json_t *volume(struct move *m, json_t *mount)
 {
 	const char *name = find_text(mount, "Name"), *source = find_text(mount, "Source");
 	const char *destination = find_text(mount, "Destination");
+	char *real = realpath(source, NULL);	/* (as those of --shared are) */
+	json_t *fact = NULL;
 
 	if (!strcmp(find_text(mount, "Type"), "volume")) {
 		if (paths_list(&m->volumes, name))
-			return json_pack("{s:o, s:o}", "volume", text_json(name), "destination", text_json(destination));
-		plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give --copy-volume %s",
-			     name, destination, name);
-	} else if (paths_cover(&m->share, source)) {
-		return json_pack("{s:o, s:o}", "path", path_json(source), "destination", text_json(destination));
+			fact = json_pack("{s:o, s:o}", "volume", text_json(name), "destination", text_json(destination));
+		else
+			plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give "
+				     "--copy-volume %s", name, destination, name);
+	} else if (real && paths_cover(&m->share, real)) {
+		fact = json_pack("{s:o, s:o}", "path", path_json(source), "destination", text_json(destination));
 	} else {
 		plan_problem(&m->plan, "%s, at %s in the container: if both hosts have the same there, on shared storage, give "
 			     "--shared %s; else it can't be moved", source, destination, source);
 	}
-	return NULL;
+	free(real);
+	return fact;
 }
 
 static json_t *volumes(struct move *m)
@@ -229,6 +231,30 @@ static json_t *nodes(struct move *m)
 	return list;
 }
 
+struct others {
+	const struct tree *tree;
+	uint64_t netns;
+	pid_t pid;
+};
+
+static int is_other(pid_t pid, void *arg)
+{
+	struct others *o = arg;
+
+	o->pid = pid;
+	return proc_ns(pid, "net") == o->netns && !tree_has(o->tree, pid);
+}
+
+/* What goes along is gone for who else is in there. */
+static void look_at_others(struct move *m)
+{
+	struct others o = { .tree = &m->plan.tree, .netns = proc_ns(m->pid, "net") };
+
+	if (o.netns && proc_each(is_other, &o))
+		plan_problem(&m->plan, "container %s: process %d, which is none of its own, is in its network namespace, which "
+			     "goes along: end that", m->container.name, o.pid);
+}
+
 /* With one of its own, all that is in it goes along; in the host's only addresses that are asked for. */
 static json_t *network(struct move *m)
 {
@@ -236,6 +262,7 @@ static json_t *network(struct move *m)
 	json_t *netns = NULL;
 
 	if (!strncmp(mode, "ns:", 3)) {
+		look_at_others(m);
 		netns = netns_describe(mode + 3, m->container.parent);
 		if (!netns)
 			plan_problem(&m->plan, "%s", fault_text());
@@ -271,6 +298,9 @@ void container_facts(struct move *m)
 	const char *runtime = find_text(inspected, "OCIRuntime");
 
 	look_at_conditions(m);
+	if (container_is_whole(m))
+		plan_problem(&m->plan, "%s", fault_text());
+	fault_clear();
 	json_decref(m->container.facts);
 	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*}", "id", find_text(inspected, "Id"),
 		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",

@@ -470,7 +470,7 @@ int netns_remove(json_t *json)
 		if (ret > 0 && !json_is_false(json_object_get(json, "made")) && !in_use(&n))
 			ret = remove_namespace(&n);
 		else if (ret >= 0)
-			ret = inside(&n, unguard, NULL);
+			ret = inside(&n, unguard, NULL) ?: inside(&n, unlock_tcp, NULL);
 	}
 	netns_close(&n);
 	return ret;

@@ -130,6 +130,8 @@ static void exec_podman(const char *const argv[], const char *bin, const char *m
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
 	setsid();	/* a terminal's ^C is for godwit alone */
+	unsetenv("CONTAINER_HOST");
+	unsetenv("CONTAINER_CONNECTION");
 	if (bin)
 		setenv("PATH", path, 1);
 	dup2(null, STDIN_FILENO);
@@ -251,6 +253,9 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	opts->ghost_limit = UINT32_MAX;
 	if (json_object_get(c->facts, "netns"))
 		opts->network_lock = CRIU_NETWORK_LOCK_METHOD__SKIP;
+	/* (what it leaves there is to be found by whoever goes on for us) */
+	if (move_save(m))
+		return -1;
 	ret = criu_start(&m->criu, NULL, -1);
 	m->shared->criu = m->criu.pid;
 	return ret ?: criu_request(&m->criu, req);

@@ -151,6 +151,14 @@ static void hear_plugin_out(struct agent *a)
 		plugin_goes(a);
 }
 
+/* Its address is not to refuse what its peers have, whom the source may still give it back to. */
+static void all_lost(struct agent *a)
+{
+	if (a->container)
+		agent_guard_container(a);
+	agent_set_stage(a, STAGE_LOST);
+}
+
 /*
  * Killed after the commit, CRIU has let go of the tasks, or they have ended with it. What did not hear of the commit
  * can be undone: none of them has run.
@@ -172,7 +180,7 @@ static void criu_died_late(struct agent *a)
 	}
 	free(why);
 	if (a->goes)
-		agent_set_stage(a, STAGE_LOST);
+		all_lost(a);
 	else
 		a->stage = STAGE_READY;
 	agent_failed(a);
@@ -186,6 +194,10 @@ static void criu_ended(struct agent *a, enum criu_event event)
 	criu_close(&a->criu);
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
 		a->running_ns = now_ns();
+		/* (whoever goes on when we are killed shall not ask what has become of each task) */
+		a->ran = true;
+		agent_save(a);
+		fault_clear();
 	} else if (a->stage == STAGE_COMMITTED) {
 		criu_died_late(a);
 	} else {
@@ -258,6 +270,8 @@ int agent_commit(struct agent *a)
 		return 0;
 	if (a->stage != STAGE_READY)
 		return fault("there is nothing to commit");
+	if (a->container && now_ns() >= a->deadline)
+		return fault("it is too late: podman has not waited for so long");
 	a->stage = STAGE_COMMITTED;
 	if (agent_save(a)) {
 		a->stage = STAGE_READY;
@@ -304,6 +318,15 @@ int agent_see_through(struct agent *a)
 	return agent_lost();
 }
 
+/* Tasks that run: they fork and end as they like. */
+static void find_again(struct agent *a)
+{
+	a->running_ns = now_ns();
+	if (proc_is_there(&a->root_id) && tree_collect(&a->tree, a->root) == 0)
+		contexts_find(&a->tree, &a->contexts);
+	fault_clear();
+}
+
 void agent_take_over(struct agent *a)
 {
 	struct criu criu = { .pid = a->criu_id.pid, .sk = -1, .images = -1 };
@@ -318,7 +341,13 @@ void agent_take_over(struct agent *a)
 	if (a->stage != STAGE_COMMITTED)
 		return;
 	a->committed_ns = now_ns();
-	unguard(a);
+	if (a->ran) {
+		find_again(a);
+		return;
+	}
+	/* (without its tasks, an address would refuse its peers' connections) */
+	if (proc_is_there(&a->root_id))
+		unguard(a);
 	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
 		close_fd(&a->commit_sk);
 	if (!a->container && proc_is_there(&a->criu_id)) {
@@ -333,7 +362,7 @@ void agent_take_over(struct agent *a)
 	if (a->container)
 		agent_await_criu(a);
 	if (agent_see_through(a))
-		agent_set_stage(a, STAGE_LOST);
+		all_lost(a);
 }
 
 /* How long ago was the last RESUME of all answered? Without any: since the tasks run. */

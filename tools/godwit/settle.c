@@ -90,7 +90,8 @@ static void end_criu(struct move *m, bool ok)
 /* CRIU's lock on the tree's TCP connections. It leaves it in place when it is killed, or does its work. */
 static void unlock_network(struct move *m)
 {
-	char *table = m->lock_table ? xstrdup(m->lock_table) : m->images ? images_lock_table(m->images) : NULL;
+	const char *logs = m->container.work ?: m->images;
+	char *table = m->lock_table ? xstrdup(m->lock_table) : logs ? images_lock_table(logs) : NULL;
 	/* ("CRIU-" and at least the first part of a UUID) */
 	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
 
@@ -584,7 +585,11 @@ int move_back(struct move *m)
 
 	if (copy == COPY_RUNS)
 		return forward_after_all(m, reason);
-	if (addresses_unguard(&m->addresses, m->id) || (netns && (netns_unguard(netns) || netns_unlock_tcp(netns))))
+	if (addresses_unguard(&m->addresses, m->id))
+		warn(m);
+	if (netns && netns_unguard(netns))
+		warn(m);
+	if (netns && netns_unlock_tcp(netns))
 		warn(m);
 	if (m->shared->stopping && revive(m)) {
 		/* (a process that ends while it is asked to move is nobody's failure) */

@@ -733,6 +733,12 @@ static int freeze_and_dump(struct move *m)
 	}
 }
 
+/* What was killed while it was held is not to come back elsewhere. */
+static int all_alive(struct move *m)
+{
+	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was held");
+}
+
 /* Whoever has set its contexts going meanwhile, its copy must not run: what they have received since, that has not. */
 static int still_stopped(struct move *m)
 {
@@ -787,7 +793,7 @@ int move_until_ready(struct move *m)
 		return EXIT_STAYED;
 	m->ready_ns = now_ns();
 	/* Is it there still? Nothing more can be asked once we have decided. */
-	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong") || still_stopped(m) || peers_wait(m))
+	if (say(m, json_pack("{s:s}", "op", "ping")) || hear(m, "pong") || all_alive(m) || still_stopped(m) || peers_wait(m))
 		return EXIT_STAYED;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;
