@@ -71,43 +71,19 @@ static void drop_connection(struct agent *a)
 	close_fd(&a->attached);
 }
 
-/* The two descriptors that one of our own kind sends over. */
-static int receive_wire(int sk, struct wire *wire)
-{
-	char byte, control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *c;
-	int fd[2];
-
-	if (recvmsg(sk, &msg, MSG_CMSG_CLOEXEC) != 1)
-		return -1;
-	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
-		return -1;
-	memcpy(fd, CMSG_DATA(c), sizeof(fd));
-	*wire = (struct wire){ .in = fd[0], .out = fd[1] };
-	return 0;
-}
-
 static void accept_attach(struct agent *a)
 {
-	int sk = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
-	struct ucred cred = { .uid = -1 };
-	socklen_t len = sizeof(cred);
-	struct wire wire;
+	int sk = accept_root(a->listener, NULL), fd[2];
 
 	if (sk < 0)
 		return;
-	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != 0 ||
-	    receive_wire(sk, &wire)) {
+	/* (the two of its connection) */
+	if (fds_receive(sk, fd, 2, 0)) {
 		close(sk);
 		return;
 	}
 	drop_connection(a);
-	a->wire = wire;
+	a->wire = (struct wire){ .in = fd[0], .out = fd[1] };
 	a->attached = sk;
 }
 
@@ -142,20 +118,11 @@ static int attach(struct agent *a)
 {
 	int fd[2] = { STDIN_FILENO, STDOUT_FILENO };
 	int sk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	char byte = 'A', control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = { 0 };
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	struct sockaddr_un sun;
+	char byte;
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(c), fd, sizeof(fd));
 	if (agent_address(a->id, ".sock", &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
-	    sendmsg(sk, &msg, MSG_NOSIGNAL) != 1) {
+	    fds_send(sk, fd, 2)) {
 		close_fd(&sk);
 		return stand_in(a);
 	}

@@ -395,49 +395,33 @@ int agent_restore_container(struct agent *a)
 /* To a keeper, which may never look: what is under way in a socket is open as long as that is. */
 static int give_keeper(struct agent *a, int sk)
 {
-	char byte = 'P', control[CMSG_SPACE(sizeof(sk))] __attribute__((aligned(8))) = { 0 };
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	ssize_t n;
+	int ret;
 
 	if (a->plugin_sk < 0)
 		return 0;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(sk));
-	memcpy(CMSG_DATA(c), &sk, sizeof(sk));
-	n = sendmsg(a->plugin_sk, &msg, MSG_NOSIGNAL);
+	ret = fds_send(a->plugin_sk, &sk, 1);
 	close_fd(&a->plugin_sk);
-	return n == 1 ? 0 : fault("the keeper can't be told of the CRIU plugin: %s", strerror(errno));
+	return !ret ? 0 : fault("the keeper can't be told of the CRIU plugin: %s", strerror(errno));
 }
 
 void agent_inherit_plugin(struct agent *a)
 {
-	char byte, control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = NULL;
 	int sk = -1;
 
-	if (a->commit_sk >= 0 && recvmsg(a->commit_sk, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) == 1)
-		c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(sk)))
-		memcpy(&sk, CMSG_DATA(c), sizeof(sk));
+	if (a->commit_sk >= 0)
+		fds_receive(a->commit_sk, &sk, 1, MSG_DONTWAIT);
 	close_fd(&a->commit_sk);
 	a->commit_sk = sk;
 }
 
 void agent_plugin_connects(struct agent *a)
 {
-	int sk = accept4(a->commit_listener, NULL, NULL, SOCK_CLOEXEC);
-	struct ucred cred = { .uid = -1 };
-	socklen_t len = sizeof(cred);
-	int failed;
+	pid_t pid;
+	int sk = accept_root(a->commit_listener, &pid), failed;
 
 	if (sk < 0)
 		return;
-	if (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != 0 || a->stage != STAGE_RESTORING) {
+	if (a->stage != STAGE_RESTORING) {
 		close(sk);
 		return;
 	}
@@ -445,7 +429,7 @@ void agent_plugin_connects(struct agent *a)
 	failed = give_keeper(a, sk);
 	close_fd(&a->commit_sk);
 	a->commit_sk = sk;
-	a->plugin_id = proc_identify(cred.pid);
+	a->plugin_id = proc_identify(pid);
 	listen_no_more(a);
 	if (failed || agent_save(a))
 		agent_failed(a);

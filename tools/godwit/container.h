@@ -54,7 +54,5 @@ int container_is_whole(const struct move *m);
 #define RELAY_SOCKET "criu.sock"
 
 int cmd_relay(int argc, char **argv);
-/* podman.c: a descriptor, over a socket. 0 or -1 with errno. */
-int relay_send(int sk, int fd);
 
 #endif /* GODWIT_CONTAINER_H */

@@ -46,6 +46,12 @@ char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int64_t now_ns(void);		/* CLOCK_MONOTONIC */
 void close_fd(int *fd);		/* and set it to -1 */
 
+/* Over a Unix socket, two of them at most. 0, or -1: other than n came, or nothing. flags: of recvmsg(). */
+int fds_send(int sk, const int *fd, size_t n);
+int fds_receive(int sk, int *fd, size_t n, int flags);
+/* Who connects, if that is root; else -1. pid: its process, or NULL. */
+int accept_root(int listener, pid_t *pid);
+
 /* The whole file as text, or NULL with errno. Free it. */
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */

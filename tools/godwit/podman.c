@@ -32,39 +32,6 @@ static const char *container_id(const struct container *c)
 	return json_string_value(json_object_get(c->facts, "id"));
 }
 
-/* ------------------------------------------------------------- descriptors -- */
-
-int relay_send(int sk, int fd)
-{
-	char byte = 'R', control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = { 0 };
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sk, &msg, MSG_NOSIGNAL) == 1 ? 0 : -1;
-}
-
-static int relay_receive(int sk)
-{
-	char byte, control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
-	struct cmsghdr *c;
-	int fd;
-
-	if (recvmsg(sk, &msg, MSG_CMSG_CLOEXEC) != 1)
-		return -1;
-	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
-		return -1;
-	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	return fd;
-}
-
 /* ----------------------------------------------------- where it finds criu -- */
 
 static int link_criu(const char *folder)
@@ -281,13 +248,10 @@ static int hear_runtime(struct move *m)
 static int accept_relay(struct move *m)
 {
 	struct container *c = &m->container;
-	struct ucred cred = { .uid = -1 };
-	socklen_t len = sizeof(cred);
 
-	c->relay = accept4(c->listener, NULL, NULL, SOCK_CLOEXEC);
-	if (c->relay >= 0 && getsockopt(c->relay, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == 0)
-		c->runtime = relay_receive(c->relay);
-	return c->runtime < 0 ? fault("container %s: its runtime could not be heard", c->name) : 0;
+	c->relay = accept_root(c->listener, NULL);
+	return c->relay < 0 || fds_receive(c->relay, &c->runtime, 1, 0) ?
+		fault("container %s: its runtime could not be heard", c->name) : 0;
 }
 
 int container_dump(struct move *m)

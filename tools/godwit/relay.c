@@ -60,7 +60,7 @@ static int pass(const char *folder, int fd)
 	if (strlen(path) < sizeof(sun.sun_path) && sk >= 0) {
 		strcpy(sun.sun_path, path);
 		if (connect(sk, (struct sockaddr *)&sun, sizeof(sun)) == 0)
-			ret = relay_send(sk, fd);
+			ret = fds_send(sk, &fd, 1);
 	}
 	free(path);
 	if (ret)

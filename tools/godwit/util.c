@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,6 +113,55 @@ void close_fd(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+}
+
+#define FDS_MAX	2
+
+int fds_send(int sk, const int *fd, size_t n)
+{
+	char byte = 'F', control[CMSG_SPACE(FDS_MAX * sizeof(*fd))] __attribute__((aligned(8))) = { 0 };
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(*fd)),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof(*fd));
+	memcpy(CMSG_DATA(c), fd, n * sizeof(*fd));
+	return sendmsg(sk, &msg, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+int fds_receive(int sk, int *fd, size_t n, int flags)
+{
+	char byte, control[CMSG_SPACE(FDS_MAX * sizeof(*fd))] __attribute__((aligned(8)));
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(n * sizeof(*fd)),
+	};
+	struct cmsghdr *c;
+
+	if (recvmsg(sk, &msg, MSG_CMSG_CLOEXEC | flags) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(n * sizeof(*fd)))
+		return -1;
+	memcpy(fd, CMSG_DATA(c), n * sizeof(*fd));
+	return 0;
+}
+
+int accept_root(int listener, pid_t *pid)
+{
+	int sk = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred cred = { .uid = -1 };
+	socklen_t len = sizeof(cred);
+
+	if (sk >= 0 && (getsockopt(sk, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != 0))
+		close_fd(&sk);
+	if (pid)
+		*pid = cred.pid;
+	return sk;
 }
 
 static char *read_all(int fd)
