@@ -8,10 +8,8 @@
  * ends by itself; but it keeps the container that it made, without its tasks.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,21 +51,6 @@ static void complete_path(void)
 	if (!path || !strstr(path, folders))
 		setenv("PATH", all, 1);
 	free(all);
-	/* (the podman of another host would not be ours) */
-	unsetenv("CONTAINER_HOST");
-	unsetenv("CONTAINER_CONNECTION");
-}
-
-/* What a program printed, but for the warnings that may come before. */
-static const char *last_line(char *text)
-{
-	size_t len = strlen(text);
-	char *at;
-
-	if (len && text[len - 1] == '\n')
-		text[len - 1] = '\0';
-	at = strrchr(text, '\n');
-	return at ? at + 1 : text;
 }
 
 /* ---------------------------------------------------------------- check -- */
@@ -94,7 +77,7 @@ static int check_podman(void)
 	int major = 0, minor = 0, ret = 0;
 	char *text = NULL;
 
-	if (run(argv, NULL, &text) || !text || sscanf(last_line(text), "podman version %d.%d", &major, &minor) != 2)
+	if (run(argv, NULL, &text) || !text || sscanf(text_last_line(text), "podman version %d.%d", &major, &minor) != 2)
 		ret = fault("podman: it is not installed there: apt-get install podman");
 	else if (major * 100 + minor < PODMAN_MIN)
 		ret = fault("podman: version %d.%d is too old there: it takes %d.%d", major, minor, PODMAN_MIN / 100,
@@ -114,18 +97,15 @@ static const char *number_of(const char *line)
 static int check_runtime(json_t *container)
 {
 	const char *runtime = fact(container, "runtime"), *version = fact(container, "runtime_version");
-	const char *const argv[] = { runtime, "--version", NULL };
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
+	char *here = host_runtime_version(runtime);
+	int ret = 0;
 
-	if (text)
-		text[strcspn(text, "\n")] = '\0';
-	if (ret || !text)
+	if (!here)
 		ret = fault("runtime %s: it is not installed there: install version %s", runtime, number_of(version));
-	else if (strcmp(text, version))
+	else if (strcmp(here, version))
 		ret = fault("runtime %s: version %s is here, %s there: install the same", runtime, number_of(version),
-			    number_of(text));
-	free(text);
+			    number_of(here));
+	free(here);
 	return ret;
 }
 
@@ -138,9 +118,9 @@ static int check_image(json_t *container)
 
 	if (ret || !text)
 		ret = fault("image %s: it is not there: podman save %s | ssh HOST podman load", name, name);
-	else if (strcmp(last_line(text), id))
+	else if (strcmp(text_last_line(text), id))
 		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
-			    "load", name, last_line(text), id, name);
+			    "load", name, text_last_line(text), id, name);
 	free(text);
 	return ret;
 }
@@ -342,19 +322,8 @@ static void set_environment(const struct agent *a)
 static void exec_podman(const struct agent *a, const char *const argv[])
 {
 	char *messages = xasprintf("%s/" MESSAGES, a->images);
-	int null = open("/dev/null", O_RDWR), out = open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	sigset_t none;
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* What we ignore, the container's monitor would ignore for good. */
-	signal(SIGHUP, SIG_DFL);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGPIPE, SIG_DFL);
-	setsid();
-	dup2(null, STDIN_FILENO);
-	dup2(out, STDOUT_FILENO);
-	dup2(out, STDERR_FILENO);
+	stand_alone(messages);
 	set_environment(a);
 	if (criu_lay_down())
 		dprintf(STDERR_FILENO, "it can't be started without groups and keys, which the container would get\n");
@@ -483,7 +452,7 @@ static void explain(struct agent *a)
 
 	explain_by_podman(a);
 	if (run(argv, NULL, &text) == 0 && text) {
-		images = xasprintf("%s/checkpoint", last_line(text));
+		images = xasprintf("%s/checkpoint", text_last_line(text));
 		images_explain(images, "../restore.log");
 		free(images);
 	}
@@ -528,32 +497,29 @@ void agent_await_criu(struct agent *a)
 	wait_for(&a->criu_id, CRIU_END_MS);
 }
 
-void agent_announce_container(struct agent *a)
+static void with_netns(struct agent *a, int (*work)(json_t *netns))
 {
 	json_t *netns = json_object_get(a->container, "netns");
 
-	if (netns && netns_announce(netns))
+	if (netns && work(netns))
 		agent_warn(a, fault_text());
 	fault_clear();
+}
+
+void agent_announce_container(struct agent *a)
+{
+	with_netns(a, netns_announce);
 }
 
 void agent_unguard_container(struct agent *a)
 {
-	json_t *netns = json_object_get(a->container, "netns");
-
-	if (netns && netns_unguard(netns))
-		agent_warn(a, fault_text());
-	fault_clear();
-	agent_announce_container(a);
+	with_netns(a, netns_unguard);
+	with_netns(a, netns_announce);
 }
 
 void agent_guard_container(struct agent *a)
 {
-	json_t *netns = json_object_get(a->container, "netns");
-
-	if (netns && netns_guard(netns))
-		agent_warn(a, fault_text());
-	fault_clear();
+	with_netns(a, netns_guard);
 }
 
 /* ----------------------------------------------------------------- undo -- */
@@ -650,7 +616,6 @@ void agent_undo_container(struct agent *a)
 
 void agent_undo_netns(struct agent *a)
 {
-	if (json_object_get(a->container, "has_netns") && netns_remove(json_object_get(a->container, "netns")))
-		agent_warn(a, fault_text());
-	fault_clear();
+	if (json_object_get(a->container, "has_netns"))
+		with_netns(a, netns_remove);
 }

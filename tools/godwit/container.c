@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include "host.h"
 #include "move.h"
 #include "netns.h"
 #include "text.h"
@@ -37,6 +38,22 @@ static int understand(struct move *m)
 	if (m->pid > 0 && !strcmp(status, "running"))
 		return 0;
 	return fault("container %s: it is %s: only one that runs can be moved", m->container.name, *status ? status : "dead");
+}
+
+int container_find(struct move *m)
+{
+	const char *const argv[] = { "podman", "container", "inspect", "--", m->container.name, NULL };
+	const char *const podman[] = { "podman", "--version", NULL };
+	json_t *list = run_json(argv);
+
+	m->container.inspected = json_incref(json_array_get(list, 0));
+	json_decref(list);
+	if (m->container.inspected)
+		return understand(m);
+	if (run(podman, NULL, NULL))
+		return fault("podman: it is not installed: apt-get install podman");
+	return fault("container %s: podman, as root, knows none of that name: podman ps shows those that there are",
+		     m->container.name);
 }
 
 /* ---------------------------------------------------------------- its cgroup -- */
@@ -80,28 +97,6 @@ int container_is_whole(const struct move *m)
 	free(text);
 	free(path);
 	return ret;
-}
-
-/* ---------------------------------------------------------------- looking up -- */
-
-int container_find(struct move *m)
-{
-	const char *const argv[] = { "podman", "container", "inspect", "--", m->container.name, NULL };
-	const char *const version[] = { "podman", "--version", NULL };
-	json_t *list;
-
-	/* (the podman of another host would not find us) */
-	unsetenv("CONTAINER_HOST");
-	unsetenv("CONTAINER_CONNECTION");
-	list = run_json(argv);
-	m->container.inspected = json_incref(json_array_get(list, 0));
-	json_decref(list);
-	if (m->container.inspected)
-		return understand(m);
-	if (run(version, NULL, NULL))
-		return fault("podman: it is not installed: apt-get install podman");
-	return fault("container %s: podman, as root, knows none of that name: podman ps shows those that there are",
-		     m->container.name);
 }
 
 /* ------------------------------------------------------ what can't be moved -- */
@@ -151,6 +146,12 @@ static void look_at_conditions(struct move *m)
 }
 
 /* ---------------------------------------------------------------- its facts -- */
+
+json_t *container_netns(const struct move *m)
+{
+	return json_object_get(m->container.facts, "netns");
+}
+
 
 /* Its content is at the destination, or is brought there: the operator says which. */
 static json_t *volume(struct move *m, json_t *mount)
@@ -277,25 +278,11 @@ static json_t *network(struct move *m)
 	return netns;
 }
 
-/* "crun version 1.21" */
-static json_t *version(const char *runtime)
-{
-	const char *const argv[] = { runtime, "--version", NULL };
-	char *text = NULL;
-	json_t *line;
-
-	run(argv, NULL, &text);
-	if (text)
-		text[strcspn(text, "\n")] = '\0';
-	line = text_json(text ?: "");
-	free(text);
-	return line;
-}
-
 void container_facts(struct move *m)
 {
 	json_t *inspected = m->container.inspected;
 	const char *runtime = find_text(inspected, "OCIRuntime");
+	char *version = host_runtime_version(runtime);
 
 	look_at_conditions(m);
 	if (container_is_whole(m))
@@ -304,6 +291,7 @@ void container_facts(struct move *m)
 	json_decref(m->container.facts);
 	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*}", "id", find_text(inspected, "Id"),
 		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
-		version(runtime), "image", text_json(find_text(inspected, "ImageName")), "image_id",
+		text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
 		find_text(inspected, "Image"), "volumes", volumes(m), "nodes", nodes(m), "netns", network(m));
+	free(version);
 }

@@ -36,6 +36,8 @@ int container_find(struct move *m);
  * moved is the plan's problem.
  */
 void container_facts(struct move *m);
+/* Of those the namespace that goes along, or NULL. */
+json_t *container_netns(const struct move *m);
 
 /* podman.c, in the order of a move: until CRIU was asked for the dump; the archive is made; it is podman's no more. */
 int container_dump(struct move *m);

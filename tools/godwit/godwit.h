@@ -56,6 +56,11 @@ int accept_root(int listener, pid_t *pid);
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+/*
+ * In a child that is to be another program: a session of its own, so that a terminal's ^C is for godwit alone; signals do
+ * what they do by themselves, as who that starts would keep what they don't. output: a file for all that it says, or NULL.
+ */
+void stand_alone(const char *output);
 /* What it prints, if that is JSON and it does not fail; or NULL. */
 json_t *run_json(const char *const argv[]);
 /* SIGHUP, SIGINT and SIGTERM, which are returned, wait from now on. They still end the programs that are run. */

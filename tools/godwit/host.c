@@ -39,6 +39,19 @@ int host_check_nft(void)
 	return ret ? -1 : 0;
 }
 
+char *host_runtime_version(const char *runtime)
+{
+	const char *const argv[] = { runtime, "--version", NULL };
+	char *text = NULL;
+
+	if (run(argv, NULL, &text) || !text) {
+		free(text);
+		return NULL;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	return text;
+}
+
 const char *host_plugin_path(void)
 {
 	const char *dir = getenv("CRIU_LIBS_DIR");

@@ -16,6 +16,8 @@ int host_check_root(void);
 const char *host_boot_id(void);
 int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */
 int host_pause_max(void);	/* for a peer that asks it to go on waiting; never less than the above */
+/* What a container runtime says of itself, "crun version 1.21"; NULL: it does not run. Free it. */
+char *host_runtime_version(const char *runtime);
 const char *host_plugin_path(void);
 
 #endif /* GODWIT_HOST_H */

@@ -70,6 +70,9 @@ int main(int argc, char **argv)
 	if (!strcmp(name ? name + 1 : argv[0] ?: "", "criu"))
 		return cmd_relay(argc, argv);
 	signal(SIGPIPE, SIG_IGN);
+	/* (the podman of another host is none of ours) */
+	unsetenv("CONTAINER_HOST");
+	unsetenv("CONTAINER_CONNECTION");
 	if (argc < 2)
 		usage();
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {

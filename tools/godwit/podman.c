@@ -88,22 +88,11 @@ static int make_bin(struct move *m)
 
 static void exec_podman(const char *const argv[], const char *bin, const char *messages)
 {
-	int null = open("/dev/null", O_RDWR);
-	int out = messages ? open(messages, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
 	char *path = xasprintf("%s:%s", bin ?: "", getenv("PATH") ?: "/usr/sbin:/usr/bin:/sbin:/bin");
-	sigset_t none;
 
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
-	setsid();	/* a terminal's ^C is for godwit alone */
-	unsetenv("CONTAINER_HOST");
-	unsetenv("CONTAINER_CONNECTION");
+	stand_alone(messages);
 	if (bin)
 		setenv("PATH", path, 1);
-	dup2(null, STDIN_FILENO);
-	dup2(out, STDOUT_FILENO);
-	dup2(out, STDERR_FILENO);
 	execvp(argv[0], (char *const *)argv);
 	_exit(127);
 }
@@ -218,7 +207,7 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	opts->network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
 	opts->has_ghost_limit = true;
 	opts->ghost_limit = UINT32_MAX;
-	if (json_object_get(c->facts, "netns"))
+	if (container_netns(m))
 		opts->network_lock = CRIU_NETWORK_LOCK_METHOD__SKIP;
 	/* (what it leaves there is to be found by whoever goes on for us) */
 	if (move_save(m))

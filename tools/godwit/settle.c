@@ -223,7 +223,7 @@ static void end_here(struct move *m)
 /* podman forgets it, and its network goes. */
 static void put_away_container(struct move *m)
 {
-	json_t *netns = json_object_get(m->container.facts, "netns");
+	json_t *netns = container_netns(m);
 
 	if (!m->container.name || m->stuck)
 		return;
@@ -421,7 +421,7 @@ void move_sync(struct move *m)
 
 int move_forward(struct move *m)
 {
-	json_t *netns = json_object_get(m->container.facts, "netns");
+	json_t *netns = container_netns(m);
 	json_t *answer;
 
 	report_phase("commit", "process %d is held here", m->pid);
@@ -578,7 +578,7 @@ static int forward_after_all(struct move *m, char *reason)
 
 int move_back(struct move *m)
 {
-	json_t *netns = json_object_get(m->container.facts, "netns");
+	json_t *netns = container_netns(m);
 	char *reason = set_aside();
 	enum copy copy = m->shared->restoring ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;

@@ -283,7 +283,7 @@ static void ask_for_container(const struct move *m, json_t *question)
 {
 	json_object_set(question, "container", m->container.facts);
 	json_object_set_new(question, "pids", json_array());
-	if (json_object_get(m->container.facts, "netns"))
+	if (container_netns(m))
 		json_object_set_new(question, "contexts", json_array());
 }
 
@@ -341,7 +341,7 @@ json_t *move_problems_there(struct move *m)
 	}
 	problems = json_array();
 	/* (a container's own device is made there with all its addresses) */
-	if (!json_object_get(m->container.facts, "netns")) {
+	if (!container_netns(m)) {
 		map_gids(m, problems);
 		map_devices(m);
 		plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
@@ -537,7 +537,7 @@ static void explain(const struct move *m)
 /* Locks of TCP alone: the tasks' queue pairs have to answer. */
 static int container_asked(struct move *m, const char *script)
 {
-	json_t *netns = json_object_get(m->container.facts, "netns");
+	json_t *netns = container_netns(m);
 
 	if (netns && !strcmp(script, "network-lock"))
 		return netns_lock_tcp(netns);
@@ -545,11 +545,10 @@ static int container_asked(struct move *m, const char *script)
 }
 
 /* What CRIU has left, podman removes when it has its archive. */
-static int container_dumped(struct move *m)
+static void container_dumped(struct move *m)
 {
-	if (!json_object_get(m->container.facts, "netns"))
+	if (!container_netns(m))
 		m->lock_table = images_lock_table(m->container.work);
-	return tree_refresh(&m->plan.tree, m->pid) ?: container_is_whole(m);
 }
 
 /* Returns 1 if CRIU says that it failed: then all runs as before. */
@@ -584,8 +583,11 @@ static int until_dumped(struct move *m)
 			m->shared->stopped = true;
 			report_phase("dump", "to %s", m->images);
 		}
-		if (!strcmp(script, "post-dump"))
-			return m->container.name ? container_dumped(m) : 0;
+		if (!strcmp(script, "post-dump")) {
+			if (m->container.name)
+				container_dumped(m);
+			return 0;
+		}
 		if (m->container.name && container_asked(m, script))
 			return -1;
 		m->criu_asks = false;
@@ -781,7 +783,7 @@ int move_until_ready(struct move *m)
 	if (move_save(m) || check_moves_here(m) || addresses_guard(&m->addresses, m->id, true) || freeze_and_dump(m))
 		return EXIT_STAYED;
 	m->dumped_ns = now_ns();
-	if (tree_refresh(&m->plan.tree, m->pid))
+	if (tree_refresh(&m->plan.tree, m->pid) || (m->container.name && container_is_whole(m)))
 		return EXIT_STAYED;
 	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
 	m->shared->held = true;

@@ -249,6 +249,23 @@ static int run_with(const char *const argv[], const char *text, char **output, b
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+void stand_alone(const char *output)
+{
+	int null = open("/dev/null", O_RDWR);
+	int out = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGHUP, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGPIPE, SIG_DFL);
+	setsid();
+	dup2(null, STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	dup2(out, STDERR_FILENO);
+}
+
 int run(const char *const argv[], const char *text, char **output)
 {
 	return run_with(argv, text, output, true);
