@@ -152,7 +152,6 @@ json_t *container_netns(const struct move *m)
 	return json_object_get(m->container.facts, "netns");
 }
 
-
 /* Its content is at the destination, or is brought there: the operator says which. */
 static json_t *volume(struct move *m, json_t *mount)
 {

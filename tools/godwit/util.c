@@ -255,12 +255,13 @@ void stand_alone(const char *output)
 	int out = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
 	sigset_t none;
 
+	/* (first: a ^C at the terminal must not reach us once signals end us) */
+	setsid();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGHUP, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
-	setsid();
 	dup2(null, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
 	dup2(out, STDERR_FILENO);
