@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* What both ends of a connection do alike: keys and MACs, the RDMA device of an address, a queue pair's way to RTS. */
+#ifndef RMEM_COMMON_H
+#define RMEM_COMMON_H
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../wire.h"
+
+/*
+ * Reads a key: 64 hexadecimal digits and a newline. The file must be the reader's (or root's) own and closed to all others.
+ * 0, or -1 and *@why: one line, which the caller frees.
+ */
+int rmem_key_read(const char *path, uint8_t key[RMEM_KEY_SIZE], char **why);
+
+void rmem_mac_client(uint8_t mac[RMEM_MAC_SIZE], const uint8_t key[RMEM_KEY_SIZE], const struct rmem_hello *hello,
+		     const struct rmem_challenge *challenge, const struct rmem_qp *qp);
+void rmem_mac_donor(uint8_t mac[RMEM_MAC_SIZE], const uint8_t key[RMEM_KEY_SIZE], const struct rmem_hello *hello,
+		    const struct rmem_challenge *challenge, const struct rmem_proof *proof, const struct rmem_welcome *welcome);
+/* In constant time. */
+bool rmem_mac_equal(const uint8_t a[RMEM_MAC_SIZE], const uint8_t b[RMEM_MAC_SIZE]);
+void rmem_random(void *buf, size_t size);
+bool rmem_name_good(const char name[RMEM_NAME_SIZE]); /* ends in it, and only [A-Za-z0-9._-] */
+
+/* The RDMA port that has an IP address as a RoCEv2 GID. */
+struct rmem_port {
+	struct ibv_context *context;
+	uint8_t num;
+	uint8_t gid_index;
+	union ibv_gid gid;
+	enum ibv_mtu mtu; /* active */
+	bool atomic_write; /* the device can IBV_WR_ATOMIC_WRITE */
+};
+
+/*
+ * @device: NULL, or its name. Opens it; the caller closes port->context. 0, or -1 and *@why, which the caller frees.
+ */
+int rmem_port_of(const struct sockaddr *local, const char *device, struct rmem_port *port, char **why);
+
+/* A QP number and a random start PSN to send to the other side. */
+void rmem_qp_describe(const struct rmem_port *port, const struct ibv_qp *qp, struct rmem_qp *mine);
+
+/*
+ * INIT, RTR, RTS towards @theirs, which comes from the network: everything in it is checked. The remote side may READ, WRITE
+ * and use atomics. Time-outs end a silent peer's connection after some seconds; a peer that is Paused is not silent.
+ * 0 or -errno.
+ */
+int rmem_qp_connect(const struct rmem_port *port, struct ibv_qp *qp, const struct rmem_qp *mine, const struct rmem_qp *theirs);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The donor's regions, and the log that makes them durable. Knows nothing of connections and of RDMA, and calls nobody but
+ * region_gone().
+ *
+ * Memory is volatile and made anew at each start: a memfd for each region, whether the donor persists or not (the kernel does not
+ * let RDMA pin a writable file of a disk). What persists is a log of what was committed, and a file for each region that
+ * holds the log's older part. So after a restart, whatever ended the last run, a region holds what was committed or flushed to it,
+ * in the order in which that was done, and nothing else.
+ *
+ *	store_open()		reads the index, the files and the log; a record that was not written whole ends the log
+ *	store_owner()		the client of that name
+ *	store_alloc(), store_queue(), store_go(), store_flush()
+ *				do things in memory, and put records in the log's buffer
+ *	store_sync()		writes and syncs all of them at once (group commit); only then may anybody be answered
+ *	store_close()
+ *
+ * Without a directory store_sync() has nothing to do and all else is equal. Slabs (RMEM_SLAB) are never logged.
+ * Not thread-safe. Functions return an enum rmem_status, see wire.h.
+ */
+#ifndef RMEMD_STORE_H
+#define RMEMD_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../wire.h"
+
+struct store;
+struct owner;
+
+struct region {
+	uint64_t tag;
+	uint64_t addr; /* as clients know it; unique to the owner, never used again for another region */
+	uint64_t size; /* a multiple of RMEM_PAGE */
+	uint32_t flags;
+	uint8_t *mem;
+	void *user;	/* of who uses the store: the memory region, say */
+	struct owner *owner;
+	struct region *next; /* of the owner's, in the order of tags */
+	int fd;		/* of the memfd */
+};
+
+struct store_options {
+	const char *dir;	/* NULL: nothing persists. Made if it is not there (0700); one rmemd a directory (flock) */
+	bool huge;		/* hugetlb pages of 2 MiB; sizes are rounded up in memory, not in @size */
+	uint64_t memory;	/* at most so many bytes in regions; 0: no such limit */
+	uint64_t headroom;	/* bytes of MemAvailable that stay free for the host */
+	uint64_t segment;	/* bytes of log after which they go to the files; 0: 64 MiB */
+	/* A region ends, its memory goes away after this returns. */
+	void (*region_gone)(struct region *, void *arg);
+	void *arg;
+};
+
+/* NULL: *@why is one line, "object: reason: what to do", which the caller frees. */
+struct store *store_open(const struct store_options *, char **why);
+/* What is not synced is synced first. */
+void store_close(struct store *);
+
+/* Finds or makes; NULL when there is no memory. Owners stay for as long as the store does. */
+struct owner *store_owner(struct store *, const char *name);
+const char *owner_name(const struct owner *);
+uint64_t owner_last_txn(const struct owner *);
+struct region *owner_regions(const struct owner *); /* the first one */
+void owner_quota(struct owner *, uint64_t bytes); /* 0: none */
+int store_each_owner(struct store *, int (*each)(struct owner *, void *), void *arg);
+
+struct region *region_of_tag(const struct owner *, uint64_t tag);
+/* The region in which all of this range lies; NULL: none, or len is 0. */
+struct region *region_at(const struct owner *, uint64_t addr, uint64_t len);
+
+/* RMEM_OK (also for one that there is, alike), RMEM_OTHER_SIZE, RMEM_FULL, RMEM_EMPTY */
+enum rmem_status store_alloc(struct owner *, uint64_t tag, uint64_t size, uint32_t flags, struct region **region);
+
+/* The owner's queue. RMEM_OUT_OF_RANGE, RMEM_OVERLAP, RMEM_NO_TAG, RMEM_EMPTY, RMEM_FULL (no memory): none of them is queued */
+enum rmem_status store_queue(struct owner *, const struct rmem_wire_op *ops, unsigned int count);
+uint64_t store_queued(const struct owner *);
+void store_discard(struct owner *);
+
+/*
+ * Does what is queued. RMEM_OK also if @txn was the last one already, and then does nothing. RMEM_BAD_TXN, RMEM_EMPTY,
+ * RMEM_OUT_OF_RANGE: a copy touches what an earlier entry frees. After a failure nothing has happened and the queue is empty.
+ */
+enum rmem_status store_go(struct owner *, uint64_t txn, uint64_t count);
+
+/* A range as it is now, page by page. RMEM_OUT_OF_RANGE */
+enum rmem_status store_flush(struct owner *, uint64_t addr, uint64_t len);
+
+/* Takes a slab away, at once and without a transaction. RMEM_NO_TAG: no such slab */
+enum rmem_status store_evict(struct owner *, uint64_t tag);
+
+/*
+ * RMEM_OK: all that was done is durable. RMEM_NOT_DURABLE: the disk failed, nobody knows what it has; *@why (the caller frees
+ * it) says how. Nothing may be answered then, no call but store_close() may follow (which does not sync), and the process ends.
+ */
+enum rmem_status store_sync(struct store *, char **why);
+
+struct store_stats {
+	uint64_t bytes, free, owners, regions, slabs;
+	uint64_t txns, copies, copied, syncs, logged, checkpoints, replayed; /* since the start */
+};
+void store_stats(const struct store *, struct store_stats *);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * librvm: recoverable virtual memory on librmem. A range of this process's memory whose committed state lies at a donor,
+ * where the next process finds it, at the same address.
+ *
+ * After Satyanarayanan et al., "Lightweight recoverable virtual memory" (begin, set_range, commit, abort), with remote
+ * memory in place of a log on disk: each local page has a real and a shadow page at the donor. A commit puts the pages that
+ * changed to their shadows, and has the donor copy shadows over reals in one transaction. So the reals change wholly or not
+ * at all, whoever dies when.
+ *
+ *	rvm_init()	makes the memory, or recovers what there is under this tag
+ *	rvm_begin()
+ *	rvm_set_range()	before changing it (not with RVM_FAULTS, which finds out by itself)
+ *	rvm_commit()	or rvm_abort(), after which memory is as at rvm_begin()
+ *	rvm_close()
+ *
+ * One transaction at a time: rvm_begin() waits until another thread's has ended. Memory may be read at any time.
+ * Calls return 0 or a negative errno value; rmem_error() says more, if it was a call of librmem's that failed.
+ */
+#ifndef RVM_H
+#define RVM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rmem.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rvm;
+
+enum {
+	RVM_FAULTS = 1 << 0, /* changes are found by write faults: userfaultfd's write protection, else mprotect and SIGSEGV */
+	RVM_SIGNAL = 1 << 1, /* with RVM_FAULTS: by mprotect and SIGSEGV at once; CRIU cannot dump a userfaultfd */
+};
+
+struct rvm_options {
+	uint64_t tag;	/* of the region at the donor; tags @tag (reals), @tag + 1 (shadows) are taken */
+	size_t size;	/* of the memory, a multiple of 4096; when it is there already: 0, or the same */
+	void *addr;	/* where; NULL: the library chooses. When it is there already: NULL, or the same */
+	unsigned int flags;
+	unsigned int timeout_ms; /* for how long rvm_commit() connects anew; 0: 60000 */
+};
+
+/*
+ * Recovering takes the memory over: another process that still has it cannot commit any more. A connection that breaks ends
+ * this call, which may be made again.
+ * On failure NULL and errno: ENOENT (@size is 0 and there is no such memory), EEXIST (there is, of another size or address),
+ * EADDRINUSE (its address is taken in this process), EBADMSG (what is under this tag is not of librvm), EINVAL, and those of
+ * rmem_alloc(), rmem_get() and rmem_txn_go(). @r may be used for other things, too, but a transaction that is queued there
+ * by hand would go with the next commit. It must stay until rvm_close().
+ */
+struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
+/* An open transaction is aborted. The memory is no more in this process; the donor keeps it. */
+void rvm_close(struct rvm *v);
+/* Ends the memory at the donor, too, and closes. On failure it is closed, and still at the donor. */
+int rvm_destroy(struct rvm *v);
+
+void *rvm_base(struct rvm *v);
+size_t rvm_size(struct rvm *v); /* that programs may use; some pages are the library's */
+
+/*
+ * Memory of that recoverable memory, aligned to 16 bytes; not zeroed. Only within a transaction, and undone with it.
+ * NULL: there is none, or no transaction. rvm_free() of NULL does nothing.
+ */
+void *rvm_alloc(struct rvm *v, size_t size);
+void rvm_free(struct rvm *v, void *p);
+
+/* One pointer that the next process finds; NULL at first. Set within a transaction. */
+void *rvm_root(struct rvm *v);
+int rvm_set_root(struct rvm *v, void *root);
+
+/* -EDEADLK: this thread's own transaction is open */
+int rvm_begin(struct rvm *v);
+/* The range will be changed; ranges may overlap. -EINVAL: outside of the memory; -EPERM: no transaction of this thread */
+int rvm_set_range(struct rvm *v, void *p, size_t size);
+/*
+ * Durable, at a donor that persists, when it returns 0. If the connection breaks it is made anew, for as long as
+ * rvm_options.timeout_ms, and the commit goes on, also over a restart of a donor that persists. Otherwise the transaction is
+ * still open: commit again, or abort.
+ *	-EPERM		no transaction of this thread
+ *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
+ *			memory since. It may be read here
+ *	-ENOMEM		for the list of copies, here or at the donor
+ *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
+ */
+int rvm_commit(struct rvm *v);
+/* -EPERM; -EINPROGRESS: rvm_commit() failed and nobody knows yet whether it took place; commit again until it says so */
+int rvm_abort(struct rvm *v);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
