@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: MIT
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <rmem.h>
+#include "files.h"
+
+#define INDEX "index.json"
+#define INDEX_NEW "index.new"
+#define FORMAT 1
+
+static int folder_fault(struct store *store, const char *name)
+{
+	return store_fault(&store->why, "%s/%s: %s: see to the disk", store->path, name, strerror(errno));
+}
+
+/* ----------------------------------------------------------------- open -- */
+
+static int sync_parent(const char *path)
+{
+	char *parent = NULL;
+	int fd = -1, ret = -1;
+
+	if (asprintf(&parent, "%s/..", path) >= 0)
+		fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		ret = fsync(fd);
+		close(fd);
+	}
+	free(parent);
+	return ret;
+}
+
+int files_open(struct store *store)
+{
+	bool made = mkdir(store->path, 0700) == 0;
+
+	if (!made && errno != EEXIST)
+		return store_fault(&store->why, "%s: %s: make the folder above it", store->path, strerror(errno));
+	store->dir = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (store->dir < 0)
+		return store_fault(&store->why, "%s: %s: name a folder of rmemd's own", store->path, strerror(errno));
+	if (flock(store->dir, LOCK_EX | LOCK_NB))
+		return store_fault(&store->why, "%s: %s", store->path, errno == EWOULDBLOCK ?
+				   "another rmemd uses it: end that one, or name another folder" : strerror(errno));
+	if (made && sync_parent(store->path))
+		return folder_fault(store, "..");
+	if (mkdirat(store->dir, "regions", 0700) && errno != EEXIST)
+		return folder_fault(store, "regions");
+	store->regions = openat(store->dir, "regions", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return store->regions < 0 ? folder_fault(store, "regions") : 0;
+}
+
+void files_close(struct store *store)
+{
+	if (store->regions >= 0)
+		close(store->regions);
+	if (store->dir >= 0)
+		close(store->dir);
+}
+
+/* Calls @each for each file, until it returns non-zero, which is returned. */
+static int each_file(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
+{
+	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return folder_fault(store, ".");
+	}
+	while (!ret && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			ret = each(store, entry->d_name, arg);
+	closedir(dir);
+	return ret;
+}
+
+/* The number of a log, or 0: it is none. */
+static uint64_t log_number(const char *name)
+{
+	unsigned long long first;
+	char back[64];
+
+	if (sscanf(name, "log.%llu", &first) != 1)
+		return 0;
+	snprintf(back, sizeof(back), "log.%llu", first);
+	return strcmp(back, name) ? 0 : first;
+}
+
+/* ---------------------------------------------------------------- index -- */
+
+/* (numbers below 2^63 only; a tag is any number) */
+static json_t *region_json(const struct region *region)
+{
+	char tag[17];
+
+	snprintf(tag, sizeof(tag), "%016" PRIx64, region->tag);
+	return json_pack("{s:s, s:I, s:I, s:I}", "tag", tag, "addr", (json_int_t)region->addr, "size",
+			 (json_int_t)region->size, "flags", (json_int_t)region->flags);
+}
+
+static json_t *owner_json(const struct owner *owner)
+{
+	json_t *regions = json_array();
+	int bad = 0;
+
+	for (size_t i = 0; i < owner->count; i++)
+		if (!(owner->by_tag[i]->flags & RMEM_SLAB))
+			bad |= json_array_append_new(regions, region_json(owner->by_tag[i]));
+	if (bad) {
+		json_decref(regions);
+		return NULL;
+	}
+	return json_pack("{s:s, s:I, s:I, s:o}", "name", owner->name, "last_txn", (json_int_t)owner->last_txn, "next",
+			 (json_int_t)owner->next_addr, "regions", regions);
+}
+
+static json_t *index_json(const struct store *store, uint64_t log)
+{
+	json_t *owners = json_array();
+	int bad = 0;
+
+	for (const struct owner *o = store->owners; o; o = o->next)
+		bad |= json_array_append_new(owners, owner_json(o));
+	if (bad) {
+		json_decref(owners);
+		return NULL;
+	}
+	return json_pack("{s:i, s:I, s:o}", "format", FORMAT, "log", (json_int_t)log, "owners", owners);
+}
+
+/* The text whose checksum is kept with it. */
+static char *index_text(const json_t *index)
+{
+	return json_dumps(index, JSON_COMPACT | JSON_SORT_KEYS);
+}
+
+static uint32_t crc_of(const char *text)
+{
+	return crc32_z(0, (const void *)text, strlen(text));
+}
+
+static int write_index(struct store *store, uint64_t log)
+{
+	json_t *index = index_json(store, log);
+	char *text = index ? index_text(index) : NULL, *all = NULL;
+	int fd = -1, size = text ? asprintf(&all, "{\"crc32\":%" PRIu32 ",\"index\":%s}\n", crc_of(text), text) : -1, ret;
+
+	json_decref(index);
+	free(text);
+	if (size < 0)
+		return store_fault(&store->why, "memory: there is none for %s/%s: free some", store->path, INDEX);
+	fd = openat(store->dir, INDEX_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ret = fd < 0 || write_all(fd, all, size, 0) || fsync(fd) || renameat(store->dir, INDEX_NEW, store->dir, INDEX) ||
+	      fsync(store->dir) ? folder_fault(store, INDEX) : 0;
+	if (fd >= 0)
+		close(fd);
+	free(all);
+	return ret;
+}
+
+static int read_region(struct owner *owner, json_t *json)
+{
+	const char *tag;
+	json_int_t addr, size, flags;
+	struct region *region;
+	char *end;
+
+	if (json_unpack(json, "{s:s, s:I, s:I, s:I}", "tag", &tag, "addr", &addr, "size", &size, "flags", &flags))
+		return -1;
+	if (addr < 0 || size <= 0 || flags < 0 || flags > UINT32_MAX ||
+	    region_restore(owner, strtoull(tag, &end, 16), addr, size, flags, &region))
+		return -1;
+	HELD(region)->has_file = true;
+	return *end ? -1 : 0;
+}
+
+static int read_owner(struct store *store, json_t *json)
+{
+	json_t *regions, *region;
+	json_int_t last_txn, next;
+	struct owner *owner;
+	const char *name;
+	size_t i;
+
+	if (json_unpack(json, "{s:s, s:I, s:I, s:o}", "name", &name, "last_txn", &last_txn, "next", &next, "regions",
+			&regions))
+		return -1;
+	owner = store_owner(store, name);
+	if (!owner || last_txn < 0 || next < 0 || owner->count)
+		return -1;
+	json_array_foreach(regions, i, region)
+		if (read_region(owner, region))
+			return -1;
+	if ((uint64_t)next < owner->next_addr)
+		return -1;
+	owner->next_addr = next;
+	owner->last_txn = last_txn;
+	return 0;
+}
+
+static int parse_index(struct store *store, json_t *all, uint64_t *log)
+{
+	json_t *index, *owners, *owner;
+	json_int_t crc, first;
+	char *text;
+	size_t i;
+	int format, ret;
+
+	if (json_unpack(all, "{s:I, s:o}", "crc32", &crc, "index", &index))
+		return -1;
+	text = index_text(index);
+	ret = !text || crc_of(text) != crc;
+	free(text);
+	if (ret || json_unpack(index, "{s:i, s:I, s:o}", "format", &format, "log", &first, "owners", &owners) ||
+	    format != FORMAT || first <= 0)
+		return -1;
+	*log = first;
+	json_array_foreach(owners, i, owner)
+		if (read_owner(store, owner))
+			return -1;
+	return 0;
+}
+
+/* Is this a log with records that the index does not know of? */
+static int newer_log(struct store *store, const char *name, void *log)
+{
+	struct stat st;
+
+	if (log_number(name) <= *(uint64_t *)log || fstatat(store->dir, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    st.st_size <= LOG_HEADER_SIZE)
+		return 0;
+	return store_fault(&store->why, "%s/%s: it is older than %s, or missing: put a copy of %s back", store->path,
+			   INDEX, name, store->path);
+}
+
+static int region_without_index(struct store *store, const char *name, void *arg)
+{
+	(void)arg;
+	return store_fault(&store->why, "%s/%s: it is missing, but regions/%s is there: put a copy of %s back",
+			   store->path, INDEX, name, store->path);
+}
+
+int files_read_index(struct store *store, uint64_t *log)
+{
+	int fd = openat(store->dir, INDEX, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), ret;
+	json_t *all;
+
+	*log = 0;
+	if (fd < 0 && errno != ENOENT)
+		return folder_fault(store, INDEX);
+	if (fd < 0)
+		return each_file(store, store->dir, newer_log, log) ||
+		       each_file(store, store->regions, region_without_index, NULL) ? -1 : 0;
+	all = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+	close(fd);
+	ret = all ? parse_index(store, all, log) : -1;
+	json_decref(all);
+	if (ret)
+		return store_fault(&store->why, "%s/%s: damaged: put a copy of %s back", store->path, INDEX, store->path);
+	return each_file(store, store->dir, newer_log, log) ? -1 : 1;
+}
+
+/* -------------------------------------------------------------- regions -- */
+
+/* An address is never used again, so a file is of one region for ever. */
+static void name_of(char name[128], const struct region *region)
+{
+	snprintf(name, 128, "%s.%016" PRIx64 ".%" PRIx64, region->owner->name, region->tag, region->addr);
+}
+
+static int region_fault(struct store *store, const char *name)
+{
+	return store_fault(&store->why, "%s/regions/%s: %s: see to the disk", store->path, name, strerror(errno));
+}
+
+static int read_file(struct store *store, struct region *region)
+{
+	char name[128];
+	struct stat st;
+	uint64_t at = 0;
+	int fd;
+
+	name_of(name, region);
+	fd = openat(store->regions, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		return store_fault(&store->why, "%s/regions/%s: it is missing: put a copy of %s back", store->path, name,
+				   store->path);
+	if (fd < 0 || fstat(fd, &st))
+		goto failed;
+	if ((uint64_t)st.st_size != region->size) {
+		store_fault(&store->why, "%s/regions/%s: damaged: it has %lld bytes, not %" PRIu64 ": put a copy of %s back",
+			    store->path, name, (long long)st.st_size, region->size, store->path);
+		goto failed;
+	}
+	while (at < region->size) {
+		ssize_t done = pread(fd, region->mem + at, region->size - at, at);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		errno = done ? errno : EIO;
+		if (done <= 0)
+			goto failed;
+		at += done;
+	}
+	close(fd);
+	return 0;
+failed:
+	region_fault(store, name);
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static int each_region(struct store *store, int (*each)(struct store *, struct region *))
+{
+	int ret = 0;
+
+	for (struct owner *o = store->owners; o && !ret; o = o->next)
+		for (size_t i = 0; i < o->count && !ret; i++)
+			if (!(o->by_tag[i]->flags & RMEM_SLAB))
+				ret = each(store, o->by_tag[i]);
+	return ret;
+}
+
+int files_read_regions(struct store *store)
+{
+	return each_region(store, read_file);
+}
+
+/* ----------------------------------------------------------- checkpoint -- */
+
+/* Where the log goes: the file of the last region stays open, for neighbours. */
+struct target {
+	struct store *store;
+	struct region *region;
+	int fd;
+};
+
+static int make_file(struct store *store, struct region *region)
+{
+	char name[128];
+	int fd, ret = 0;
+
+	if (HELD(region)->has_file)
+		return 0;
+	name_of(name, region);
+	fd = openat(store->regions, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || ftruncate(fd, region->size))
+		ret = region_fault(store, name);
+	if (fd >= 0)
+		close(fd);
+	HELD(region)->has_file = HELD(region)->written = !ret;
+	return ret;
+}
+
+static int target_open(struct target *target, struct region *region)
+{
+	char name[128];
+
+	if (target->region == region)
+		return 0;
+	if (target->fd >= 0)
+		close(target->fd);
+	name_of(name, region);
+	target->region = region;
+	target->fd = openat(target->store->regions, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	return target->fd < 0 ? region_fault(target->store, name) : 0;
+}
+
+static int copy_entry(const struct log_entry *entry, const void *payload, uint64_t at, void *arg)
+{
+	struct target *target = arg;
+	struct store *store = target->store;
+	struct owner *owner = entry->type == LOG_DATA ? store_owner(store, entry->owner) : NULL;
+	struct region *region = owner ? region_at(owner, entry->addr, entry->size) : NULL;
+	char name[128];
+
+	/* (a region that ended since is in no file) */
+	(void)at;
+	if (!region)
+		return 0;
+	if (target_open(target, region))
+		return -1;
+	HELD(region)->written = true;
+	if (!write_all(target->fd, payload, entry->size, entry->addr - region->addr))
+		return 0;
+	name_of(name, region);
+	return region_fault(store, name);
+}
+
+static int sync_file(struct store *store, struct region *region)
+{
+	char name[128];
+	int fd, ret = 0;
+
+	if (!HELD(region)->written)
+		return 0;
+	name_of(name, region);
+	fd = openat(store->regions, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fsync(fd))
+		ret = region_fault(store, name);
+	if (fd >= 0)
+		close(fd);
+	HELD(region)->written = false;
+	return ret;
+}
+
+static int write_regions(struct store *store)
+{
+	struct target target = { .store = store, .fd = -1 };
+	int ret;
+
+	if (each_region(store, make_file))
+		return -1;
+	ret = log_each(&store->log, copy_entry, &target);
+	if (target.fd >= 0)
+		close(target.fd);
+	if (ret || each_region(store, sync_file))
+		return -1;
+	return fsync(store->regions) ? folder_fault(store, "regions") : 0;
+}
+
+static int remove_log(struct store *store, const char *name, void *arg)
+{
+	uint64_t number = log_number(name);
+
+	(void)arg;
+	if (number && number != store->log.file.first)
+		unlinkat(store->dir, name, 0);
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct names {
+	char **name;
+	size_t count;
+};
+
+static int remove_unnamed(struct store *store, const char *name, void *arg)
+{
+	struct names *names = arg;
+
+	if (!bsearch(&name, names->name, names->count, sizeof(*names->name), compare_names))
+		unlinkat(store->regions, name, 0);
+	return 0;
+}
+
+/* What no index names. If it stays, it takes place and does no harm. */
+static void sweep(struct store *store)
+{
+	struct names names = { 0 };
+	size_t room = 0;
+
+	each_file(store, store->dir, remove_log, NULL);
+	for (struct owner *o = store->owners; o; o = o->next)
+		room += o->count;
+	names.name = calloc(room + 1, sizeof(*names.name));
+	for (struct owner *o = store->owners; o && names.name; o = o->next)
+		for (size_t i = 0; i < o->count; i++) {
+			char name[128];
+
+			name_of(name, o->by_tag[i]);
+			names.name[names.count] = strdup(name);
+			if (!names.name[names.count])
+				goto out;
+			names.count++;
+		}
+	if (names.name) {
+		qsort(names.name, names.count, sizeof(*names.name), compare_names);
+		each_file(store, store->regions, remove_unnamed, &names);
+	}
+out:
+	for (size_t i = 0; i < names.count; i++)
+		free(names.name[i]);
+	free(names.name);
+}
+
+int files_checkpoint(struct store *store)
+{
+	struct log *log = &store->log;
+	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
+	uint64_t first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
+	struct log_file file;
+
+	if (write_regions(store) || log_create(log, first, &file))
+		return -1;
+	if (fsync(store->dir) ? folder_fault(store, ".") : write_index(store, first)) {
+		close(file.fd);
+		return -1;
+	}
+	log_switch(log, &file);
+	sweep(store);
+	store->stats.checkpoints++;
+	return store->why ? -1 : 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The folder of a donor that persists:
+ *
+ *	index.json	owners and their regions, as of the end of the last checkpoint, and which log goes on from there
+ *	regions/	a file for each region, as of then or later
+ *	log.N		what came after it
+ *
+ * A checkpoint copies the log, all of which is synced, to the files of regions, syncs them, makes a new log and then a new
+ * index, by a rename, and only then removes the old log. Whatever ends it before the rename, the old index and the old log
+ * are there, and the log writes over whatever part of it has reached the files.
+ */
+#ifndef RMEMD_FILES_H
+#define RMEMD_FILES_H
+
+#include "log.h"
+#include "store.h"
+
+struct held {
+	struct region region;
+	size_t mapped;	/* bytes of memory */
+	bool freed;	/* by an entry of the queue that is being looked at */
+	bool has_file;
+	bool written;	/* to its file, in this checkpoint */
+};
+
+#define HELD(r) ((struct held *)((char *)(r) - offsetof(struct held, region)))
+
+struct queued {
+	uint32_t kind;
+	uint64_t dst; /* the address of the region, if it is freed */
+	uint64_t src; /* the tag */
+	uint64_t len;
+};
+
+struct owner {
+	char name[RMEM_NAME_SIZE];
+	struct store *store;
+	struct owner *next;
+	uint64_t last_txn;
+	uint64_t next_addr;
+	uint64_t quota;
+	uint64_t mapped;
+	struct region **by_tag;
+	struct region **by_addr;
+	size_t count;
+	size_t room;
+	struct queued *queue;
+	size_t queued;
+	size_t queue_room;
+};
+
+struct store {
+	struct store_options options;
+	char *path; /* NULL: nothing persists */
+	int dir;
+	int regions;
+	char *why; /* the first failure: nothing goes to disk after it */
+	uint64_t mapped;
+	struct owner *owners, **last_owner;
+	struct log log;
+	struct store_stats stats;
+};
+
+/* All return 0, or -1 with store->why. */
+int files_open(struct store *store);
+/* 1: there is an index; 0: nothing is there. *log: the log's first record. */
+int files_read_index(struct store *store, uint64_t *log);
+int files_read_regions(struct store *store);
+int files_checkpoint(struct store *store);
+void files_close(struct store *store);
+
+/* For files.c: a region as it was. -1: there can't be such a one, or no memory for it, with store->why. */
+int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region);
+
+#endif
