@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+/* rmem-async HOST CLIENT KEYFILE: puts 64 blocks of registered memory, all under way at once, and compares what comes back. */
+#include <stdio.h>
+#include <string.h>
+#include <rmem.h>
+
+#define BLOCKS 64
+#define BLOCK 65536
+
+static unsigned char out[BLOCKS][BLOCK], in[BLOCKS][BLOCK];
+
+static int failed(void)
+{
+	fprintf(stderr, "rmem-async: %s\n", rmem_error());
+	return 1;
+}
+
+/* An operation that has begun must be waited for, also after another one's failure. */
+static int wait_all(struct rmem *r, struct rmem_op *ops, int begun)
+{
+	int bad = 0;
+
+	for (int i = 0; i < begun; i++)
+		if (rmem_wait(r, &ops[i]))
+			bad = failed();
+	return bad || begun < BLOCKS;
+}
+
+static int run(struct rmem *r)
+{
+	static struct rmem_op ops[BLOCKS];
+	uint64_t addr;
+	int i;
+
+	if (rmem_alloc(r, 20, sizeof(out), 0, &addr) || rmem_register(r, out, sizeof(out)) || rmem_register(r, in, sizeof(in)))
+		return failed();
+	for (i = 0; i < BLOCKS; i++)
+		memset(out[i], i + 1, BLOCK);
+	for (i = 0; i < BLOCKS && !rmem_put_async(r, addr + (uint64_t)i * BLOCK, out[i], BLOCK, &ops[i]); i++)
+		;
+	if (wait_all(r, ops, i))
+		return failed();
+	for (i = 0; i < BLOCKS && !rmem_get_async(r, in[i], addr + (uint64_t)i * BLOCK, BLOCK, &ops[i]); i++)
+		;
+	if (wait_all(r, ops, i))
+		return failed();
+	printf("%d blocks of %d bytes: %s\n", BLOCKS, BLOCK, memcmp(out, in, sizeof(out)) ? "they differ" : "the same came back");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct rmem *r = NULL;
+	int code;
+
+	if (argc == 4)
+		r = rmem_connect(&(struct rmem_options){ .host = argv[1], .client = argv[2], .key_file = argv[3] }, NULL);
+	if (!r)
+		return argc == 4 ? failed() : (fprintf(stderr, "usage: rmem-async HOST CLIENT KEYFILE\n"), 2);
+	code = run(r);
+	rmem_close(r);
+	return code;
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+/* Connecting, once or anew: a handshake over TCP, a queue pair, and the donor's list of regions. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "tcp.h"
+
+#define CONNECT_MS 10000
+#define REQUEST_MS 60000 /* a donor that is moved live is silent for seconds; see also too_late() */
+
+struct handshake {
+	int fd;
+	int64_t deadline;
+	struct sockaddr_storage local;
+	struct rmem_hello hello;
+	struct rmem_challenge challenge;
+	struct rmem_proof proof;
+	struct rmem_welcome welcome;
+};
+
+int enter(struct rmem *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->state == UP)
+		return 0;
+	ret = connection_down(r);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int leave(struct rmem *r, int ret)
+{
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ the handshake, without the lock */
+
+static int greet(struct rmem *r, struct handshake *h)
+{
+	socklen_t size = sizeof(h->local);
+	int ret;
+
+	h->deadline = now_ms() + r->connect_ms;
+	h->fd = tcp_dial(r->host, r->service, h->deadline);
+	if (h->fd < 0)
+		return h->fd;
+	if (getsockname(h->fd, (struct sockaddr *)&h->local, &size))
+		return fail(-errno, "donor %s: %s", r->host, strerror(errno));
+	h->hello = (struct rmem_hello){ .magic = htole32(RMEM_MAGIC), .version = htole32(RMEM_VERSION) };
+	memcpy(h->hello.client, r->client, sizeof(h->hello.client));
+	rmem_random(h->hello.nonce, sizeof(h->hello.nonce));
+	ret = tcp_send(r->host, h->fd, &h->hello, sizeof(h->hello), h->deadline);
+	if (!ret)
+		ret = tcp_receive(r->host, h->fd, &h->challenge, sizeof(h->challenge), h->deadline);
+	if (ret)
+		return ret;
+	if (le32toh(h->challenge.magic) != RMEM_MAGIC)
+		return fail(-EPROTO, "donor %s, port %s: what answers there is not rmemd: name its port", r->host, r->service);
+	if (h->challenge.status)
+		return answer_failed(r, "a connection", le32toh(h->challenge.status));
+	if (le32toh(h->challenge.version) != RMEM_VERSION)
+		return answer_failed(r, "a connection", RMEM_BAD_VERSION);
+	return 0;
+}
+
+static int prove(struct rmem *r, struct handshake *h)
+{
+	uint8_t mac[RMEM_MAC_SIZE];
+	int ret;
+
+	rmem_mac_client(h->proof.mac, r->key, &h->hello, &h->challenge, &h->proof.qp);
+	ret = tcp_send(r->host, h->fd, &h->proof, sizeof(h->proof), h->deadline);
+	if (!ret)
+		ret = tcp_receive(r->host, h->fd, &h->welcome, sizeof(h->welcome), h->deadline);
+	if (ret)
+		return ret;
+	if (h->welcome.status)
+		return answer_failed(r, r->client, le32toh(h->welcome.status));
+	rmem_mac_donor(mac, r->key, &h->hello, &h->challenge, &h->proof, &h->welcome);
+	if (!rmem_mac_equal(mac, h->welcome.mac))
+		return fail(-EACCES, "donor %s: it does not know the key of %s: another host has its address?", r->host, r->client);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ connecting */
+
+static int unlocked(struct rmem *r, struct handshake *h, int (*step)(struct rmem *, struct handshake *))
+{
+	int ret;
+
+	pthread_mutex_unlock(&r->lock);
+	ret = step(r, h);
+	pthread_mutex_lock(&r->lock);
+	return ret;
+}
+
+static int pair_up(struct rmem *r, struct handshake *h)
+{
+	int ret = unlocked(r, h, greet);
+
+	if (ret)
+		return ret;
+	ret = device_open(r, (struct sockaddr *)&h->local);
+	if (ret)
+		return ret;
+	rmem_qp_describe(&r->port, r->qp, &h->proof.qp);
+	ret = unlocked(r, h, prove);
+	if (ret)
+		return ret;
+	ret = rmem_qp_connect(&r->port, r->qp, &h->proof.qp, &h->welcome.qp);
+	if (ret)
+		return fail(ret, "donor %s: its queue pair can't be connected: %s: can both hosts' RDMA devices reach each other?",
+			    r->host, strerror(-ret));
+	return device_ready(r);
+}
+
+/* What is learnt replaces what was known only when nothing more can fail. */
+static int learn(struct rmem *r, const struct rmem_welcome *welcome)
+{
+	bool restarted = r->known && memcmp(r->start, welcome->start, sizeof(r->start));
+	int ret;
+
+	r->request_ms = r->connect_ms;
+	ret = regions_learn(r, restarted);
+	r->request_ms = r->connect_ms > REQUEST_MS ? r->connect_ms : REQUEST_MS;
+	if (!ret)
+		ret = txn_reconnected(r, restarted, le64toh(welcome->last_txn));
+	if (ret)
+		return ret;
+	memcpy(r->start, welcome->start, sizeof(r->start));
+	r->known = true;
+	if (!restarted)
+		return 0;
+	return fail(-ESTALE, "donor %s: it has restarted: %s", r->host, welcome->persists ?
+		    "what was put since the last commit or flush is lost" : "all regions are gone: allocate them anew");
+}
+
+static void connection_up(struct rmem *r)
+{
+	struct handshake h = { .fd = -1 };
+	int ret;
+
+	r->state = CONNECTING;
+	device_close(r);
+	ret = pair_up(r, &h);
+	if (!ret)
+		ret = learn(r, &h.welcome);
+	if (h.fd >= 0)
+		close(h.fd);
+	r->connected = ret;
+	if (!ret || ret == -ESTALE) {
+		r->state = UP;
+	} else {
+		device_close(r);
+		r->state = DOWN;
+	}
+	pthread_cond_broadcast(&r->changed);
+}
+
+int rmem_reconnect(struct rmem *r)
+{
+	bool other = false;
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->state == CONNECTING) {
+		pthread_cond_wait(&r->changed, &r->lock);
+		other = true;
+	}
+	if (r->state == DOWN && !other)
+		connection_up(r);
+	else if (!other)
+		return leave(r, 0);
+	ret = r->connected;
+	if (other && ret)
+		fail(ret, "donor %s: another thread's rmem_reconnect(): %s", r->host, strerror(-ret));
+	return leave(r, ret);
+}
+
+/* ------------------------------------------------------------------ making and ending it */
+
+static int copy_strings(struct rmem *r, const struct rmem_options *options)
+{
+	r->host = strdup(options->host);
+	r->service = strdup(options->port ?: RMEM_PORT);
+	r->device = options->device ? strdup(options->device) : NULL;
+	if (!r->host || !r->service || (options->device && !r->device))
+		return fail(-ENOMEM, "connection: no memory");
+	return 0;
+}
+
+static int take_options(struct rmem *r, const struct rmem_options *options)
+{
+	char *why = NULL;
+	int ret;
+
+	if (!options->host || !options->client || !options->key_file)
+		return fail(-EINVAL, "options: host, client and key_file are needed");
+	if (strlen(options->client) < sizeof(r->client))
+		strcpy(r->client, options->client);
+	if (!rmem_name_good(r->client))
+		return fail(-EINVAL, "client '%s': at most %d of letters, digits, '.', '_' and '-'", options->client,
+			    RMEM_NAME_SIZE - 1);
+	ret = copy_strings(r, options);
+	if (ret)
+		return ret;
+	r->connect_ms = options->timeout_ms && options->timeout_ms < INT32_MAX ? options->timeout_ms : CONNECT_MS;
+	if (rmem_key_read(options->key_file, r->key, &why))
+		ret = fail(-EINVAL, "%s", why ? why : "key: no memory");
+	free(why);
+	return ret;
+}
+
+static void make_lock(struct rmem *r)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->changed, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+struct rmem *rmem_connect(const struct rmem_options *options, const char **reason)
+{
+	struct rmem *r = calloc(1, sizeof(*r));
+	int ret;
+
+	if (r) {
+		make_lock(r);
+		ret = take_options(r, options);
+		if (!ret) {
+			pthread_mutex_lock(&r->lock);
+			connection_up(r);
+			ret = r->connected;
+			pthread_mutex_unlock(&r->lock);
+		}
+		if (!ret)
+			return r;
+		rmem_close(r);
+	} else {
+		ret = fail(-ENOMEM, "connection: no memory");
+	}
+	if (reason)
+		*reason = rmem_error();
+	errno = -ret;
+	return NULL;
+}
+
+void rmem_close(struct rmem *r)
+{
+	if (!r)
+		return;
+	pthread_mutex_lock(&r->lock);
+	connection_break(r, "closed");
+	device_close(r);
+	pthread_mutex_unlock(&r->lock);
+	table_free(&r->table);
+	memory_free(r);
+	txn_drop(r);
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+	free(r->host);
+	free(r->service);
+	free(r->device);
+	explicit_bzero(r, sizeof(*r));
+	free(r);
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+/*
+ * One-sided transfers. Each is cut into work requests: of at most the device's largest message if the local memory is
+ * registered, else of a buffer each.
+ *
+ * When a WRITE has completed, whoever looks sees its bytes, on any device. Only two look at a client's memory: its own READs, which
+ * the transport executes after the WRITE (IBA, volume 1, 9.5, transaction ordering), and rmemd's copies and flushes. A SEND asks
+ * for these, and the same chapter orders its receipt behind the WRITE. So no READ has to follow a WRITE.
+ */
+#include <errno.h>
+#include <string.h>
+#include "internal.h"
+
+struct transfer {
+	enum ibv_wr_opcode opcode;
+	uint64_t remote;
+	uint8_t *local;
+	size_t left;
+	uint64_t value; /* of an atomic write */
+	struct region *region;
+	struct memory *memory; /* NULL: through buffers */
+	struct rmem_op *op;
+	unsigned int generation;
+};
+
+static void op_done(struct rmem_op *op, int error)
+{
+	if (error && !op->result)
+		op->result = error;
+	if (!--op->parts)
+		op->done = true;
+}
+
+static void release(struct rmem *r, unsigned int index, int error)
+{
+	struct wr *wr = &r->wr[index];
+
+	if (wr->buffer >= 0)
+		r->free_buffers[r->buffers++] = wr->buffer;
+	if (wr->memory)
+		wr->memory->busy--;
+	region_drop(wr->region);
+	op_done(wr->op, error);
+	wr->op = NULL;
+	r->free_wrs[r->wrs++] = index;
+}
+
+void data_sent(struct rmem *r, unsigned int index)
+{
+	struct wr *wr = &r->wr[index];
+
+	if (wr->copy_to)
+		memcpy(wr->copy_to, buffer_at(r, wr->buffer), wr->size);
+	release(r, index, 0);
+}
+
+/* The connection broke. */
+void data_fail(struct rmem *r)
+{
+	for (unsigned int i = 0; i < DATA_DEPTH; i++)
+		if (r->wr[i].op)
+			release(r, i, -ENOTCONN);
+}
+
+static int wait_for_room(struct rmem *r, const struct transfer *t)
+{
+	bool buffer = !t->memory && t->opcode != IBV_WR_ATOMIC_WRITE;
+
+	while (!r->wrs || (buffer && !r->buffers))
+		if (wait_step(r, t->generation))
+			return -ENOTCONN;
+	return r->generation == t->generation && r->qp ? 0 : connection_down(r);
+}
+
+static void post_write8(struct rmem *r, const struct transfer *t, unsigned int index)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(r->qp);
+	int ret;
+
+	ibv_wr_start(qp);
+	qp->wr_id = index;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qp, t->region->rkey, t->remote, &t->value);
+	ret = ibv_wr_complete(qp);
+	if (ret)
+		connection_break(r, "an atomic write: %s", strerror(ret));
+}
+
+static void post_part(struct rmem *r, const struct transfer *t, struct wr *wr, unsigned int index)
+{
+	struct ibv_sge sge = { (uintptr_t)t->local, wr->size, t->memory ? t->memory->mr->lkey : r->area_mr->lkey };
+	struct ibv_send_wr send = {
+		.wr_id = index, .sg_list = &sge, .num_sge = 1, .opcode = t->opcode,
+		.wr.rdma = { .remote_addr = t->remote, .rkey = t->region->rkey },
+	};
+
+	if (!t->memory) {
+		wr->buffer = r->free_buffers[--r->buffers];
+		sge.addr = (uintptr_t)buffer_at(r, wr->buffer);
+		if (t->opcode == IBV_WR_RDMA_WRITE)
+			memcpy(buffer_at(r, wr->buffer), t->local, wr->size);
+		else
+			wr->copy_to = t->local;
+	}
+	post(r, &send);
+}
+
+/* There is room. A failure of posting breaks the connection, and so ends this part, too. */
+static void begin_part(struct rmem *r, struct transfer *t)
+{
+	unsigned int index = r->free_wrs[--r->wrs];
+	size_t most = t->memory ? r->max_message : BUFFER_SIZE;
+	size_t size = t->left < most ? t->left : most;
+	struct wr *wr = &r->wr[index];
+
+	*wr = (struct wr){
+		.op = t->op, .region = t->region, .memory = t->memory, .buffer = -1,
+		.size = size,
+	};
+	t->op->parts++;
+	t->region->busy++;
+	if (t->memory)
+		t->memory->busy++;
+	if (t->opcode == IBV_WR_ATOMIC_WRITE)
+		post_write8(r, t, index);
+	else
+		post_part(r, t, wr, index);
+	t->remote += size;
+	t->local += t->local ? size : 0;
+	t->left -= size;
+}
+
+/* The transfer holds its region, its memory and its operation for itself, too, until all parts of it have begun. */
+static int begin(struct rmem *r, struct transfer *t)
+{
+	bool begun = false;
+	int ret = region_at(r, t->remote, t->left, &t->region);
+
+	if (ret)
+		return ret;
+	if (t->opcode == IBV_WR_ATOMIC_WRITE && !r->port.atomic_write)
+		return fail(-EOPNOTSUPP, "%s: it has no atomic writes: use rmem_put()",
+			    ibv_get_device_name(r->port.context->device));
+	t->generation = r->generation;
+	t->memory = t->opcode == IBV_WR_ATOMIC_WRITE ? NULL : memory_at(r, t->local, t->left);
+	t->op->result = 0;
+	t->op->done = false;
+	t->op->parts = 1;
+	t->op->next = NULL;
+	t->region->busy++;
+	if (t->memory)
+		t->memory->busy++;
+	for (; t->left && !ret; begun = true) {
+		ret = wait_for_room(r, t);
+		if (ret)
+			break;
+		begin_part(r, t);
+	}
+	if (t->memory)
+		t->memory->busy--;
+	region_drop(t->region);
+	op_done(t->op, ret);
+	pthread_cond_broadcast(&r->changed); /* for those who wait until it is not busy */
+	return begun ? 0 : ret;
+}
+
+static int finish(struct rmem *r, struct rmem_op *op)
+{
+	unsigned int generation = r->generation;
+
+	while (!op->done)
+		if (wait_step(r, generation) && !op->done)
+			pthread_cond_wait(&r->changed, &r->lock);
+	if (op->result == -ENOTCONN)
+		return connection_down(r);
+	return op->result;
+}
+
+static int transfer(struct rmem *r, struct transfer t, bool wait)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	progress(r);
+	ret = r->qp ? begin(r, &t) : connection_down(r);
+	if (!ret && wait)
+		ret = finish(r, t.op);
+	return leave(r, ret);
+}
+
+int rmem_put_async(struct rmem *r, uint64_t dst, const void *src, size_t len, struct rmem_op *op)
+{
+	/* (local memory of a WRITE is only read) */
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
+					      .op = op }, false);
+}
+
+int rmem_get_async(struct rmem *r, void *dst, uint64_t src, size_t len, struct rmem_op *op)
+{
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
+					      .op = op }, false);
+}
+
+int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len)
+{
+	struct rmem_op op;
+
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
+					      .op = &op }, true);
+}
+
+int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len)
+{
+	struct rmem_op op;
+
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
+					      .op = &op }, true);
+}
+
+int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value)
+{
+	struct rmem_op op;
+
+	if (dst % 8)
+		return fail(-EINVAL, "range 0x%llx: it is no multiple of 8", (unsigned long long)dst);
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_ATOMIC_WRITE, .remote = dst, .left = 8, .value = value,
+					      .op = &op }, true);
+}
+
+int rmem_wait(struct rmem *r, struct rmem_op *op)
+{
+	pthread_mutex_lock(&r->lock);
+	return leave(r, finish(r, op));
+}
+
+int rmem_test(struct rmem *r, struct rmem_op *op)
+{
+	int ret = -EAGAIN;
+
+	pthread_mutex_lock(&r->lock);
+	progress(r);
+	if (op->done)
+		ret = op->result == -ENOTCONN ? connection_down(r) : op->result;
+	return leave(r, ret);
+}
+
+/* The donor has executed all earlier WRITEs when this message arrives; so puts that have returned are in it. */
+int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
+{
+	struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };
+	struct region *region;
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	ret = region_at(r, addr, len, &region);
+	if (!ret)
+		ret = request_call(r, RMEM_FLUSH, &body, sizeof(body), NULL, 0);
+	return leave(r, ret > 0 ? answer_failed(r, "a flush", ret) : ret);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of librmem share. One mutex, rmem.lock, protects all of a connection; every function here wants it locked,
+ * unless it says otherwise. wait_step() alone unlocks it, so whoever waits must look at everything anew.
+ *
+ * A connection that breaks gives up its queue pair at once (connection_break()). From then on no memory is written by the
+ * device, and all that was under way is done, with -ENOTCONN. All other objects stay until rmem_reconnect() or rmem_close().
+ */
+#ifndef RMEM_INTERNAL_H
+#define RMEM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../common/common.h"
+
+#pragma GCC visibility push(default)
+#include "rmem.h"
+#pragma GCC visibility pop
+
+#define DATA_DEPTH 128u	/* one-sided work requests under way */
+#define BUFFERS 32u
+#define BUFFER_SIZE 32768u
+#define RECEIVES (RMEM_SLOTS + 1)
+
+/* Work request ids: of data, an index; the others have a range of their own each. */
+#define WR_SLOT 0x1000u
+#define WR_PROBE 0x2000u
+#define WR_RECEIVE 0x3000u
+#define WR_KIND 0xf000u
+
+enum state {
+	DOWN,
+	CONNECTING, /* one thread, in rmem_connect() or rmem_reconnect(); all others are told -ENOTCONN */
+	UP,
+};
+
+struct region {
+	struct rmem_region known;
+	uint32_t rkey;
+	unsigned int busy; /* transfers and work requests that use it */
+	bool leaving;	   /* the donor wants it back: nothing new begins */
+	bool noticed;	   /* and waits for our answer */
+	bool evicted;	   /* it has it back; stays in the table so that its range is -ESTALE */
+	bool gone;	   /* in no table any more: freed when it is not busy */
+};
+
+struct table {
+	struct region **by_tag;
+	struct region **by_addr;
+	size_t count;
+	size_t room;
+};
+
+/* Memory that the program has registered. */
+struct memory {
+	struct memory *next;
+	uint8_t *start;
+	size_t size;
+	struct ibv_mr *mr; /* NULL: not registered while the connection is down, or could not be again: buffers serve */
+	unsigned int busy;
+	bool leaving;	   /* a thread waits in rmem_unregister() */
+};
+
+/* A one-sided work request. */
+struct wr {
+	struct rmem_op *op;
+	struct region *region;
+	struct memory *memory;
+	int buffer;	/* -1: none */
+	void *copy_to;	/* of a get through a buffer */
+	size_t size;
+};
+
+/* A request to the donor's process, on the stack of who waits for it. */
+struct request {
+	void *answer;	/* where the body of the answer goes */
+	size_t room;
+	size_t size;	/* of it */
+	unsigned int generation;
+	int64_t began, paused;
+	uint16_t status;
+	int error;	/* the connection's */
+	bool done;
+};
+
+/* One of RMEM_SLOTS messages under way. Its buffer is the device's until it was sent; the slot is taken until answered. */
+struct slot {
+	uint64_t id;	/* 0: nothing to be answered */
+	uint16_t type;
+	bool sending;
+	struct request *request; /* NULL: nobody waits */
+};
+
+/*
+ *	TXN_OPEN	-> TXN_GOING		rmem_txn_go()
+ *	TXN_GOING	-> TXN_OPEN		answered, or broken before GO was sent (the queue stays)
+ *	TXN_GOING	-> TXN_DOUBT		broken
+ *	TXN_DOUBT	-> TXN_COMMITTED, TXN_AGAIN, TXN_OPEN (forgotten)	rmem_reconnect()
+ *	TXN_COMMITTED	-> TXN_OPEN		rmem_txn_go() has said so
+ *	TXN_AGAIN	-> TXN_GOING, TXN_OPEN	rmem_txn_go(), rmem_txn_abort() or a restart of the donor
+ */
+enum txn_state { TXN_OPEN, TXN_GOING, TXN_DOUBT, TXN_COMMITTED, TXN_AGAIN };
+
+struct txn {
+	enum txn_state state;
+	bool sent;	/* TXN_GOING: GO itself was sent */
+	struct rmem_wire_op *ops; /* kept until answered */
+	size_t count, room;
+	uint64_t last;		  /* committed */
+};
+
+struct rmem {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;	 /* something is done, or nobody polls any more */
+	enum state state;
+	unsigned int generation; /* one more whenever a connection breaks */
+	bool polling;		 /* a thread is in poll(), without the lock */
+	bool watched;		 /* the program has the descriptor: always armed */
+	int connected;		 /* what the last rmem_reconnect() returned */
+	char broken[160];	 /* why it is down */
+
+	char *host, *service, *device;
+	char client[RMEM_NAME_SIZE];
+	uint8_t key[RMEM_KEY_SIZE];
+	int connect_ms, request_ms;
+	uint8_t start[16];	 /* of the donor */
+	bool known;		 /* there is one */
+
+	struct rmem_port port;
+	uint32_t max_message;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;	 /* NULL: broken */
+
+	uint8_t *area;		 /* buffers, then slots, then receives */
+	struct ibv_mr *area_mr;
+	struct memory *memory;
+	unsigned int free_buffers[BUFFERS], buffers;
+	unsigned int free_wrs[DATA_DEPTH], wrs;
+	struct wr wr[DATA_DEPTH];
+
+	struct slot slot[RMEM_SLOTS];
+	unsigned int unanswered;
+	uint64_t next_id;
+	int64_t heard;		 /* when something last came from the donor's host, or a request went there */
+	int64_t probed;		 /* 0: no probe is under way */
+	int64_t paused;		 /* sum of the times in which a probe was under way: of these nobody is to blame */
+
+	struct table table;
+	struct txn txn;
+
+	void (*evicted)(const struct rmem_region *, void *);
+	void *evicted_arg;
+	bool noticed;		 /* some regions are */
+};
+
+/* error.c: none of these wants the lock, but connection_down() and answer_failed() */
+int fail(int ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int connection_down(struct rmem *r); /* -ENOTCONN */
+int answer_failed(struct rmem *r, const char *what, unsigned int status);
+int64_t now_ms(void);
+
+/* connect.c */
+int enter(struct rmem *r); /* locks. -ENOTCONN, and not locked, unless the connection is up */
+int leave(struct rmem *r, int ret); /* unlocks; returns @ret */
+
+/* device.c: the objects of a connection */
+int device_open(struct rmem *r, const struct sockaddr *local);
+int device_ready(struct rmem *r); /* the queue pair is in RTS: posts receives */
+void device_close(struct rmem *r);
+int post(struct rmem *r, struct ibv_send_wr *wr);
+int post_receive(struct rmem *r, unsigned int index);
+void connection_break(struct rmem *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* wait.c */
+int wait_step(struct rmem *r, unsigned int generation); /* until something has changed, or a second. -ENOTCONN */
+void progress(struct rmem *r); /* does what can be done without waiting */
+
+/* request.c */
+bool request_possible(const struct rmem *r);
+void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
+int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
+int request_end(struct rmem *r, struct request *request); /* an enum rmem_status, or -errno */
+int request_call(struct rmem *r, uint16_t type, const void *body, size_t size, void *answer, size_t answer_size);
+void request_sent(struct rmem *r, unsigned int index);
+void request_received(struct rmem *r, const uint8_t *data, size_t size);
+void requests_fail(struct rmem *r);
+void probe(struct rmem *r);
+void probe_done(struct rmem *r);
+
+/* region.c */
+int regions_learn(struct rmem *r, bool restarted);
+struct region *region_of(struct rmem *r, uint64_t tag);
+int region_at(struct rmem *r, uint64_t addr, uint64_t len, struct region **region); /* -ERANGE, -ESTALE */
+void region_drop(struct region *region); /* it is less busy */
+void region_remove(struct rmem *r, uint64_t tag);
+void table_free(struct table *t);
+
+/* buffer.c */
+uint8_t *buffer_at(const struct rmem *r, unsigned int index);
+uint8_t *slot_at(const struct rmem *r, unsigned int index);
+uint8_t *receive_at(const struct rmem *r, unsigned int index);
+int area_open(struct rmem *r);
+void area_close(struct rmem *r);
+void memory_register_all(struct rmem *r);
+void memory_unregister_all(struct rmem *r);
+void memory_free(struct rmem *r);
+struct memory *memory_at(struct rmem *r, const void *start, size_t size);
+
+/* data.c */
+void data_sent(struct rmem *r, unsigned int index);
+void data_fail(struct rmem *r);
+
+/* txn.c */
+int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
+void txn_drop(struct rmem *r);
+bool txn_frees(const struct rmem *r, uint64_t tag);
+void txn_broken(struct rmem *r); /* the connection broke */
+
+/* evict.c */
+void evict_notice(struct rmem *r, uint64_t tag);
+void evict_run(struct rmem *r);
+void evict_taken(struct rmem *r, struct region *region); /* without a notice */
+
+#endif

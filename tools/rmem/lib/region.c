@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What this client has at the donor: learnt when connecting, then kept up to date. An evicted slab stays in the table until
+ * its tag is allocated again, so that its range is -ESTALE.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+/* The first place whose region has at least this tag. */
+static size_t place_of_tag(const struct table *t, uint64_t tag)
+{
+	size_t low = 0, high = t->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (t->by_tag[middle]->known.tag < tag)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The first place whose region begins behind @addr. */
+static size_t place_behind(const struct table *t, uint64_t addr)
+{
+	size_t low = 0, high = t->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (t->by_addr[middle]->known.addr <= addr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static struct region *find(const struct table *t, uint64_t tag)
+{
+	size_t at = place_of_tag(t, tag);
+
+	return at < t->count && t->by_tag[at]->known.tag == tag ? t->by_tag[at] : NULL;
+}
+
+static void insert(struct region **array, size_t count, size_t at, struct region *region)
+{
+	memmove(array + at + 1, array + at, (count - at) * sizeof(*array));
+	array[at] = region;
+}
+
+static int grow(struct table *t)
+{
+	size_t room = t->room ? 2 * t->room : 16;
+	struct region **by_tag, **by_addr;
+
+	if (t->count < t->room)
+		return 0;
+	by_tag = realloc(t->by_tag, room * sizeof(*by_tag));
+	if (by_tag)
+		t->by_tag = by_tag;
+	by_addr = realloc(t->by_addr, room * sizeof(*by_addr));
+	if (by_addr)
+		t->by_addr = by_addr;
+	if (!by_tag || !by_addr)
+		return fail(-ENOMEM, "regions: no memory for %zu of them", room);
+	t->room = room;
+	return 0;
+}
+
+static void release(struct region *region)
+{
+	region->gone = true;
+	if (!region->busy)
+		free(region);
+}
+
+static void take_out(struct table *t, struct region *region)
+{
+	size_t tag = place_of_tag(t, region->known.tag), addr = 0;
+
+	while (t->by_addr[addr] != region)
+		addr++;
+	t->count--;
+	memmove(t->by_tag + tag, t->by_tag + tag + 1, (t->count - tag) * sizeof(*t->by_tag));
+	memmove(t->by_addr + addr, t->by_addr + addr + 1, (t->count - addr) * sizeof(*t->by_addr));
+	release(region);
+}
+
+static bool sane(const struct rmem_region *known)
+{
+	return known->size && known->addr + known->size > known->addr && !(known->size % RMEM_PAGE);
+}
+
+static void parse(const struct rmem_wire_region *wire, struct region *region)
+{
+	*region = (struct region){
+		.known = {
+			.tag = le64toh(wire->tag), .addr = le64toh(wire->addr), .size = le64toh(wire->size),
+			.flags = le32toh(wire->flags),
+		},
+		.rkey = le32toh(wire->rkey),
+	};
+}
+
+/* Takes the place of one that has this tag. */
+static int put_in(struct table *t, const struct region *what)
+{
+	struct region *old = find(t, what->known.tag), *region;
+
+	if (grow(t))
+		return -ENOMEM;
+	region = malloc(sizeof(*region));
+	if (!region)
+		return fail(-ENOMEM, "regions: no memory");
+	*region = *what;
+	if (old)
+		take_out(t, old);
+	insert(t->by_tag, t->count, place_of_tag(t, region->known.tag), region);
+	insert(t->by_addr, t->count, place_behind(t, region->known.addr), region);
+	t->count++;
+	return 0;
+}
+
+void table_free(struct table *t)
+{
+	for (size_t i = 0; i < t->count; i++)
+		release(t->by_tag[i]);
+	free(t->by_tag);
+	free(t->by_addr);
+	*t = (struct table){ 0 };
+}
+
+struct region *region_of(struct rmem *r, uint64_t tag)
+{
+	return find(&r->table, tag);
+}
+
+int region_at(struct rmem *r, uint64_t addr, uint64_t len, struct region **region)
+{
+	size_t at = place_behind(&r->table, addr);
+	struct region *found = at ? r->table.by_addr[at - 1] : NULL;
+
+	if (!found || addr - found->known.addr > found->known.size ||
+	    len > found->known.size - (addr - found->known.addr))
+		return fail(-ERANGE, "range 0x%llx, %llu bytes: it is not in a region of this client", (unsigned long long)addr,
+			    (unsigned long long)len);
+	if (found->leaving)
+		return fail(-ESTALE, "slab %llu: the donor has taken it back: allocate it anew",
+			    (unsigned long long)found->known.tag);
+	*region = found;
+	return 0;
+}
+
+void region_drop(struct region *region)
+{
+	region->busy--;
+	if (region->gone && !region->busy)
+		free(region);
+}
+
+void region_remove(struct rmem *r, uint64_t tag)
+{
+	struct region *region = region_of(r, tag);
+
+	if (region)
+		take_out(&r->table, region);
+}
+
+/* ------------------------------------------------------------------ the donor's list */
+
+static int nonsense(struct rmem *r, const char *what)
+{
+	connection_break(r, "%s", what);
+	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, what);
+}
+
+/* Adds one answer's regions, and stores where the next one begins. */
+static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, size_t size, struct table *t, uint64_t *from)
+{
+	uint32_t count = le32toh(answer->count);
+	struct region region;
+
+	if (size < sizeof(*answer) || count > RMEM_LIST_MAX || size != sizeof(*answer) + count * sizeof(answer->regions[0]) ||
+	    (answer->more && !count))
+		return nonsense(r, "a list of regions of another size");
+	for (uint32_t i = 0; i < count; i++) {
+		parse(&answer->regions[i], &region);
+		if (region.known.tag < *from || !sane(&region.known) || find(t, region.known.tag))
+			return nonsense(r, "a list of regions that are not in order");
+		if (put_in(t, &region))
+			return -ENOMEM;
+	}
+	if (answer->more && region.known.tag == UINT64_MAX)
+		return nonsense(r, "a list of regions without an end");
+	*from = count ? region.known.tag + 1 : *from;
+	return answer->more ? 1 : 0;
+}
+
+static int learn(struct rmem *r, struct table *t)
+{
+	union {
+		struct rmem_list_answer list;
+		uint8_t bytes[RMEM_MSG_SIZE];
+	} answer;
+	uint64_t from = 0;
+	int ret;
+
+	do {
+		struct rmem_list_request body = { .from = htole64(from) };
+		struct request request = { .answer = &answer, .room = sizeof(answer) };
+
+		ret = request_begin(r, RMEM_LIST, &body, sizeof(body), &request);
+		if (!ret)
+			ret = request_end(r, &request);
+		if (ret > 0)
+			return answer_failed(r, "its list of regions", ret);
+		if (!ret)
+			ret = learn_some(r, &answer.list, request.size, t, &from);
+	} while (ret > 0);
+	return ret;
+}
+
+/* A slab that the donor took while there was no connection. */
+static void keep_evicted(struct rmem *r, struct table *fresh)
+{
+	for (size_t i = 0; i < r->table.count; i++) {
+		struct region *old = r->table.by_tag[i], copy = *old;
+
+		if (!(old->known.flags & RMEM_SLAB) || find(fresh, old->known.tag) || txn_frees(r, old->known.tag))
+			continue;
+		copy.busy = 0;
+		copy.noticed = false;
+		if (!put_in(fresh, &copy))
+			evict_taken(r, find(fresh, old->known.tag));
+	}
+}
+
+int regions_learn(struct rmem *r, bool restarted)
+{
+	struct table fresh = { 0 };
+	int ret = learn(r, &fresh);
+
+	if (ret) {
+		table_free(&fresh);
+		return ret;
+	}
+	if (!restarted)
+		keep_evicted(r, &fresh);
+	table_free(&r->table);
+	r->table = fresh;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ calls */
+
+static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
+{
+	struct rmem_alloc_request body = { .tag = htole64(tag), .size = htole64(size), .flags = htole32(flags) };
+	struct rmem_wire_region wire;
+	struct region region, *old;
+	int ret;
+
+	if (flags & ~(unsigned int)RMEM_SLAB)
+		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)tag, flags);
+	ret = request_call(r, RMEM_ALLOC, &body, sizeof(body), &wire, sizeof(wire));
+	if (ret > 0)
+		return answer_failed(r, "a region", ret);
+	if (ret)
+		return ret;
+	parse(&wire, &region);
+	if (region.known.tag != tag || region.known.flags != flags || !sane(&region.known) || region.known.size < size ||
+	    region.known.size - size >= RMEM_PAGE)
+		return nonsense(r, "another region than was asked for");
+	old = region_of(r, tag);
+	if (!old || old->evicted || old->known.addr != region.known.addr || old->rkey != region.rkey)
+		ret = put_in(&r->table, &region);
+	if (!ret)
+		*addr = region.known.addr;
+	return ret;
+}
+
+int rmem_alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
+{
+	int ret = enter(r);
+
+	return ret ? ret : leave(r, alloc(r, tag, size, flags, addr));
+}
+
+int rmem_find(struct rmem *r, uint64_t tag, struct rmem_region *known)
+{
+	struct region *region;
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	region = region_of(r, tag);
+	if (region && !region->evicted)
+		*known = region->known;
+	else
+		ret = fail(-ENOENT, "region %llu: there is no such tag", (unsigned long long)tag);
+	return leave(r, ret);
+}
+
+/* A copy is walked, without the lock, since @each may call us. */
+int rmem_each(struct rmem *r, int (*each)(const struct rmem_region *, void *), void *arg)
+{
+	struct rmem_region *copy;
+	size_t count = 0;
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	copy = calloc(r->table.count + 1, sizeof(*copy));
+	for (size_t i = 0; copy && i < r->table.count; i++)
+		if (!r->table.by_tag[i]->evicted)
+			copy[count++] = r->table.by_tag[i]->known;
+	pthread_mutex_unlock(&r->lock);
+	if (!copy)
+		return fail(-ENOMEM, "regions: no memory for a list");
+	for (size_t i = 0; i < count && !ret; i++)
+		ret = each(&copy[i], arg);
+	free(copy);
+	return ret;
+}

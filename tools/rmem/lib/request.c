@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+/* Messages to the donor's process and its answers. At most RMEM_SLOTS are not answered; each is one SEND. */
+#include <errno.h>
+#include <string.h>
+#include "internal.h"
+
+#define SILENCE_MS 5000
+
+static int free_slot(const struct rmem *r)
+{
+	for (unsigned int i = 0; i < RMEM_SLOTS; i++)
+		if (!r->slot[i].id && !r->slot[i].sending)
+			return i;
+	return -1;
+}
+
+bool request_possible(const struct rmem *r)
+{
+	return r->qp && free_slot(r) >= 0;
+}
+
+/* There is a slot. @request: NULL, if nobody waits for the answer. */
+void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request)
+{
+	unsigned int index = free_slot(r);
+	struct slot *slot = &r->slot[index];
+	struct rmem_msg *msg = (struct rmem_msg *)slot_at(r, index);
+	struct ibv_sge sge = { (uintptr_t)msg, sizeof(*msg) + size, r->area_mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = WR_SLOT | index, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+
+	*slot = (struct slot){ .id = ++r->next_id, .type = type, .sending = true, .request = request };
+	*msg = (struct rmem_msg){ .type = htole16(type), .size = htole32(sge.length), .id = htole64(slot->id) };
+	if (size)
+		memcpy(msg + 1, body, size);
+	r->unanswered++;
+	r->heard = now_ms();
+	post(r, &wr); /* (a failure is the request's, too) */
+}
+
+int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request)
+{
+	unsigned int generation = r->generation;
+
+	while (!request_possible(r))
+		if (wait_step(r, generation))
+			return -ENOTCONN;
+	request->generation = generation;
+	request->began = now_ms();
+	request->paused = r->paused;
+	request_post(r, type, body, size, request);
+	return 0;
+}
+
+/* A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon. */
+static bool too_late(const struct rmem *r, const struct request *request)
+{
+	int64_t now = now_ms(), took = now - request->began - (r->paused - request->paused);
+
+	if (r->probed)
+		took -= now - (r->probed > request->began ? r->probed : request->began);
+	return took > r->request_ms;
+}
+
+int request_end(struct rmem *r, struct request *request)
+{
+	while (!request->done) {
+		if (too_late(r, request)) {
+			connection_break(r, "it did not answer for %d s", r->request_ms / 1000);
+			return fail(-ETIMEDOUT, "donor %s: its host is there, but rmemd did not answer for %d s: look at its log",
+				    r->host, r->request_ms / 1000);
+		}
+		wait_step(r, request->generation);
+	}
+	if (request->error)
+		return connection_down(r);
+	return request->status;
+}
+
+int request_call(struct rmem *r, uint16_t type, const void *body, size_t size, void *answer, size_t answer_size)
+{
+	struct request request = { .answer = answer, .room = answer_size };
+	int ret = request_begin(r, type, body, size, &request);
+
+	if (!ret)
+		ret = request_end(r, &request);
+	if (ret == RMEM_OK && request.size != answer_size) {
+		connection_break(r, "an answer of another size");
+		return connection_down(r);
+	}
+	return ret;
+}
+
+void request_sent(struct rmem *r, unsigned int index)
+{
+	r->slot[index].sending = false;
+}
+
+static int answered(struct rmem *r, const struct rmem_msg *msg, size_t body)
+{
+	struct slot *slot = r->slot;
+	struct request *request;
+
+	while (slot < r->slot + RMEM_SLOTS && slot->id != le64toh(msg->id))
+		slot++;
+	if (slot == r->slot + RMEM_SLOTS || le16toh(msg->type) != (slot->type | RMEM_ANSWER) || (msg->status && body))
+		return -1;
+	request = slot->request;
+	if (request) {
+		if (body > request->room)
+			return -1;
+		if (body)
+			memcpy(request->answer, msg + 1, body);
+		request->size = body;
+		request->status = le16toh(msg->status);
+		request->done = true;
+	} else if (body) {
+		return -1;
+	}
+	slot->id = 0;
+	slot->request = NULL;
+	r->unanswered--;
+	return 0;
+}
+
+static int noticed(struct rmem *r, const struct rmem_msg *msg, size_t body)
+{
+	const struct rmem_evict *evict = (const struct rmem_evict *)(msg + 1);
+
+	if (le16toh(msg->type) != RMEM_EVICT || body != sizeof(*evict))
+		return -1;
+	evict_notice(r, le64toh(evict->tag));
+	return 0;
+}
+
+void request_received(struct rmem *r, const uint8_t *data, size_t size)
+{
+	const struct rmem_msg *msg = (const struct rmem_msg *)data;
+	int ret = -1;
+
+	if (size >= sizeof(*msg) && le32toh(msg->size) == size) {
+		if (!msg->id)
+			ret = noticed(r, msg, size - sizeof(*msg));
+		else
+			ret = answered(r, msg, size - sizeof(*msg));
+	}
+	if (ret)
+		connection_break(r, "it sent a message that makes no sense");
+}
+
+/* The connection broke. */
+void requests_fail(struct rmem *r)
+{
+	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
+		if (slot->id && slot->request) {
+			slot->request->error = -ENOTCONN;
+			slot->request->done = true;
+		}
+		*slot = (struct slot){ 0 };
+	}
+	r->unanswered = 0;
+	r->probed = 0;
+}
+
+/*
+ * A SEND that was acknowledged says nothing any more about its peer: if rmemd ends now, no answer comes, and no error. So
+ * after some seconds of silence an empty RDMA WRITE asks whether the queue pair is still there, and fails if it is not. While
+ * the donor moves, the probe waits, like everything else.
+ */
+void probe(struct rmem *r)
+{
+	struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE };
+
+	if (!r->qp || !r->unanswered || r->probed || now_ms() - r->heard < SILENCE_MS)
+		return;
+	r->probed = now_ms();
+	post(r, &wr);
+}
+
+void probe_done(struct rmem *r)
+{
+	r->paused += now_ms() - r->probed;
+	r->probed = 0;
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/* A TCP connection with a deadline. Without the lock. */
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+#include "tcp.h"
+
+static int wait_for(int fd, short events, int64_t deadline)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	for (;;) {
+		int64_t left = deadline - now_ms();
+		int n = left > 0 ? poll(&p, 1, left) : 0;
+
+		if (n > 0)
+			return 0;
+		if (!n)
+			return -ETIMEDOUT;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int dial_one(const struct addrinfo *ai, int64_t deadline)
+{
+	int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
+	socklen_t size = sizeof(int);
+	int error = 0, ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, ai->ai_addr, ai->ai_addrlen))
+		ret = errno == EINPROGRESS ? wait_for(fd, POLLOUT, deadline) : -errno;
+	if (!ret && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size))
+		error = errno;
+	if (!ret)
+		ret = -error;
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+int tcp_dial(const char *host, const char *service, int64_t deadline)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *list, *ai;
+	int ret = getaddrinfo(host, service, &hints, &list);
+
+	if (ret)
+		return fail(ret == EAI_SYSTEM && errno ? -errno : -EHOSTUNREACH, "donor %s: %s", host, gai_strerror(ret));
+	for (ai = list, ret = -EHOSTUNREACH; ai && ret < 0; ai = ai->ai_next)
+		ret = dial_one(ai, deadline);
+	freeaddrinfo(list);
+	if (ret < 0)
+		return fail(ret, "donor %s, port %s: %s: does rmemd run there?", host, service, strerror(-ret));
+	return ret;
+}
+
+int tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline)
+{
+	const uint8_t *at = data;
+
+	while (size) {
+		ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
+		int ret = n < 0 ? -errno : 0;
+
+		if (ret == -EAGAIN)
+			ret = wait_for(fd, POLLOUT, deadline);
+		if (ret && ret != -EINTR)
+			return fail(ret, "donor %s: the handshake: %s", host, strerror(-ret));
+		if (n > 0) {
+			at += n;
+			size -= n;
+		}
+	}
+	return 0;
+}
+
+int tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline)
+{
+	uint8_t *at = data;
+
+	while (size) {
+		ssize_t n = recv(fd, at, size, 0);
+		int ret = n < 0 ? -errno : 0;
+
+		if (!n)
+			return fail(-ECONNRESET, "donor %s: it closed the connection in the handshake: see its log", host);
+		if (ret == -EAGAIN)
+			ret = wait_for(fd, POLLIN, deadline);
+		if (ret && ret != -EINTR)
+			return fail(ret, "donor %s: the handshake: %s", host, strerror(-ret));
+		if (n > 0) {
+			at += n;
+			size -= n;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Transactions. The queue is kept here until its rmem_txn_go() is answered, and is sent by that call, so that it survives a
+ * connection: the donor forgets what was queued and not gone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+#define WINDOW 8 /* queue messages under way */
+
+void txn_drop(struct rmem *r)
+{
+	free(r->txn.ops);
+	r->txn.ops = NULL;
+	r->txn.count = r->txn.room = 0;
+	r->txn.state = TXN_OPEN;
+}
+
+/* Here and not where it is waited for, since another thread may have connected anew before that one runs. */
+void txn_broken(struct rmem *r)
+{
+	if (r->txn.state == TXN_GOING)
+		r->txn.state = r->txn.sent ? TXN_DOUBT : TXN_OPEN;
+}
+
+/* A donor that answered about the transaction in doubt: @last is the one that we meant, or the one before it. */
+int txn_reconnected(struct rmem *r, bool restarted, uint64_t last)
+{
+	struct txn *t = &r->txn;
+
+	if (t->state == TXN_DOUBT && last == t->last + 1) {
+		txn_drop(r);
+		t->state = TXN_COMMITTED;
+	} else if (restarted && t->state != TXN_COMMITTED) {
+		txn_drop(r);
+	} else if (t->state == TXN_DOUBT) {
+		if (last != t->last)
+			return fail(-EPROTO, "client %s: another process uses this name: give each one its own", r->client);
+		t->state = TXN_AGAIN;
+	}
+	t->last = last;
+	return 0;
+}
+
+bool txn_frees(const struct rmem *r, uint64_t tag)
+{
+	for (size_t i = 0; i < r->txn.count; i++)
+		if (le32toh(r->txn.ops[i].kind) == RMEM_OP_FREE && le64toh(r->txn.ops[i].dst) == tag)
+			return true;
+	return false;
+}
+
+/* Waits until no other thread is in rmem_txn_go(). */
+static int settle(struct rmem *r)
+{
+	unsigned int generation = r->generation;
+
+	while (r->txn.state == TXN_GOING)
+		if (wait_step(r, generation))
+			return -ENOTCONN;
+	return 0;
+}
+
+static int add(struct rmem *r, uint32_t kind, uint64_t dst, uint64_t src, uint64_t len)
+{
+	struct txn *t = &r->txn;
+
+	if (t->count == t->room) {
+		size_t room = t->room ? 2 * t->room : 64;
+		struct rmem_wire_op *ops = reallocarray(t->ops, room, sizeof(*ops));
+
+		if (!ops)
+			return fail(-ENOMEM, "transaction: no memory for %zu entries", room);
+		t->ops = ops;
+		t->room = room;
+	}
+	t->ops[t->count++] = (struct rmem_wire_op){
+		.kind = htole32(kind), .dst = htole64(dst), .src = htole64(src), .len = htole64(len),
+	};
+	return 0;
+}
+
+/* Locks; the queue may be added to. */
+static int enter_open(struct rmem *r)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	ret = settle(r);
+	if (!ret && r->txn.state != TXN_OPEN)
+		ret = fail(-EBUSY, "transaction: nobody has asked yet what became of the one that broke: rmem_txn_go()");
+	return ret ? leave(r, ret) : 0;
+}
+
+static int check_copy(struct rmem *r, uint64_t dst, uint64_t src, size_t len)
+{
+	struct region *region;
+	int ret = region_at(r, dst, len, &region);
+
+	if (!ret)
+		ret = region_at(r, src, len, &region);
+	if (ret)
+		return ret;
+	if (!len || (dst < src ? src - dst < len : dst - src < len))
+		return fail(-EINVAL, "copy: its ranges are empty, or overlap");
+	return 0;
+}
+
+int rmem_cp(struct rmem *r, uint64_t dst, uint64_t src, size_t len)
+{
+	int ret = enter_open(r);
+
+	if (ret)
+		return ret;
+	ret = check_copy(r, dst, src, len);
+	return leave(r, ret ? ret : add(r, RMEM_OP_CP, dst, src, len));
+}
+
+int rmem_free(struct rmem *r, uint64_t tag)
+{
+	struct region *region;
+	int ret = enter_open(r);
+
+	if (ret)
+		return ret;
+	region = region_of(r, tag);
+	if (!region || region->evicted)
+		return leave(r, fail(-ENOENT, "region %llu: there is no such tag", (unsigned long long)tag));
+	return leave(r, add(r, RMEM_OP_FREE, tag, 0, 0));
+}
+
+union queue_body {
+	struct rmem_queue_request queue;
+	uint8_t bytes[RMEM_MSG_SIZE];
+};
+
+static size_t queue_message(const struct txn *t, size_t first, union queue_body *body)
+{
+	struct rmem_queue_request *queue = &body->queue;
+	size_t count = t->count - first < RMEM_QUEUE_MAX ? t->count - first : RMEM_QUEUE_MAX;
+
+	*queue = (struct rmem_queue_request){ .first = htole64(first), .count = htole32(count) };
+	memcpy(queue->ops, t->ops + first, count * sizeof(*queue->ops));
+	return sizeof(*queue) + count * sizeof(*queue->ops);
+}
+
+/* Some messages at once; the first one that is not RMEM_OK counts. All of them are waited for. */
+static int send_some(struct rmem *r, size_t *first)
+{
+	struct request requests[WINDOW] = { 0 };
+	union queue_body body;
+	int begun = 0, ret = 0;
+
+	while (!ret && begun < WINDOW && *first < r->txn.count) {
+		size_t size = queue_message(&r->txn, *first, &body);
+
+		ret = request_begin(r, RMEM_QUEUE, &body, size, &requests[begun]);
+		if (ret)
+			break;
+		begun++;
+		*first += (size - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op);
+	}
+	for (int i = 0; i < begun; i++) {
+		int one = request_end(r, &requests[i]);
+
+		ret = ret ? ret : one;
+	}
+	return ret;
+}
+
+static int send_queue(struct rmem *r)
+{
+	size_t first = 0;
+	int ret = 0;
+
+	while (!ret && first < r->txn.count)
+		ret = send_some(r, &first);
+	return ret;
+}
+
+/* The donor has done it: what it freed is no more. */
+static void committed(struct rmem *r)
+{
+	struct txn *t = &r->txn;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (le32toh(t->ops[i].kind) == RMEM_OP_FREE)
+			region_remove(r, le64toh(t->ops[i].dst));
+	t->last++;
+	txn_drop(r);
+}
+
+/* The donor refused it: nothing has happened; its queue must be empty as ours is. */
+static int refused(struct rmem *r, int status)
+{
+	int ret;
+
+	txn_drop(r);
+	if (!r->qp)
+		return connection_down(r);
+	r->txn.state = TXN_GOING; /* (until the donor's is empty nobody adds to ours) */
+	r->txn.sent = false;
+	ret = request_call(r, RMEM_ABORT, NULL, 0, NULL, 0);
+	if (ret < 0)
+		return ret;
+	r->txn.state = TXN_OPEN;
+	return answer_failed(r, "the transaction", status);
+}
+
+static int go(struct rmem *r)
+{
+	struct txn *t = &r->txn;
+	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count) };
+	unsigned int generation = r->generation;
+	int ret;
+
+	t->state = TXN_GOING;
+	t->sent = false;
+	ret = send_queue(r);
+	if (ret < 0)
+		return ret;
+	if (ret > 0)
+		return refused(r, ret);
+	t->sent = true;
+	ret = request_call(r, RMEM_GO, &body, sizeof(body), NULL, 0);
+	if (ret < 0)
+		return ret;
+	/* answered, and then it broke before this thread ran: perhaps another one has connected anew and learnt the same */
+	if (r->generation != generation && t->state != TXN_DOUBT) {
+		if (t->state == TXN_COMMITTED && !ret)
+			t->state = TXN_OPEN;
+		return ret ? connection_down(r) : 0;
+	}
+	if (ret == RMEM_OK) {
+		committed(r);
+		return 0;
+	}
+	if (ret != RMEM_NOT_DURABLE)
+		return refused(r, ret);
+	connection_break(r, "its disk failed");
+	return answer_failed(r, "the transaction", ret);
+}
+
+int rmem_txn_go(struct rmem *r)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	ret = settle(r);
+	if (ret)
+		return leave(r, ret);
+	if (r->txn.state == TXN_COMMITTED) {
+		r->txn.state = TXN_OPEN;
+		return leave(r, 0);
+	}
+	if (!r->txn.count)
+		return leave(r, fail(-ENODATA, "transaction: nothing is queued"));
+	ret = go(r);
+	pthread_cond_broadcast(&r->changed);
+	return leave(r, ret);
+}
+
+/* (what is queued is at the donor only within rmem_txn_go()) */
+int rmem_txn_abort(struct rmem *r)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->txn.state == TXN_GOING)
+		ret = settle(r);
+	if (!ret && r->txn.state == TXN_DOUBT)
+		ret = connection_down(r);
+	if (!ret && r->txn.state == TXN_COMMITTED)
+		ret = fail(-EALREADY, "transaction: the one that broke has taken place");
+	if (ret != -ENOTCONN)
+		txn_drop(r);
+	return leave(r, ret);
+}
+
+uint64_t rmem_last_txn(struct rmem *r)
+{
+	uint64_t last;
+
+	pthread_mutex_lock(&r->lock);
+	last = r->txn.last;
+	pthread_mutex_unlock(&r->lock);
+	return last;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Completions, and waiting for them. The library has no thread of its own: of those that wait, one polls for all, and the
+ * others sleep on rmem.changed. When the one that polls has what it wanted it leaves, and another one takes its place.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <time.h>
+#include "internal.h"
+
+#define SPINS 20
+#define TICK_MS 1000
+#define BATCH 16
+
+static void complete(struct rmem *r, const struct ibv_wc *wc)
+{
+	unsigned int index = wc->wr_id & ~(uint64_t)WR_KIND;
+
+	if (wc->status == IBV_WC_REM_ACCESS_ERR)
+		connection_break(r, "it refused an access: it has taken a slab, or a freed region is in use");
+	else if (wc->status != IBV_WC_SUCCESS)
+		connection_break(r, "%s", ibv_wc_status_str(wc->status));
+	else if ((wc->wr_id & WR_KIND) == WR_SLOT)
+		request_sent(r, index);
+	else if ((wc->wr_id & WR_KIND) == WR_PROBE)
+		probe_done(r);
+	else if ((wc->wr_id & WR_KIND) == WR_RECEIVE)
+		request_received(r, receive_at(r, index), wc->byte_len);
+	else
+		data_sent(r, index);
+	if (r->qp && (wc->wr_id & WR_KIND) == WR_RECEIVE)
+		post_receive(r, index);
+}
+
+static bool take_completions(struct rmem *r)
+{
+	struct ibv_wc wc[BATCH];
+	bool any = false;
+	int n;
+
+	while (r->qp && (n = ibv_poll_cq(r->cq, BATCH, wc))) {
+		if (n < 0) {
+			connection_break(r, "its completion queue fails");
+			break;
+		}
+		for (int i = 0; i < n && r->qp; i++)
+			complete(r, &wc[i]);
+		any = true;
+	}
+	if (any) {
+		r->heard = now_ms();
+		pthread_cond_broadcast(&r->changed);
+	}
+	return any;
+}
+
+/* What comes after the first look makes the descriptor readable; what came before is seen by the second one. */
+static bool arm(struct rmem *r)
+{
+	if (r->qp && ibv_req_notify_cq(r->cq, 0))
+		connection_break(r, "its completion queue can't be armed");
+	return take_completions(r) || !r->qp;
+}
+
+static void take_events(struct rmem *r)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	while (r->channel && !ibv_get_cq_event(r->channel, &cq, &context))
+		ibv_ack_cq_events(cq, 1);
+}
+
+static void poll_for_all(struct rmem *r)
+{
+	struct pollfd fd = { .events = POLLIN };
+
+	for (int i = 0; i < SPINS; i++)
+		if (take_completions(r))
+			return;
+	r->polling = true;
+	if (!arm(r)) {
+		fd.fd = r->channel->fd;
+		pthread_mutex_unlock(&r->lock);
+		poll(&fd, 1, TICK_MS);
+		pthread_mutex_lock(&r->lock);
+		take_events(r);
+		take_completions(r);
+	}
+	if (r->watched)
+		arm(r);
+	r->polling = false;
+	pthread_cond_broadcast(&r->changed);
+}
+
+static void wait_for_other(struct rmem *r)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += TICK_MS / 1000;
+	pthread_cond_timedwait(&r->changed, &r->lock, &until);
+}
+
+int wait_step(struct rmem *r, unsigned int generation)
+{
+	if (r->generation == generation && r->qp) {
+		if (r->polling)
+			wait_for_other(r);
+		else
+			poll_for_all(r);
+		probe(r);
+		evict_run(r);
+	}
+	return r->generation == generation && r->qp ? 0 : connection_down(r);
+}
+
+void progress(struct rmem *r)
+{
+	take_completions(r);
+	probe(r);
+	evict_run(r);
+}
+
+/* Another one after each rmem_reconnect(). */
+int rmem_fd(struct rmem *r)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	r->watched = true;
+	ret = r->channel->fd;
+	arm(r);
+	return leave(r, ret);
+}
+
+int rmem_poll(struct rmem *r)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	if (!r->polling) { /* (else the event is what wakes the thread that polls) */
+		take_events(r);
+		if (r->watched)
+			arm(r);
+	}
+	progress(r);
+	return leave(r, r->qp ? 0 : connection_down(r));
+}
