@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+/* What the operator asks: one JSON object a line over a Unix socket, one line each in answer. */
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "rmemd.h"
+
+#define CONNECTIONS 16
+#define LINE_MAX_SIZE 4096
+
+struct control {
+	struct bufferevent *stream;
+	bool waits; /* for an eviction: further lines are read later */
+	bool ending; /* it asks no more, and is still answered */
+	struct control *next;
+};
+
+static int listener = -1;
+static struct event *acceptable;
+static char *socket_path;
+static struct control *list;
+static unsigned int connections;
+
+/* ------------------------------------------------------------------ answers */
+
+/* Tags and addresses have 64 bits, which not every reader of JSON keeps in a number: they are strings. */
+static json_t *decimal(uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, number);
+	return json_string(text);
+}
+
+static json_t *hexadecimal(uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "0x%" PRIx64, number);
+	return json_string(text);
+}
+
+static json_t *refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static json_t *refuse(const char *format, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
+}
+
+static void answer(struct control *control, json_t *json)
+{
+	char *text = json_dumps(json, JSON_COMPACT);
+	struct evbuffer *to = bufferevent_get_output(control->stream);
+
+	if (text) {
+		evbuffer_add(to, text, strlen(text));
+		evbuffer_add(to, "\n", 1);
+	}
+	free(text);
+	json_decref(json);
+}
+
+/* ------------------------------------------------------------------ status, stats */
+
+static unsigned int connected(void)
+{
+	unsigned int n = 0;
+
+	for (const struct client *c = donor.clients; c; c = c->next)
+		n += !c->dead;
+	return n;
+}
+
+static json_t *do_status(struct control *control, const json_t *request)
+{
+	const struct conf *conf = &donor.conf;
+	struct store_stats s;
+
+	(void)control, (void)request;
+	store_stats(donor.store, &s);
+	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
+			 "state", donor.draining ? "draining" : "serving", "version", RMEM_PROGRAM_VERSION,
+			 "listen", conf->listen, "port", conf->port, "device", conf->device, "persist", conf->persist,
+			 "uptime_s", (json_int_t)(now_ms() - donor.started) / 1000, "clients", (json_int_t)connected(),
+			 "regions", (json_int_t)s.regions, "slabs", (json_int_t)s.slabs, "bytes", (json_int_t)s.bytes,
+			 "free", (json_int_t)s.free, "evictions", (json_int_t)evictions());
+}
+
+static json_t *do_stats(struct control *control, const json_t *request)
+{
+	const struct counters *n = &donor.counters;
+	struct store_stats s;
+
+	(void)control, (void)request;
+	store_stats(donor.store, &s);
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
+			 "turns", (json_int_t)n->turns, "requests", (json_int_t)n->requests,
+			 "bad_messages", (json_int_t)n->bad_messages, "greetings", (json_int_t)n->greetings,
+			 "denied", (json_int_t)n->denied, "connects", (json_int_t)n->connects,
+			 "evicted", (json_int_t)n->evictions, "txns", (json_int_t)s.txns, "copies", (json_int_t)s.copies,
+			 "copied", (json_int_t)s.copied, "syncs", (json_int_t)s.syncs, "logged", (json_int_t)s.logged,
+			 "checkpoints", (json_int_t)s.checkpoints, "replayed", (json_int_t)s.replayed);
+}
+
+/* ------------------------------------------------------------------ list */
+
+static json_t *list_regions(const struct owner *owner, json_int_t *bytes)
+{
+	json_t *regions = json_array();
+
+	for (const struct region *region = owner_regions(owner); region; region = region->next) {
+		*bytes += region->size;
+		json_array_append_new(regions, json_pack("{s:o, s:o, s:I, s:s}", "tag", decimal(region->tag),
+							 "addr", hexadecimal(region->addr), "size", (json_int_t)region->size,
+							 "type", region->flags & RMEM_SLAB ? "slab" : "region"));
+	}
+	return regions;
+}
+
+static json_t *list_owner(const struct owner *owner)
+{
+	const struct conf_client *conf = conf_client(&donor.conf, owner_name(owner));
+	const struct client *c = client_of(owner);
+	json_int_t bytes = 0;
+	json_t *regions = list_regions(owner, &bytes);
+	json_t *json = json_pack("{s:s, s:b, s:I, s:I, s:o, s:I, s:o}", "client", owner_name(owner), "connected", c != NULL,
+				 "bytes", bytes, "quota", (json_int_t)(conf ? conf->quota : 0),
+				 "last_txn", decimal(owner_last_txn(owner)), "queued", (json_int_t)store_queued(owner),
+				 "regions", regions);
+
+	if (!c)
+		return json;
+	json_object_set_new(json, "peer", json_string(c->peer));
+	json_object_set_new(json, "device", json_string(ibv_get_device_name(c->device->context->device)));
+	json_object_set_new(json, "qpn", json_integer(c->qp->qp_num));
+	json_object_set_new(json, "requests", json_integer(c->requests));
+	return json;
+}
+
+struct listing {
+	const char *name; /* NULL: all */
+	json_t *clients;
+};
+
+static int list_one(struct owner *owner, void *arg)
+{
+	struct listing *listing = arg;
+
+	if (!listing->name || !strcmp(listing->name, owner_name(owner)))
+		json_array_append_new(listing->clients, list_owner(owner));
+	return 0;
+}
+
+static json_t *do_list(struct control *control, const json_t *request)
+{
+	struct listing listing = { .name = json_string_value(json_object_get(request, "client")), .clients = json_array() };
+
+	(void)control;
+	store_each_owner(donor.store, list_one, &listing);
+	if (listing.name && !json_array_size(listing.clients)) {
+		json_decref(listing.clients);
+		return refuse("client %s: it has never been here", listing.name);
+	}
+	return json_pack("{s:b, s:o}", "ok", 1, "clients", listing.clients);
+}
+
+/* ------------------------------------------------------------------ evict, drain */
+
+struct search {
+	const char *name;
+	struct owner *owner;
+};
+
+/* (store_owner() would make one) */
+static int find_one(struct owner *owner, void *arg)
+{
+	struct search *search = arg;
+
+	if (!strcmp(search->name, owner_name(owner)))
+		search->owner = owner;
+	return search->owner != NULL;
+}
+
+static int read_tag(const json_t *json, uint64_t *tag)
+{
+	const char *text = json_string_value(json);
+	char *end;
+
+	if (!text || text[0] < '0' || text[0] > '9')
+		return -1;
+	errno = 0;
+	*tag = strtoull(text, &end, 0);
+	return errno || *end ? -1 : 0;
+}
+
+/* The answer comes when the slab is gone. */
+static json_t *do_evict(struct control *control, const json_t *request)
+{
+	struct search search = { .name = json_string_value(json_object_get(request, "client")) };
+	uint64_t tag;
+
+	if (!search.name || read_tag(json_object_get(request, "tag"), &tag))
+		return refuse("evict: it needs a client and a tag, both strings");
+	store_each_owner(donor.store, find_one, &search);
+	if (!search.owner)
+		return refuse("client %s: it has never been here", search.name);
+	control->waits = true;
+	switch (evict(search.owner, tag, control)) {
+	case RMEM_OK:
+		return NULL;
+	case RMEM_FULL:
+		control->waits = false;
+		return refuse("client %s: slab %" PRIu64 ": another rmemctl waits for it already", search.name, tag);
+	default:
+		control->waits = false;
+		return refuse("client %s: tag %" PRIu64 ": there is no such slab", search.name, tag);
+	}
+}
+
+/* The next line is read later, by the loop: who calls us may be in the middle of a list. */
+void control_evicted(struct control *control, const char *how)
+{
+	answer(control, json_pack("{s:b, s:s}", "ok", 1, "how", how));
+	control->waits = false;
+	bufferevent_trigger(control->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+}
+
+static json_t *do_drain(struct control *control, const json_t *request)
+{
+	drain();
+	return do_status(control, request);
+}
+
+/* ------------------------------------------------------------------ connections */
+
+static const struct {
+	const char *name;
+	json_t *(*handle)(struct control *control, const json_t *request); /* NULL: it is answered later */
+} commands[] = {
+	{ "status", do_status }, { "list", do_list }, { "evict", do_evict }, { "drain", do_drain }, { "stats", do_stats },
+};
+
+static void handle(struct control *control, const char *line)
+{
+	json_t *request = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *reply = NULL;
+	const char *name = json_string_value(json_object_get(request, "command"));
+	bool known = false;
+
+	for (size_t i = 0; name && i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(commands[i].name, name))
+			continue;
+		known = true;
+		reply = commands[i].handle(control, request);
+	}
+	if (!known)
+		reply = name ? refuse("%s: there is no such command", name) : refuse("it is no JSON object with a command");
+	if (reply)
+		answer(control, reply);
+	json_decref(request);
+}
+
+static void control_end(struct control *control)
+{
+	struct control **at = &list;
+
+	while (*at != control)
+		at = &(*at)->next;
+	*at = control->next;
+	evict_forget(control);
+	bufferevent_free(control->stream);
+	free(control);
+	connections--;
+	if (acceptable)
+		event_add(acceptable, NULL);
+}
+
+static void on_lines(struct bufferevent *stream, void *arg)
+{
+	struct control *control = arg;
+	struct evbuffer *from = bufferevent_get_input(stream);
+	char *line;
+
+	while (!control->waits && (line = evbuffer_readln(from, NULL, EVBUFFER_EOL_LF))) {
+		handle(control, line);
+		free(line);
+	}
+	if (evbuffer_get_length(from) > LINE_MAX_SIZE)
+		control_end(control);
+}
+
+static void on_end(struct bufferevent *stream, short what, void *arg)
+{
+	struct control *control = arg;
+
+	control->ending = what & BEV_EVENT_EOF && (control->waits || evbuffer_get_length(bufferevent_get_output(stream)));
+	if (control->ending)
+		bufferevent_disable(stream, EV_READ);
+	else
+		control_end(control);
+}
+
+/* All is written. */
+static void on_written(struct bufferevent *stream, void *arg)
+{
+	struct control *control = arg;
+
+	(void)stream;
+	if (control->ending && !control->waits)
+		control_end(control);
+}
+
+static void on_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+	int sk = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct control *control;
+
+	(void)what, (void)arg;
+	if (sk < 0)
+		return;
+	control = xcalloc(1, sizeof(*control));
+	control->stream = bufferevent_socket_new(donor.base, sk, BEV_OPT_CLOSE_ON_FREE);
+	if (!control->stream) {
+		close(sk);
+		free(control);
+		return;
+	}
+	bufferevent_setcb(control->stream, on_lines, on_written, on_end, control);
+	bufferevent_enable(control->stream, EV_READ | EV_WRITE);
+	control->next = list;
+	list = control;
+	if (++connections >= CONNECTIONS)
+		event_del(acceptable);
+}
+
+/* ------------------------------------------------------------------ socket */
+
+/* The last part of its folder, which a service manager would have made. */
+static void make_folder(const char *path)
+{
+	char *folder = xstrdup(path), *slash = strrchr(folder, '/');
+
+	if (slash && slash != folder) {
+		*slash = '\0';
+		mkdir(folder, 0755);
+	}
+	free(folder);
+}
+
+/* What another rmemd has left is removed; a live one keeps it. */
+static int bind_socket(const struct sockaddr_un *address)
+{
+	int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool alive = probe >= 0 && !connect(probe, (const struct sockaddr *)address, sizeof(*address));
+	mode_t mask;
+	int ret;
+
+	if (probe >= 0)
+		close(probe);
+	if (alive) {
+		errno = EADDRINUSE;
+		return -1;
+	}
+	unlink(address->sun_path);
+	mask = umask(0177);
+	ret = bind(listener, (const struct sockaddr *)address, sizeof(*address));
+	umask(mask);
+	return ret;
+}
+
+int control_open(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return fault("%s: a socket can't have such a long name", path);
+	strcpy(address.sun_path, path);
+	make_folder(path);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (listener < 0 || bind_socket(&address) || listen(listener, CONNECTIONS))
+		return fault("%s: %s", path, strerror(errno));
+	socket_path = xstrdup(path);
+	acceptable = event_or_die(listener, EV_READ | EV_PERSIST, on_acceptable, NULL);
+	event_add(acceptable, NULL);
+	return 0;
+}
+
+void control_close(void)
+{
+	if (acceptable)
+		event_free(acceptable);
+	acceptable = NULL;
+	while (list)
+		control_end(list);
+	if (listener >= 0)
+		close(listener);
+	if (socket_path)
+		unlink(socket_path);
+	free(socket_path);
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Slabs that are taken back. Each owner is asked for one at a time. An owner that lets the time of grace pass will not
+ * answer for the others either, so that these are taken together with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rmemd.h"
+
+struct eviction {
+	struct owner *owner;
+	uint64_t tag;
+	struct control *asker;
+	struct event *grace; /* NULL: the owner was not asked yet */
+	struct eviction *next;
+};
+
+static struct eviction *list; /* in the order in which they were asked for */
+
+static struct eviction *find(const struct owner *owner, uint64_t tag)
+{
+	for (struct eviction *e = list; e; e = e->next)
+		if (e->owner == owner && e->tag == tag)
+			return e;
+	return NULL;
+}
+
+static void unlink_eviction(struct eviction *e)
+{
+	struct eviction **at = &list;
+
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	if (e->grace)
+		event_free(e->grace);
+}
+
+/* The region may be gone already by a transaction of its owner: that is as good. */
+static enum rmem_status take(struct owner *owner, uint64_t tag)
+{
+	enum rmem_status status = store_evict(owner, tag);
+
+	if (status != RMEM_OK)
+		return status;
+	donor.changed = true;
+	donor.counters.evictions++;
+	return RMEM_OK;
+}
+
+static enum rmem_status finish(struct eviction *e, const char *how)
+{
+	enum rmem_status status = take(e->owner, e->tag);
+
+	unlink_eviction(e);
+	if (e->asker)
+		control_evicted(e->asker, how);
+	free(e);
+	return status;
+}
+
+static void finish_all(const struct owner *owner, const char *how)
+{
+	struct eviction *e = list;
+	uint64_t slabs = 0;
+
+	while (e) {
+		struct eviction *next = e->next;
+
+		if (e->owner == owner)
+			slabs += finish(e, how) == RMEM_OK;
+		e = next;
+	}
+	if (slabs)
+		say(LOG_NOTICE, "client %s: slabs taken: %ju: %s", owner_name(owner), (uintmax_t)slabs, how);
+}
+
+static void on_grace(evutil_socket_t fd, short what, void *arg)
+{
+	struct eviction *e = arg;
+
+	(void)fd, (void)what;
+	finish_all(e->owner, "the time of grace ended");
+}
+
+static void ask(struct client *c, struct eviction *e)
+{
+	uint64_t ms = donor.conf.grace_ms;
+	struct rmem_evict notice = { .tag = htole64(e->tag), .grace_ms = htole32(ms) };
+	struct timeval grace = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	/* (if it fails the client is closed, which takes all that was asked of it) */
+	if (client_notice(c, &notice))
+		return;
+	e->grace = event_or_die(-1, 0, on_grace, e);
+	event_add(e->grace, &grace);
+}
+
+void evict_next(struct client *c)
+{
+	struct eviction *e, *first = NULL, *next;
+
+	for (e = list; e; e = e->next) {
+		if (e->owner != c->owner)
+			continue;
+		if (e->grace)
+			return;
+	}
+	for (e = list; e && !first; e = next) {
+		next = e->next;
+		if (e->owner != c->owner)
+			continue;
+		if (region_of_tag(e->owner, e->tag))
+			first = e;
+		else
+			finish(e, "its owner freed it");
+	}
+	if (first && !c->dead && !c->notice_busy)
+		ask(c, first);
+}
+
+enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
+{
+	const struct region *region = region_of_tag(owner, tag);
+	struct client *c = client_of(owner);
+	struct eviction *e = find(owner, tag), **end = &list;
+
+	if (!region || !(region->flags & RMEM_SLAB))
+		return RMEM_NO_TAG;
+	if (e && asker && e->asker)
+		return RMEM_FULL;
+	if (e) {
+		e->asker = asker ? asker : e->asker;
+		return RMEM_OK;
+	}
+	e = xcalloc(1, sizeof(*e));
+	*e = (struct eviction){ .owner = owner, .tag = tag, .asker = asker };
+	while (*end)
+		end = &(*end)->next;
+	*end = e;
+	if (c)
+		evict_next(c);
+	else
+		finish(e, "its owner is not connected");
+	return RMEM_OK;
+}
+
+enum rmem_status evict_released(struct owner *owner, uint64_t tag)
+{
+	struct eviction *e = find(owner, tag);
+	struct client *c = client_of(owner);
+	enum rmem_status status = e ? finish(e, "its owner let go of it") : take(owner, tag);
+
+	if (c)
+		evict_next(c);
+	return status;
+}
+
+void evict_disconnected(struct owner *owner)
+{
+	finish_all(owner, "its owner is not connected");
+}
+
+void evict_forget(const struct control *asker)
+{
+	for (struct eviction *e = list; e; e = e->next)
+		if (e->asker == asker)
+			e->asker = NULL;
+}
+
+/* (an eviction may end the connection, and with it others: the list of regions is not walked meanwhile) */
+static int drain_owner(struct owner *owner, void *arg)
+{
+	const struct region *region;
+	uint64_t *tags;
+	size_t n = 0;
+
+	(void)arg;
+	for (region = owner_regions(owner); region; region = region->next)
+		n++;
+	tags = xcalloc(n + 1, sizeof(*tags));
+	n = 0;
+	for (region = owner_regions(owner); region; region = region->next)
+		if (region->flags & RMEM_SLAB)
+			tags[n++] = region->tag;
+	for (size_t i = 0; i < n; i++)
+		evict(owner, tags[i], NULL);
+	free(tags);
+	return 0;
+}
+
+void drain(void)
+{
+	if (!donor.draining)
+		say(LOG_NOTICE, "draining: no new clients and regions, all slabs are evicted");
+	donor.draining = true;
+	store_each_owner(donor.store, drain_owner, NULL);
+}
+
+uint64_t evictions(void)
+{
+	uint64_t n = 0;
+
+	for (const struct eviction *e = list; e; e = e->next)
+		n++;
+	return n;
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The handshake over TCP. A name that is unknown gets a key at random: it fails at the proof, as a wrong key does, so that
+ * nobody can find out names.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rmemd.h"
+
+#define LIMIT_S 10
+
+struct greeting {
+	int fd;
+	char peer[64];
+	struct event *readable, *limit;
+	bool challenged; /* the proof comes next */
+	size_t got;	 /* of the struct that is being read */
+	struct rmem_hello hello;
+	struct rmem_challenge challenge;
+	struct rmem_proof proof;
+	uint8_t key[RMEM_KEY_SIZE];
+	struct greeting *next;
+};
+
+static struct greeting *list;
+
+static void greeting_end(struct greeting *g)
+{
+	struct greeting **at = &list;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	event_free(g->readable);
+	event_free(g->limit);
+	close(g->fd);
+	sodium_memzero(g, sizeof(*g));
+	free(g);
+	serve_accept();
+}
+
+/* A new connection's buffer has room for what we say. */
+static int tell(struct greeting *g, const void *data, size_t size)
+{
+	return send(g->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : -1;
+}
+
+/* Of a name from the network: what may be printed. */
+static const char *name_of(const struct greeting *g)
+{
+	return rmem_name_good(g->hello.client) ? g->hello.client : "?";
+}
+
+/* ------------------------------------------------------------------ hello */
+
+static void look_up_key(struct greeting *g)
+{
+	const struct conf_client *conf = rmem_name_good(g->hello.client) ? conf_client(&donor.conf, g->hello.client) : NULL;
+
+	rmem_random(g->key, sizeof(g->key));
+	if (conf)
+		memcpy(g->key, conf->key, sizeof(g->key));
+}
+
+/* Whether the handshake goes on. */
+static bool challenge(struct greeting *g)
+{
+	enum rmem_status status = RMEM_OK;
+
+	if (le32toh(g->hello.magic) != RMEM_MAGIC) {
+		say(LOG_INFO, "%s: it does not speak our protocol", g->peer);
+		return false;
+	}
+	if (le32toh(g->hello.version) != RMEM_VERSION)
+		status = RMEM_BAD_VERSION;
+	else if (donor.draining)
+		status = RMEM_DRAINING;
+	g->challenge = (struct rmem_challenge){
+		.magic = htole32(RMEM_MAGIC), .version = htole32(RMEM_VERSION), .status = htole32(status),
+	};
+	if (status == RMEM_OK)
+		rmem_random(g->challenge.nonce, sizeof(g->challenge.nonce));
+	else
+		say(LOG_INFO, "%s: refused: %s", g->peer,
+		    status == RMEM_DRAINING ? "rmemd is being drained" : "it has another version");
+	look_up_key(g);
+	g->challenged = true;
+	return !tell(g, &g->challenge, sizeof(g->challenge)) && status == RMEM_OK;
+}
+
+/* ------------------------------------------------------------------ proof */
+
+static bool proven(const struct greeting *g)
+{
+	uint8_t mac[RMEM_MAC_SIZE];
+	bool equal;
+
+	rmem_mac_client(mac, g->key, &g->hello, &g->challenge, &g->proof.qp);
+	equal = rmem_mac_equal(mac, g->proof.mac);
+	sodium_memzero(mac, sizeof(mac));
+	return equal;
+}
+
+/* The RDMA port with the address that the client has connected to. */
+static struct device *local_device(const struct greeting *g, struct rmem_port *port)
+{
+	struct sockaddr_storage local = { 0 };
+	socklen_t size = sizeof(local);
+	char *why = NULL;
+
+	if (getsockname(g->fd, (struct sockaddr *)&local, &size)) {
+		fault("client %s: %s", name_of(g), strerror(errno));
+		return NULL;
+	}
+	if (!rmem_port_of((struct sockaddr *)&local, donor.conf.device, port, &why))
+		return device_of(port);
+	fault("client %s: %s", name_of(g), why ? why : "no RDMA device");
+	free(why);
+	return NULL;
+}
+
+static struct client *welcome_client(struct greeting *g, struct rmem_welcome *welcome)
+{
+	const struct conf_client *conf = conf_client(&donor.conf, g->hello.client);
+	enum rmem_status status = RMEM_DENIED;
+	struct device *device = NULL;
+	struct rmem_port port = { 0 };
+	struct client *c = NULL;
+
+	if (!conf || !proven(g)) {
+		donor.counters.denied++;
+		say(LOG_WARNING, "%s: client %s is denied: the name or the key is wrong", g->peer, name_of(g));
+	} else {
+		status = RMEM_FULL;
+		device = donor.draining ? NULL : local_device(g, &port);
+	}
+	if (device)
+		c = client_open(conf, device, &port, &g->proof.qp, &welcome->qp, g->peer, &status);
+	if (!c)
+		*welcome = (struct rmem_welcome){ .status = htole32(status) };
+	return c;
+}
+
+static void answer_proof(struct greeting *g)
+{
+	struct rmem_welcome welcome = { 0 };
+	struct client *c = welcome_client(g, &welcome);
+
+	if (!c) {
+		tell(g, &welcome, sizeof(welcome));
+		return;
+	}
+	/* The number of its last transaction is a promise, also if that was done in this very turn. */
+	serve_sync();
+	welcome.status = htole32(RMEM_OK);
+	welcome.persists = htole32(donor.conf.persist != NULL);
+	memcpy(welcome.start, donor.start, sizeof(welcome.start));
+	welcome.last_txn = htole64(owner_last_txn(c->owner));
+	rmem_mac_donor(welcome.mac, g->key, &g->hello, &g->challenge, &g->proof, &welcome);
+	if (tell(g, &welcome, sizeof(welcome)))
+		client_close(c, LOG_INFO, "it went away during the handshake");
+}
+
+/* ------------------------------------------------------------------ connection */
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct greeting *g = arg;
+	uint8_t *to = g->challenged ? (uint8_t *)&g->proof : (uint8_t *)&g->hello;
+	size_t size = g->challenged ? sizeof(g->proof) : sizeof(g->hello);
+	ssize_t n = recv(fd, to + g->got, size - g->got, MSG_DONTWAIT);
+
+	(void)what;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		greeting_end(g);
+		return;
+	}
+	g->got += n;
+	if (g->got < size)
+		return;
+	g->got = 0;
+	if (g->challenged)
+		answer_proof(g);
+	else if (challenge(g))
+		return;
+	greeting_end(g);
+}
+
+static void on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	struct greeting *g = arg;
+
+	(void)fd, (void)what;
+	say(LOG_INFO, "%s: it did not end its handshake in %d seconds", g->peer, LIMIT_S);
+	greeting_end(g);
+}
+
+void greet(int fd, const char *peer)
+{
+	struct greeting *g = xcalloc(1, sizeof(*g));
+	const struct timeval limit = { .tv_sec = LIMIT_S };
+
+	g->fd = fd;
+	snprintf(g->peer, sizeof(g->peer), "%s", peer);
+	g->readable = event_or_die(fd, EV_READ | EV_PERSIST, on_readable, g);
+	g->limit = event_or_die(-1, 0, on_limit, g);
+	event_add(g->readable, NULL);
+	event_add(g->limit, &limit);
+	g->next = list;
+	list = g;
+	donor.counters.greetings++;
+}
+
+unsigned int greetings(void)
+{
+	unsigned int n = 0;
+
+	for (const struct greeting *g = list; g; g = g->next)
+		n++;
+	return n;
+}
+
+void greetings_close(void)
+{
+	while (list)
+		greeting_end(list);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rmemd but for its store: who listens, who is connected, what clients ask and what the operator asks.
+ *
+ * One thread, one event loop (serve.c). A turn of the loop handles everything that is ready; requests are done in memory and
+ * their answers are held back. serve_settle() ends the turn: it syncs the store once, then sends the answers.
+ */
+#ifndef RMEMD_H
+#define RMEMD_H
+
+#include <event2/event.h>
+#include <infiniband/verbs.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <syslog.h>
+
+#include "../common/common.h"
+#include "../lib/rmem.h"
+#include "../wire.h"
+#include "store.h"
+
+/* Exit codes, as rmemd(8) promises them. */
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1, /* the disk, the device, the address to listen on */
+	EXIT_USAGE = 2,	 /* the command line, rmemd.conf */
+};
+
+/* ------------------------------------------------------------------ say.c */
+
+/* One line to stderr; @priority is one of syslog(3). Control characters are not printed. */
+void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same as LOG_ERR, and -1. */
+int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* These end the program when memory does. */
+void *xcalloc(size_t n, size_t size);
+char *xstrdup(const char *text);
+int64_t now_ms(void); /* CLOCK_MONOTONIC */
+
+/* ------------------------------------------------------------------ conf.c */
+
+struct conf_client {
+	char name[RMEM_NAME_SIZE];
+	uint8_t key[RMEM_KEY_SIZE];
+	uint64_t quota; /* 0: none */
+	int line;	/* of its section */
+	bool has_key;
+	struct conf_client *next;
+};
+
+struct conf {
+	char *listen, *port, *device, *persist, *socket;
+	uint64_t memory, headroom;
+	bool huge;
+	uint64_t grace_ms;
+	struct conf_client *clients;
+};
+
+/* 0; or -1, and it has said why. conf_free() also after a failure. */
+int conf_read(struct conf *conf, const char *path);
+void conf_free(struct conf *conf);
+const struct conf_client *conf_client(const struct conf *conf, const char *name);
+/* ADDRESS:PORT or [ADDRESS]:PORT of the command line, in place of what the file says. 0 or -1. */
+int conf_listen(struct conf *conf, const char *text);
+
+/* ------------------------------------------------------------------ device.c */
+
+/* An RDMA device that clients use, opened once. All completions of its clients come through one channel. */
+struct device {
+	struct ibv_context *context;
+	struct ibv_comp_channel *channel;
+	struct event *completions, *async;
+	struct device *next;
+};
+
+/* The device of a port that rmem_port_of() opened; port->context is then the shared one. NULL, and it has said why. */
+struct device *device_of(struct rmem_port *port);
+void devices_close(void);
+
+/* ------------------------------------------------------------------ client.c */
+
+#define CLIENT_SENDS (RMEM_SLOTS + 1) /* an answer to each request, and a notice */
+#define CLIENT_NOTICE RMEM_SLOTS      /* the buffer of the notice */
+
+struct reply {
+	uint8_t send, receive; /* slots */
+	uint32_t size;
+};
+
+/*
+ * A connection. It ends by client_close(), which frees all that it has of the device; the struct and its buffers stay until
+ * the end of the turn, marked dead, for whoever works on it just then.
+ *
+ * Of each receive slot one of these is true: it is posted; a request waits in it for a send buffer; its answer is held until
+ * the end of the turn. So a client that does not take its answers stops being heard, and costs no more memory.
+ */
+struct client {
+	struct owner *owner;
+	struct device *device;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *buffers_mr;
+	uint8_t *buffers; /* RMEM_SLOTS receives, then CLIENT_SENDS sends, of RMEM_MSG_SIZE each */
+	uint8_t key[RMEM_KEY_SIZE];
+	char peer[64]; /* the address its handshake came from */
+
+	struct {
+		uint8_t slot;
+		uint32_t size;
+	} waiting[RMEM_SLOTS]; /* a ring */
+	unsigned int first_waiting, n_waiting;
+	uint8_t free_sends[RMEM_SLOTS];
+	unsigned int n_free;
+	struct reply held[RMEM_SLOTS];
+	unsigned int n_held;
+	unsigned int in_flight; /* work requests in the send queue */
+	bool notice_busy;	/* the notice's buffer is one of them */
+	int64_t heard;		/* ms; of the last completion */
+	uint64_t requests;
+	bool dead;
+	struct client *next;
+};
+
+struct client *client_of(const struct owner *owner); /* the live one, or NULL */
+/* Ends the name's old connection, and makes a new one, whose queue pair is in RTS. NULL and *status, and it has said why. */
+struct client *client_open(const struct conf_client *conf, struct device *device, const struct rmem_port *port,
+			   const struct rmem_qp *theirs, struct rmem_qp *mine, const char *peer, enum rmem_status *status);
+void client_close(struct client *c, int priority, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Something has completed. */
+void client_completions(struct client *c);
+/* Sends the answers that are held back, once the store is synced. */
+void client_answer(struct client *c);
+/* 0, or -1 when the buffer is not free or the client is gone. */
+int client_notice(struct client *c, const struct rmem_evict *evict);
+/* Says something to a client that has been silent, if only to find out that it is dead. */
+void client_probe(struct client *c);
+void clients_bury(void); /* frees the dead */
+void clients_close(void);
+/* After rmemd.conf was read again. */
+void clients_reload(void);
+
+/* A region is to be reached by its owner's connection @c: 0, or -1 and it has said why. */
+int client_register(struct client *c, struct region *region);
+/* The store's region_gone(). */
+void client_unregister(struct region *region, void *arg);
+
+/* ------------------------------------------------------------------ request.c */
+
+/*
+ * Does what a message of @size bytes asks, and writes the answer: its size. 0: it is no good message, the client is closed.
+ * Nothing in the message is trusted.
+ */
+uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t size, struct rmem_msg *answer);
+
+/* ------------------------------------------------------------------ greet.c */
+
+#define GREETINGS 64 /* at a time */
+
+/* A connection over TCP, which is the handshake's from now on. */
+void greet(int fd, const char *peer);
+unsigned int greetings(void); /* under way */
+void greetings_close(void);
+
+/* ------------------------------------------------------------------ evict.c */
+
+struct control;
+
+/*
+ * Takes a slab back. @asker (may be NULL) is told by control_evicted() when it is gone, perhaps before this returns.
+ * RMEM_NO_TAG: no such slab. RMEM_FULL: somebody waits for it already.
+ */
+enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
+/* The client says that it has let go of it. */
+enum rmem_status evict_released(struct owner *owner, uint64_t tag);
+/* The buffer for notices has become free. */
+void evict_next(struct client *c);
+/* The owner has no connection any more: what was asked of it is taken now. */
+void evict_disconnected(struct owner *owner);
+void evict_forget(const struct control *asker);
+void drain(void);
+uint64_t evictions(void); /* under way */
+
+/* ------------------------------------------------------------------ control.c */
+
+int control_open(const char *path);
+void control_close(void);
+void control_evicted(struct control *asker, const char *how);
+
+/* ------------------------------------------------------------------ serve.c */
+
+struct counters {
+	uint64_t turns, requests, greetings, denied, connects, bad_messages, evictions;
+};
+
+struct donor {
+	struct conf conf;
+	const char *conf_path;
+	struct store *store;
+	struct event_base *base;
+	struct client *clients; /* live and dead */
+	uint8_t start[16];	/* at random */
+	int64_t started;	/* ms */
+	bool draining;
+	bool changed; /* the store has something to sync */
+	bool ended;
+	int exit_code;
+	struct counters counters;
+};
+
+extern struct donor donor;
+
+int serve_open(void);
+void serve(void); /* until the donor has ended */
+void serve_close(void);
+/* What was done so far is durable when this returns. If the disk fails, rmemd ends here. */
+void serve_sync(void);
+/* There is room for one more handshake. */
+void serve_accept(void);
+void serve_end(int code);
+struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg);
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rmemd.h"
+
+static void say_line(int priority, const char *format, va_list ap)
+{
+	char line[1024];
+	bool journal = getenv("JOURNAL_STREAM") || getenv("NOTIFY_SOCKET");
+	int start = journal ? sprintf(line, "<%d>", priority) : sprintf(line, "rmemd: ");
+	int n = vsnprintf(line + start, sizeof(line) - start - 1, format, ap);
+	size_t end = start + (n < 0 ? 0 : n);
+
+	if (end > sizeof(line) - 2)
+		end = sizeof(line) - 2;
+	for (size_t i = start; i < end; i++)
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	line[end++] = '\n';
+	if (write(STDERR_FILENO, line, end) < 0)
+		return; /* (there is nobody else to tell) */
+}
+
+void say(int priority, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say_line(priority, format, ap);
+	va_end(ap);
+}
+
+int fault(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say_line(LOG_ERR, format, ap);
+	va_end(ap);
+	return -1;
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	if (p)
+		return p;
+	say(LOG_CRIT, "memory: there is none left");
+	_exit(EXIT_FAILED);
+}
+
+char *xstrdup(const char *text)
+{
+	size_t size = strlen(text) + 1;
+
+	return memcpy(xcalloc(1, size), text, size);
+}
+
+int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+/* The event loop: the address that clients connect to, signals, and the end of each turn. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "rmemd.h"
+
+#define PROBE_S 5 /* how often the silent ones are looked for */
+
+struct donor donor;
+
+static int listener = -1;
+static struct event *acceptable, *accept_later, *probe, *signals[3];
+
+struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg)
+{
+	struct event *event = event_new(donor.base, fd, what, function, arg);
+
+	if (event)
+		return event;
+	say(LOG_CRIT, "memory: there is none left");
+	_exit(EXIT_FAILED);
+}
+
+/* ------------------------------------------------------------------ accepting */
+
+/* An IPv4 address is written as such, also on a socket for both. */
+static void peer_text(const struct sockaddr_storage *address, char *text, size_t size)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+
+	snprintf(text, size, "?");
+	if (address->ss_family == AF_INET)
+		inet_ntop(AF_INET, &four->sin_addr, text, size);
+	else if (address->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
+		inet_ntop(AF_INET, six->sin6_addr.s6_addr + 12, text, size);
+	else if (address->ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &six->sin6_addr, text, size);
+}
+
+void serve_accept(void)
+{
+	if (acceptable && greetings() < GREETINGS && !evtimer_pending(accept_later, NULL))
+		event_add(acceptable, NULL);
+}
+
+static void on_accept_later(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd, (void)what, (void)arg;
+	serve_accept();
+}
+
+static void on_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+	const struct timeval second = { .tv_sec = 1 };
+	struct sockaddr_storage address = { 0 };
+	socklen_t size = sizeof(address);
+	int sk = accept4(fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	char peer[INET6_ADDRSTRLEN];
+
+	(void)what, (void)arg;
+	if (sk >= 0) {
+		peer_text(&address, peer, sizeof(peer));
+		greet(sk, peer);
+		if (greetings() >= GREETINGS)
+			event_del(acceptable);
+		return;
+	}
+	if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
+		return;
+	/* The connection stays in the queue, and so the socket would be readable at once again. */
+	fault("listening socket: %s: no handshakes for a second", strerror(errno));
+	event_del(acceptable);
+	event_add(accept_later, &second);
+}
+
+static int listen_at(const struct addrinfo *ai)
+{
+	int one = 1, off = 0;
+
+	listener = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (listener < 0)
+		return -1;
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (ai->ai_family == AF_INET6)
+		setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	return bind(listener, ai->ai_addr, ai->ai_addrlen) || listen(listener, SOMAXCONN) ? -1 : 0;
+}
+
+static int open_listener(void)
+{
+	const struct addrinfo hints = {
+		.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+	};
+	const struct conf *conf = &donor.conf;
+	const char *address = conf->listen;
+	struct addrinfo *ai;
+	int ret, err;
+
+	/* (a kernel without IPv6 has all its addresses at this one) */
+	if (!strcmp(address, "::") && access("/proc/net/if_inet6", F_OK))
+		address = "0.0.0.0";
+	err = getaddrinfo(address, conf->port, &hints, &ai);
+	if (err)
+		return fault("%s port %s: %s", address, conf->port, gai_strerror(err));
+	ret = listen_at(ai);
+	err = errno;
+	freeaddrinfo(ai);
+	if (ret)
+		return fault("%s port %s: %s", address, conf->port, strerror(err));
+	acceptable = event_or_die(listener, EV_READ | EV_PERSIST, on_acceptable, NULL);
+	accept_later = event_or_die(-1, 0, on_accept_later, NULL);
+	event_add(acceptable, NULL);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ signals, timers */
+
+void serve_end(int code)
+{
+	if (code > donor.exit_code)
+		donor.exit_code = code;
+	donor.ended = true;
+}
+
+static void on_end(evutil_socket_t sig, short what, void *arg)
+{
+	(void)what, (void)arg;
+	say(LOG_INFO, "SIG%s: ending", sigabbrev_np(sig));
+	serve_end(EXIT_OK);
+}
+
+/* Clients, their quotas, and the time of grace. The rest stays as it was at the start. */
+static void reload(void)
+{
+	struct conf fresh;
+
+	if (conf_read(&fresh, donor.conf_path)) {
+		fault("%s: it was not read again: the settings stay as they were", donor.conf_path);
+	} else {
+		struct conf_client *old = donor.conf.clients;
+
+		donor.conf.clients = fresh.clients;
+		donor.conf.grace_ms = fresh.grace_ms;
+		fresh.clients = old;
+		clients_reload();
+		say(LOG_INFO, "%s: read again", donor.conf_path);
+	}
+	conf_free(&fresh);
+}
+
+static void on_reload(evutil_socket_t sig, short what, void *arg)
+{
+	(void)sig, (void)what, (void)arg;
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%jd", (intmax_t)now_ms() * 1000);
+	reload();
+	sd_notify(0, "READY=1");
+}
+
+static void on_probe(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd, (void)what, (void)arg;
+	for (struct client *c = donor.clients; c; c = c->next)
+		client_probe(c);
+}
+
+static void open_signals(void)
+{
+	signals[0] = event_or_die(SIGTERM, EV_SIGNAL | EV_PERSIST, on_end, NULL);
+	signals[1] = event_or_die(SIGINT, EV_SIGNAL | EV_PERSIST, on_end, NULL);
+	signals[2] = event_or_die(SIGHUP, EV_SIGNAL | EV_PERSIST, on_reload, NULL);
+	for (unsigned int i = 0; i < 3; i++)
+		event_add(signals[i], NULL);
+}
+
+/* ------------------------------------------------------------------ loop */
+
+int serve_open(void)
+{
+	const struct timeval probe_time = { .tv_sec = PROBE_S };
+
+	signal(SIGPIPE, SIG_IGN);
+	donor.base = event_base_new();
+	if (!donor.base)
+		return fault("event loop: it can't be made");
+	open_signals();
+	probe = event_or_die(-1, EV_PERSIST, on_probe, NULL);
+	event_add(probe, &probe_time);
+	if (open_listener())
+		return -1;
+	return control_open(donor.conf.socket);
+}
+
+void serve_sync(void)
+{
+	char *why = NULL;
+
+	if (!donor.changed)
+		return;
+	donor.changed = false;
+	if (store_sync(donor.store, &why) == RMEM_OK)
+		return;
+	say(LOG_CRIT, "%s: nothing is answered any more", why ? why : "the log failed");
+	_exit(EXIT_FAILED);
+}
+
+/* The end of a turn: one sync for all that was done in it, and only then its answers. */
+static void settle(void)
+{
+	serve_sync();
+	for (struct client *c = donor.clients; c; c = c->next)
+		if (!c->dead)
+			client_answer(c);
+	/* (a client that was closed just now may have had slabs that were asked for) */
+	serve_sync();
+	clients_bury();
+	donor.counters.turns++;
+}
+
+void serve(void)
+{
+	while (!donor.ended) {
+		if (event_base_loop(donor.base, EVLOOP_ONCE) < 0) {
+			fault("event loop: %s", strerror(errno));
+			serve_end(EXIT_FAILED);
+		}
+		settle();
+	}
+}
+
+static void free_event(struct event **event)
+{
+	if (*event)
+		event_free(*event);
+	*event = NULL;
+}
+
+/* Also after a serve_open() that failed half-way. */
+void serve_close(void)
+{
+	free_event(&acceptable);
+	if (donor.base) {
+		greetings_close();
+		clients_close();
+		control_close();
+		devices_close();
+	}
+	free_event(&accept_later);
+	free_event(&probe);
+	for (unsigned int i = 0; i < 3; i++)
+		free_event(&signals[i]);
+	if (listener >= 0)
+		close(listener);
+	if (donor.base)
+		event_base_free(donor.base);
+}
