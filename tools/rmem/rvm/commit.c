@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A commit, exactly once, whoever dies when. The state of the transaction says what the donor may have done:
+ *
+ *	state	step			the answer is yes	no answer		no
+ *	OPEN	put to shadows		go on			connect, OPEN		fails, OPEN
+ *	OPEN	queue the copies	UNSURE			connect, OPEN		fails, OPEN
+ *	UNSURE	rmem_txn_go()		done			connect, UNSURE		fails, OPEN
+ *
+ * OPEN: the reals are as at rvm_begin(), since only a transaction changes them. Nobody reads the shadows but the transaction
+ * that is queued. So putting once more, all or a part, changes nothing that anybody sees. What is queued is discarded before
+ * it is queued anew, so that no copy of an earlier attempt goes with it.
+ *
+ * UNSURE: the donor may have done it. It is asked by rmem_txn_go(), and shadows stay as they are, until it has answered:
+ *	- It did not restart: it still has the shadows, and librmem gives the transaction again under the same number. The
+ *	  donor does that one if its number is the next, and answers only if it is the last. So it is done once.
+ *	- It restarted: puts are lost, so the same queue would copy something else. librmem answers yes if the donor's last
+ *	  transaction is this one: it was done and is durable. Else librmem has forgotten the queue, and says that there is
+ *	  none. If the donor's last transaction is the one before, this one was not done and never will be, because the process
+ *	  that could do it is dead. OPEN again.
+ *
+ * After each new connection the header's session is read. A process that recovers this memory changes it, and its connection
+ * ends ours first. So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <time.h>
+
+#include "internal.h"
+
+enum {
+	PAUSE_MS = 50, /* between two attempts to connect */
+};
+
+bool connection_broke(int ret)
+{
+	/* -EIO: the donor's disk failed, and it ends itself. */
+	return ret == -ENOTCONN || ret == -ETIMEDOUT || ret == -EIO;
+}
+
+/* ------------------------------------------------------------------ the connection */
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+static bool region_is(struct rvm *v, uint64_t tag, uint64_t addr)
+{
+	struct rmem_region region;
+
+	return !rmem_find(v->r, tag, &region) && region.addr == addr && region.size == v->size;
+}
+
+static bool regions_there(struct rvm *v)
+{
+	return region_is(v, v->tag, v->real) && region_is(v, v->tag + 1, v->shadow);
+}
+
+static int still_ours(struct rvm *v)
+{
+	uint64_t session;
+	int ret;
+
+	if (!regions_there(v))
+		return -ESTALE;
+	ret = rmem_get(v->r, &session, v->real + offsetof(struct header, session), sizeof(session));
+	if (ret)
+		return ret;
+	return session == v->session ? 0 : -ESTALE;
+}
+
+static int connect_once(struct rvm *v)
+{
+	int ret;
+
+	fault_suspend(v);
+	ret = rmem_reconnect(v->r);
+	fault_resume(v);
+	/* -ESTALE: whether it persists is seen by what it has. */
+	return ret && ret != -ESTALE ? ret : still_ours(v);
+}
+
+int connect_anew(struct rvm *v, int64_t *until)
+{
+	bool first = !*until;
+	int ret;
+
+	if (first)
+		*until = now_ms() + v->timeout_ms;
+	for (; first || now_ms() < *until; first = false) {
+		if (!first)
+			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+		ret = connect_once(v);
+		if (!ret || ret == -ESTALE || ret == -EACCES || ret == -EPROTO)
+			return ret;
+	}
+	return -ENOTCONN;
+}
+
+/* ------------------------------------------------------------------ the steps */
+
+static int put_pages(struct rvm *v)
+{
+	struct transfer t;
+	struct run run;
+
+	transfer_put(&t, v->r);
+	for (size_t at = 0; pages_run(v, at, &run); at = run.first + run.count)
+		transfer_add(&t, v->shadow + run.first * RVM_PAGE, v->mem + run.first * RVM_PAGE, run.count * RVM_PAGE);
+	return transfer_end(&t);
+}
+
+static int queue_copies(struct rvm *v)
+{
+	struct run run;
+	int ret = 0;
+
+	for (size_t at = 0; !ret && pages_run(v, at, &run); at = run.first + run.count)
+		ret = rmem_cp(v->r, v->real + run.first * RVM_PAGE, v->shadow + run.first * RVM_PAGE, run.count * RVM_PAGE);
+	return ret;
+}
+
+static void not_done(struct rvm *v)
+{
+	rmem_txn_abort(v->r);
+	v->state = TXN_OPEN;
+}
+
+int commit_once(struct rvm *v)
+{
+	int ret = put_pages(v);
+
+	if (!ret)
+		ret = queue_copies(v);
+	if (ret) {
+		not_done(v);
+		return ret;
+	}
+	v->txn = rmem_last_txn(v->r);
+	v->state = TXN_UNSURE;
+	ret = rmem_txn_go(v->r);
+	if (ret && !connection_broke(ret))
+		not_done(v);
+	return ret;
+}
+
+/* What became of a transaction that is unsure. -EAGAIN: it was not done, and is open again. */
+static int ask(struct rvm *v)
+{
+	int ret = rmem_txn_go(v->r);
+	uint64_t last;
+
+	if (!ret || connection_broke(ret))
+		return ret;
+	if (ret != -ENODATA) {
+		not_done(v);
+		return ret;
+	}
+	last = rmem_last_txn(v->r);
+	if (last == v->txn + 1)
+		return 0;
+	not_done(v);
+	return last == v->txn ? -EAGAIN : -ESTALE;
+}
+
+static int attempt(struct rvm *v)
+{
+	int ret;
+
+	if (v->state == TXN_UNSURE) {
+		ret = ask(v);
+		if (ret != -EAGAIN)
+			return ret;
+	}
+	return regions_there(v) ? commit_once(v) : -ESTALE;
+}
+
+int rvm_commit(struct rvm *v)
+{
+	int64_t until = 0;
+	int ret;
+
+	if (!txn_mine(v))
+		return -EPERM;
+	if (v->stale)
+		return -ESTALE;
+	ret = atomic_load(&v->taken) ? attempt(v) : 0;
+	while (connection_broke(ret)) {
+		ret = connect_anew(v, &until);
+		if (ret)
+			break;
+		ret = attempt(v);
+	}
+	if (ret == -ESTALE) {
+		v->stale = true;
+		not_done(v);
+	}
+	if (!ret)
+		txn_end(v);
+	return ret;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What librvm's files share.
+ *
+ *	rvm.c		a memory's life: made, recovered, closed, ended
+ *	txn.c		begin, set_range, abort: here alone, no network
+ *	commit.c	commit, and what it does when the connection breaks
+ *	transfer.c	many puts or gets under way
+ *	pages.c		which pages changed, and what they were before
+ *	fault.c		finds changes by write faults
+ *	heap.c		rvm_alloc(), rvm_free()
+ *
+ * The header page is the memory's first page. It changes in transactions like any other.
+ */
+#ifndef RVM_INTERNAL_H
+#define RVM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* All else is hidden. */
+#pragma GCC visibility push(default)
+#include "rvm.h"
+#pragma GCC visibility pop
+
+#define RVM_PAGE ((size_t)4096)
+#define RVM_MAGIC 0x314d454d4d5652ull /* "RVMMEM1" */
+#define RVM_VERSION 1u
+#define HEAP_BINS 48
+
+/* Bin @i has the free blocks of 2^i bytes or more, and less than 2^(i + 1). */
+struct heap {
+	struct block *first; /* NULL: nothing was ever allocated */
+	uint64_t map;	     /* bit i: bin i is not empty */
+	struct block *bins[HEAP_BINS];
+};
+
+struct header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t reserved;
+	uint64_t size;
+	uint64_t addr;
+	uint64_t session; /* at random, by the process that recovered the memory last: it alone may commit */
+	void *root;
+	uint64_t checksum; /* of all before */
+	struct heap heap;
+};
+_Static_assert(sizeof(struct header) <= RVM_PAGE, "one page");
+
+enum txn_state {
+	TXN_NONE,
+	TXN_OPEN,   /* the donor's reals are as at rvm_begin() */
+	TXN_UNSURE, /* rmem_txn_go() was called and said neither yes nor no */
+};
+
+enum fault_way {
+	FAULT_NONE,
+	FAULT_UFFD,   /* userfaultfd, with a thread that serves it */
+	FAULT_SIGNAL, /* mprotect() and SIGSEGV */
+};
+
+struct rvm {
+	struct rmem *r;
+	uint64_t tag;
+	uint64_t real;	 /* remote addresses */
+	uint64_t shadow;
+	uint8_t *mem;
+	size_t size;
+	bool registered;
+	uint64_t session;
+	unsigned int timeout_ms;
+
+	pthread_mutex_t lock;	/* of owner; held for moments only */
+	pthread_cond_t ended;
+	_Atomic pid_t owner;	/* the thread whose transaction is open; 0: none. The rest of the transaction is this thread's */
+	enum txn_state state;
+	uint64_t txn;		/* unsure: the last transaction's number before this one */
+	bool stale;		/* the donor has this memory no more, or another process took it over: for good */
+
+	uint8_t *undo;		/* at each page's offset: what it was at rvm_begin(), if it is dirty */
+	_Atomic uint64_t *dirty; /* a bit for each page */
+	_Atomic size_t taken;	/* dirty pages */
+
+	enum fault_way way;
+	int uffd;
+	int stop;		/* eventfd: ends the thread */
+	pthread_t server;
+};
+
+static inline struct header *rvm_header(struct rvm *v)
+{
+	return (struct header *)v->mem;
+}
+
+static inline size_t rvm_pages(const struct rvm *v)
+{
+	return v->size / RVM_PAGE;
+}
+
+uint64_t header_checksum(const struct header *h);
+
+/* ------------------------------------------------------------------ pages.c */
+
+struct run {
+	size_t first; /* pages */
+	size_t count;
+};
+
+int pages_open(struct rvm *v);
+void pages_close(struct rvm *v);
+/* False: the page is dirty already. Safe in a signal handler. */
+bool page_take(struct rvm *v, size_t page);
+/* The first run of dirty pages from page @from on. */
+bool pages_run(struct rvm *v, size_t from, struct run *run);
+void pages_undo(struct rvm *v);
+void pages_clean(struct rvm *v);
+
+/* ------------------------------------------------------------------ txn.c */
+
+int txn_open(struct rvm *v); /* what transactions need */
+void txn_close(struct rvm *v);
+bool txn_mine(struct rvm *v);
+/* As rvm_set_range(), also of the header; the caller has looked at the range and has the transaction. */
+void txn_touch(struct rvm *v, const void *p, size_t size);
+/* Changes remain; the next thread may begin. */
+void txn_end(struct rvm *v);
+
+/* ------------------------------------------------------------------ commit.c */
+
+/* One attempt over the connection as it is, for a transaction that is open. Does not end it. */
+int commit_once(struct rvm *v);
+/*
+ * Connects anew, until it works or timeout_ms are over, which begin when *@until is 0. 0; -ESTALE: the donor has this memory
+ * no more, or another process has it now; -ENOTCONN, -EACCES, -EPROTO
+ */
+int connect_anew(struct rvm *v, int64_t *until);
+bool connection_broke(int ret);
+
+/* ------------------------------------------------------------------ transfer.c */
+
+#define TRANSFER_DEPTH 32
+
+struct transfer {
+	struct rmem *r;
+	int (*begin)(struct transfer *t, uint64_t remote, uint8_t *local, size_t len, struct rmem_op *op);
+	unsigned int begun, ended; /* numbers of operations */
+	int result;		   /* the first failure */
+	struct rmem_op ops[TRANSFER_DEPTH];
+};
+
+void transfer_put(struct transfer *t, struct rmem *r);
+void transfer_get(struct transfer *t, struct rmem *r);
+void transfer_add(struct transfer *t, uint64_t remote, void *local, size_t len);
+/* Waits for all; 0 or what failed first. Memory is the caller's again. */
+int transfer_end(struct transfer *t);
+
+/* ------------------------------------------------------------------ fault.c */
+
+/* Write-protects all of the memory. -EOPNOTSUPP, -ENOMEM and those of system calls: no way works */
+int fault_open(struct rvm *v, unsigned int flags);
+void fault_close(struct rvm *v);
+/* Lets pages be written to that are dirty. Safe in a signal handler. */
+void fault_allow(struct rvm *v, size_t first, size_t count);
+/* Protects all dirty pages again. */
+void fault_protect(struct rvm *v);
+/*
+ * Between these two nothing is protected, and the thread whose transaction is open does not write: librmem registers the
+ * memory with the new connection, for which the kernel wants to write to it.
+ */
+void fault_suspend(struct rvm *v);
+void fault_resume(struct rvm *v);
+
+/* ------------------------------------------------------------------ heap.c */
+
+/* What is wrong in the heap, in a few words; NULL: nothing. For tests. *@used: blocks that are allocated. */
+const char *heap_check(struct rvm *v, size_t *used);
+
+#endif

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A memory's life. It is made by its first transaction, which writes the header to the reals: they are zeros until then, and
+ * a process that finds zeros in place of a header makes the memory anew. So it exists wholly or not at all.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum {
+	TIMEOUT_MS = 60000,
+	ADDRESSES = 64, /* that are tried */
+};
+
+/* Where neither the kernel nor a sanitizer puts anything by itself. */
+#define ADDRESS_FIRST 0x680000000000ull
+#define ADDRESS_SPACE 0x080000000000ull
+#define ADDRESS_ALIGN 0x200000ull /* of a huge page */
+
+/* FNV-1a */
+static uint64_t hash(const void *data, size_t size)
+{
+	const uint8_t *p = data;
+	uint64_t h = 0xcbf29ce484222325ull;
+
+	for (size_t i = 0; i < size; i++)
+		h = (h ^ p[i]) * 0x100000001b3ull;
+	return h;
+}
+
+uint64_t header_checksum(const struct header *h)
+{
+	return hash(h, offsetof(struct header, checksum));
+}
+
+/* ------------------------------------------------------------------ what is there already */
+
+static bool is_zero(const void *data, size_t size)
+{
+	const uint8_t *p = data;
+
+	return !*p && !memcmp(p, p + 1, size - 1);
+}
+
+static bool header_good(const struct header *h, uint64_t size)
+{
+	return h->magic == RVM_MAGIC && h->version == RVM_VERSION && h->checksum == header_checksum(h) && h->size == size &&
+	       h->addr && h->addr % RVM_PAGE == 0 && h->addr + size > h->addr;
+}
+
+/* The header that lies at the donor. -ENOENT: none, @size is what the region has, if there is one */
+static int find_header(struct rmem *r, uint64_t tag, size_t *size, struct header *header)
+{
+	struct rmem_region region;
+	uint8_t page[RVM_PAGE];
+	int ret;
+
+	*size = 0;
+	if (rmem_find(r, tag, &region))
+		return -ENOENT;
+	if (region.size < 2 * RVM_PAGE || region.size % RVM_PAGE || region.size > SIZE_MAX / 2)
+		return -EBADMSG;
+	*size = region.size;
+	ret = rmem_get(r, page, region.addr, sizeof(page));
+	if (ret)
+		return ret;
+	if (is_zero(page, sizeof(page)))
+		return -ENOENT;
+	memcpy(header, page, sizeof(*header));
+	return header_good(header, region.size) ? 0 : -EBADMSG;
+}
+
+/* ------------------------------------------------------------------ local memory */
+
+static int map_at(struct rvm *v, uintptr_t addr)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+	void *p = mmap((void *)addr, v->size, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+	if (p == MAP_FAILED)
+		return errno == EEXIST ? -EADDRINUSE : -errno;
+	if (p != (void *)addr) { /* a kernel that does not know the flag */
+		munmap(p, v->size);
+		return -EADDRINUSE;
+	}
+	/* A child would share pages that RDMA has pinned, and a transaction that is not its own. */
+	madvise(p, v->size, MADV_DONTFORK);
+	v->mem = p;
+	return 0;
+}
+
+static int map_anywhere(struct rvm *v)
+{
+	int ret = -EADDRINUSE;
+
+	for (uint64_t i = 0; ret == -EADDRINUSE && i < ADDRESSES; i++) {
+		uint64_t key[2] = { v->tag, i };
+
+		ret = map_at(v, ADDRESS_FIRST + hash(key, sizeof(key)) % (ADDRESS_SPACE / ADDRESS_ALIGN) * ADDRESS_ALIGN);
+	}
+	return ret;
+}
+
+/* Memory that cannot be registered goes through buffers of librmem. */
+static void unmap(struct rvm *v)
+{
+	if (v->registered)
+		rmem_unregister(v->r, v->mem);
+	munmap(v->mem, v->size);
+}
+
+/* ------------------------------------------------------------------ init */
+
+static int check_options(const struct rvm_options *o, bool there, const struct header *h, size_t size)
+{
+	if (!there && !o->size)
+		return -ENOENT;
+	if (size && o->size && o->size != size)
+		return -EEXIST;
+	if (there && o->addr && (uintptr_t)o->addr != h->addr)
+		return -EEXIST;
+	return 0;
+}
+
+static bool options_good(const struct rvm_options *o)
+{
+	return o->tag != UINT64_MAX && o->size % RVM_PAGE == 0 && o->size != RVM_PAGE && o->size <= SIZE_MAX / 2 &&
+	       (uintptr_t)o->addr % RVM_PAGE == 0 && !(o->flags & ~(RVM_FAULTS | RVM_SIGNAL)) &&
+	       sysconf(_SC_PAGESIZE) == (long)RVM_PAGE;
+}
+
+static int fill(struct rvm *v)
+{
+	struct transfer t;
+
+	transfer_get(&t, v->r);
+	transfer_add(&t, v->real, v->mem, v->size);
+	return transfer_end(&t);
+}
+
+/*
+ * The transaction that makes this memory, or takes it over. One attempt: once the connection has broken, another process may
+ * have changed what was read.
+ */
+static int open_session(struct rvm *v)
+{
+	struct header *h = rvm_header(v);
+	int ret;
+
+	if (getrandom(&v->session, sizeof(v->session), 0) != sizeof(v->session))
+		return -errno;
+	rmem_txn_abort(v->r); /* of an rvm_init() before this one, which broke */
+	rvm_begin(v);
+	txn_touch(v, h, sizeof(*h));
+	h->magic = RVM_MAGIC;
+	h->version = RVM_VERSION;
+	h->size = v->size;
+	h->addr = (uintptr_t)v->mem;
+	h->session = v->session;
+	h->checksum = header_checksum(h);
+	ret = commit_once(v);
+	txn_end(v);
+	return ret;
+}
+
+static int at_donor(struct rvm *v, bool there)
+{
+	int ret = rmem_alloc(v->r, v->tag, v->size, 0, &v->real);
+
+	if (!ret)
+		ret = rmem_alloc(v->r, v->tag + 1, v->size, 0, &v->shadow);
+	if (!ret && there)
+		ret = fill(v);
+	if (!ret)
+		ret = open_session(v);
+	return ret;
+}
+
+static int open_memory(struct rvm *v, const struct rvm_options *o)
+{
+	struct header header = { 0 };
+	int ret = find_header(v->r, v->tag, &v->size, &header);
+	bool there = !ret;
+
+	if (ret && ret != -ENOENT)
+		return ret;
+	ret = check_options(o, there, &header, v->size);
+	if (ret)
+		return ret;
+	if (!there)
+		v->size = o->size;
+	if (there || o->addr)
+		ret = map_at(v, there ? header.addr : (uintptr_t)o->addr);
+	else
+		ret = map_anywhere(v);
+	if (ret)
+		return ret;
+	ret = txn_open(v);
+	if (ret)
+		goto unmap;
+	v->registered = !rmem_register(v->r, v->mem, v->size);
+	ret = at_donor(v, there);
+	if (!ret)
+		ret = fault_open(v, o->flags);
+	if (!ret)
+		return 0;
+	txn_close(v);
+unmap:
+	unmap(v);
+	return ret;
+}
+
+struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options)
+{
+	struct rvm *v;
+	int ret;
+
+	if (!options_good(options)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return NULL;
+	v->r = r;
+	v->tag = options->tag;
+	v->timeout_ms = options->timeout_ms ? options->timeout_ms : TIMEOUT_MS;
+	ret = open_memory(v, options);
+	if (ret) {
+		free(v);
+		errno = -ret;
+		return NULL;
+	}
+	return v;
+}
+
+/* ------------------------------------------------------------------ end */
+
+void rvm_close(struct rvm *v)
+{
+	if (!v)
+		return;
+	if (atomic_load(&v->owner))
+		rmem_txn_abort(v->r);
+	fault_close(v);
+	txn_close(v);
+	unmap(v);
+	free(v);
+}
+
+/* If the connection broke, whether the tags are there says whether it was done. */
+static int free_regions(struct rvm *v)
+{
+	struct rmem_region region;
+	int64_t until = 0;
+	bool broke;
+	int ret = rmem_free(v->r, v->tag);
+
+	if (!ret)
+		ret = rmem_free(v->r, v->tag + 1);
+	if (!ret)
+		ret = rmem_txn_go(v->r);
+	broke = connection_broke(ret);
+	if (broke) {
+		connect_anew(v, &until);
+		if (rmem_find(v->r, v->tag, &region) == -ENOENT)
+			ret = 0;
+	}
+	if (ret || broke)
+		rmem_txn_abort(v->r);
+	return ret;
+}
+
+int rvm_destroy(struct rvm *v)
+{
+	int ret;
+
+	if (atomic_load(&v->owner))
+		rmem_txn_abort(v->r);
+	ret = v->stale ? -ESTALE : free_regions(v);
+	rvm_close(v);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ what a program may know */
+
+void *rvm_base(struct rvm *v)
+{
+	return v->mem + RVM_PAGE;
+}
+
+size_t rvm_size(struct rvm *v)
+{
+	return v->size - RVM_PAGE;
+}
+
+void *rvm_root(struct rvm *v)
+{
+	return rvm_header(v)->root;
+}
+
+int rvm_set_root(struct rvm *v, void *root)
+{
+	struct header *h = rvm_header(v);
+
+	if (!txn_mine(v))
+		return -EPERM;
+	txn_touch(v, h, sizeof(*h));
+	h->root = root;
+	h->checksum = header_checksum(h);
+	return 0;
+}
