@@ -58,18 +58,12 @@ int container_find(struct move *m)
 
 /* ---------------------------------------------------------------- its cgroup -- */
 
-/* Of the unified hierarchy; NULL: there is none. Free it. */
+/* NULL: it is in none. Free it. */
 static char *cgroup_file(const struct move *m, const char *name)
 {
-	char *path = xasprintf("/proc/%d/cgroup", m->pid), *text = read_file(path);
-	char *line = text && !strncmp(text, "0::/", 4) ? text : text ? strstr(text, "\n0::/") : NULL, *file = NULL;
+	char *cgroup = proc_cgroup(m->pid), *file = cgroup ? xasprintf("/sys/fs/cgroup%s/%s", cgroup, name) : NULL;
 
-	if (line) {
-		line += line[0] == '\n' ? 4 : 3;
-		file = xasprintf("/sys/fs/cgroup%.*s/%s", (int)strcspn(line, "\n"), line, name);
-	}
-	free(text);
-	free(path);
+	free(cgroup);
 	return file;
 }
 

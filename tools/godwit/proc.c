@@ -352,6 +352,20 @@ pid_t proc_sid(pid_t pid)
 	return sid;
 }
 
+char *proc_cgroup(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/cgroup", pid), *text = read_file(path);
+	char *line = text && !strncmp(text, "0::/", 4) ? text : text ? strstr(text, "\n0::/") : NULL, *cgroup = NULL;
+
+	if (line) {
+		line = strchr(line, '/');
+		cgroup = xasprintf("%.*s", (int)strcspn(line, "\n"), line);
+	}
+	free(text);
+	free(path);
+	return cgroup;
+}
+
 struct proc_id proc_identify(pid_t pid)
 {
 	struct proc_id id = { .pid = pid };
