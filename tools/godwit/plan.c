@@ -144,6 +144,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		       const struct contexts *asked)
 {
 	struct tcp_look look = { plan, addresses };
+	bool alone;
 
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
@@ -153,8 +154,10 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
+	/* (of one in a container, that says enough) */
+	alone = !contained && !plan_supervisor(plan);
 	look_at_tasks(plan);
-	if (!contained)
+	if (alone)
 		plan_namespaces(plan);
 	if ((!contained && proc_files(&plan->tree, &plan->files)) ||
 	    contexts_find(&plan->tree, &plan->contexts) ||

@@ -49,6 +49,8 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
+/* plan_supervisor.c: who would start another one when the tree dies here. Is any of it in a container? */
+bool plan_supervisor(struct plan *plan);
 /* plan_ns.c: namespaces of the tree that CRIU does not make again. */
 void plan_namespaces(struct plan *plan);
 /* plan_watch.c: what the tree watches by inotify and fanotify. */
