@@ -139,6 +139,7 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 
 	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING) {
 		qp->migr_state = RXE_MIGR_QP_STOPPED;
+		qp->migr.restored = true;
 		qp->resp.said_last_wqe = 1;	/* if at all, by the source */
 	}
 }
@@ -229,6 +230,8 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		qp->migr.gave_up = false;
 		qp->migr.sent_on = false;
 		qp->migr.unheard = false;	/* nobody knows where we were */
+		qp->migr.restored = false;
+		qp->migr.call_ns = 0;
 		qp->migr.last_known = false;
 		qp->migr.stop_acked = false;
 		qp->migr.peer_epoch = 0;
@@ -568,6 +571,8 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
 		qp->migr.unheard = false;
+		qp->migr.call_ns = qp->migr.restored && qp->migr.resume_owed ?
+				   ktime_get_ns() : 0;
 		if (qp->migr.peer_stopped) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 			rxe_migr_set_deadline(qp);

@@ -51,6 +51,7 @@ struct rxe_migr_qp {
 	u16			peer_renewal;	/* what a stopped peer told last */
 	u64			renewal_ns;	/* it was told first */
 	u64			wait_ns;	/* so long the peer waits at least; 0: unknown */
+	u64			call_ns;	/* restored: the peer was called first; 0: not */
 	unsigned int		tries;
 	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
 	union ib_gid		old_gid;	/* ours when a peer last answered */
@@ -58,6 +59,7 @@ struct rxe_migr_qp {
 	union ib_gid		peer_old_gid;	/* that of the last RESUME accepted */
 	struct rxe_migr_move	move;
 	bool			has_deadline;
+	bool			restored;	/* this connection was */
 	bool			peer_stopped;
 	bool			peer_knows;	/* it has spoken the protocol */
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */

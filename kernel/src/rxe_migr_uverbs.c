@@ -508,10 +508,10 @@ static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
 }
 
 /* Fill st with at most max entries; returns how many there are. */
-static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe,
-					 struct rxe_migr_status *st,
+static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe, void *entries,
 					 unsigned int max)
 {
+	struct rxe_migr_status *st = entries;
 	struct rxe_pool_elem *elem;
 	unsigned long index;
 	unsigned int n = 0;
@@ -529,6 +529,46 @@ static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe,
 	}
 
 	return n + rxe_migr_tomb_status(rxe, st, max - min(n, max));
+}
+
+static void rxe_migr_qp_call(struct rxe_qp *qp, struct rxe_migr_call *call)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	*call = (struct rxe_migr_call) {
+		.qpn = qp_num(qp),
+		.dest_qpn = qp->attr.dest_qp_num,
+		.call_ns = qp->migr.call_ns,
+		.answer = qp->migr.resume_owed ? RXE_MIGR_ANSWER_AWAITED :
+			  qp->migr.unheard ? RXE_MIGR_ANSWER_MISSED :
+					     RXE_MIGR_ANSWER_CAME,
+	};
+	memcpy(call->dgid, qp->pri_av.grh.dgid.raw, sizeof(call->dgid));
+}
+
+/* The same of calls */
+static unsigned int rxe_migr_calls_fill(struct rxe_dev *rxe, void *entries,
+					unsigned int max)
+{
+	struct rxe_migr_call *call = entries;
+	struct rxe_pool_elem *elem;
+	unsigned long index;
+	unsigned int n = 0;
+	struct rxe_qp *qp;
+
+	xa_for_each(&rxe->qp_pool.xa, index, elem) {
+		qp = rxe_pool_get_index(&rxe->qp_pool, index);
+		if (!qp)
+			continue;
+		spin_lock_irq(&qp->state_lock);
+		if (qp->migr.call_ns &&
+		    qp->migr_state != RXE_MIGR_QP_STOPPED && n++ < max)
+			rxe_migr_qp_call(qp, call++);
+		spin_unlock_irq(&qp->state_lock);
+		rxe_put(qp);
+	}
+
+	return n;
 }
 
 /* A list that the caller gave room for max elements, of which there are count. */
@@ -549,13 +589,17 @@ static int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
 	return err ?: err2;
 }
 
-#define RXE_MIGR_STATUS_MAX 65536
+#define RXE_MIGR_DEVICE_MAX 65536
 
-static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *attrs)
+/* What there is of a kind on the whole device */
+static int rxe_migr_device_answer(struct uverbs_attr_bundle *attrs, size_t size,
+				  unsigned int (*fill)(struct rxe_dev *rxe,
+						       void *entries,
+						       unsigned int max))
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
-	struct rxe_migr_status *st = NULL;
 	struct rxe_migr_buf in;
+	void *entries = NULL;
 	unsigned int max;
 	u32 count;
 	int err;
@@ -569,19 +613,30 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *att
 	if (in.flags || in.reserved)
 		return -EINVAL;
 
-	max = in.addr ? min_t(u64, in.length / sizeof(*st),
-			      RXE_MIGR_STATUS_MAX) : 0;
+	max = in.addr ? min_t(u64, in.length / size, RXE_MIGR_DEVICE_MAX) : 0;
 	if (max) {
-		st = kvcalloc(max, sizeof(*st), GFP_KERNEL_ACCOUNT);
-		if (!st)
+		entries = kvcalloc(max, size, GFP_KERNEL_ACCOUNT);
+		if (!entries)
 			return -ENOMEM;
 	}
 
-	count = rxe_migr_status_fill(to_rdev(uc->ibuc.device), st, max);
-	err = rxe_migr_answer_list(attrs, in.addr, st, sizeof(*st), count, max);
-	kvfree(st);
+	count = fill(to_rdev(uc->ibuc.device), entries, max);
+	err = rxe_migr_answer_list(attrs, in.addr, entries, size, count, max);
+	kvfree(entries);
 
 	return err;
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_STATUS)(struct uverbs_attr_bundle *attrs)
+{
+	return rxe_migr_device_answer(attrs, sizeof(struct rxe_migr_status),
+				      rxe_migr_status_fill);
+}
+
+static int UVERBS_HANDLER(RXE_METHOD_MIGR_CALLS)(struct uverbs_attr_bundle *attrs)
+{
+	return rxe_migr_device_answer(attrs, sizeof(struct rxe_migr_call),
+				      rxe_migr_calls_fill);
 }
 
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_KEY)(struct uverbs_attr_bundle *attrs)
@@ -872,6 +927,9 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_KEY,
 
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_TAKEN,
 	RXE_MIGR_IN(struct rxe_migr_hint));
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CALLS,
+	RXE_MIGR_IN(struct rxe_migr_buf),
+	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_CM_LIST,
 	RXE_MIGR_IN(struct rxe_migr_cm_list),
 	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
@@ -905,7 +963,8 @@ DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR,
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_DEVICE,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_STATUS),
 	&UVERBS_METHOD(RXE_METHOD_MIGR_KEY),
-	&UVERBS_METHOD(RXE_METHOD_MIGR_TAKEN));
+	&UVERBS_METHOD(RXE_METHOD_MIGR_TAKEN),
+	&UVERBS_METHOD(RXE_METHOD_MIGR_CALLS));
 
 DECLARE_UVERBS_GLOBAL_METHODS(RXE_OBJECT_MIGR_CM,
 	&UVERBS_METHOD(RXE_METHOD_MIGR_CM_LIST),

@@ -128,22 +128,36 @@ int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 			   event_fd, sizeof(*event_fd));
 }
 
-int ibv_query_device_migration(struct ibv_context *ctx, int *count,
-			       struct rxe_migr_status *status, int max)
+/* What there is of a kind, each of this size, on the whole device */
+static int query_device(struct ibv_context *ctx, uint16_t method, int *count,
+			void *entries, size_t size, int max)
 {
 	struct rxe_migr_buf in = {
-		.addr = (uintptr_t)status,
-		.length = status && max > 0 ? max * sizeof(*status) : 0,
+		.addr = (uintptr_t)entries,
+		.length = entries && max > 0 ? max * size : 0,
 	};
 	struct rxe_migr_dump resp = {};
 	int ret;
 
-	ret = migr_device(ctx, RXE_METHOD_MIGR_STATUS, &in, sizeof(in), &resp,
-			  sizeof(resp));
+	ret = migr_device(ctx, method, &in, sizeof(in), &resp, sizeof(resp));
 	if (ret && ret != ENOSPC)
 		return ret;
-	*count = resp.length / sizeof(*status);
+	*count = resp.length / size;
 	return ret;
+}
+
+int ibv_query_device_migration(struct ibv_context *ctx, int *count,
+			       struct rxe_migr_status *status, int max)
+{
+	return query_device(ctx, RXE_METHOD_MIGR_STATUS, count, status,
+			    sizeof(*status), max);
+}
+
+int ibv_query_device_calls(struct ibv_context *ctx, int *count,
+			   struct rxe_migr_call *calls, int max)
+{
+	return query_device(ctx, RXE_METHOD_MIGR_CALLS, count, calls,
+			    sizeof(*calls), max);
 }
 
 int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number)

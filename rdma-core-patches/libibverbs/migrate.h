@@ -168,6 +168,13 @@ int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 			       struct rxe_migr_status *status, int max);
 
 /*
+ * All QPs of the device that were restored there and have called their peers:
+ * when they did first, and whether the answer has come. As above.
+ */
+int ibv_query_device_calls(struct ibv_context *ctx, int *count,
+			   struct rxe_migr_call *calls, int max);
+
+/*
  * Would ibv_restore_object() find an identity taken on this device? EEXIST: it
  * would. type, and index or key: enum rxe_migr_hint_type.
  */

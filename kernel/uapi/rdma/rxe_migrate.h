@@ -54,6 +54,7 @@ enum rxe_migr_device_methods {
 	RXE_METHOD_MIGR_STATUS = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_KEY,
 	RXE_METHOD_MIGR_TAKEN,
+	RXE_METHOD_MIGR_CALLS,
 };
 
 /* of RXE_OBJECT_MIGR_CM: a file of /dev/infiniband/rdma_cm, which is of no device */
@@ -234,6 +235,26 @@ struct rxe_migr_status {
 	__u32 peer_epoch;
 	__u32 deadline_ms;	/* until a pause or a lease ends; 0: none */
 	__u8  sgid[16];
+	__u8  dgid[16];
+};
+
+/*
+ * CALLS: of the whole device: QPs that were restored here, are not stopped
+ * again, and have called their peers. IN is struct rxe_migr_buf: where an array
+ * of struct rxe_migr_call goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
+ */
+enum rxe_migr_answer {
+	RXE_MIGR_ANSWER_CAME	= 0,
+	RXE_MIGR_ANSWER_AWAITED	= 1,	/* the peer is called again and again */
+	RXE_MIGR_ANSWER_MISSED	= 2,	/* it is called no more */
+};
+
+struct rxe_migr_call {
+	__u32 qpn;
+	__u32 dest_qpn;
+	__aligned_u64 call_ns;	/* CLOCK_MONOTONIC: the first call */
+	__u32 answer;		/* enum rxe_migr_answer */
+	__u32 reserved;
 	__u8  dgid[16];
 };
 
@@ -754,6 +775,7 @@ RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
 RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
+RXE_MIGR_SIZE(struct rxe_migr_call, 40);
 RXE_MIGR_SIZE(struct rxe_migr_cm_id, 216);
 RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 

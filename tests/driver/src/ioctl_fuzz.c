@@ -109,6 +109,7 @@ static const struct method {
 	       sizeof(struct rxe_migr_cm_device), false }),
 	METHOD(RXE_OBJECT_MIGR_CM, CM_EVENTS, MUST(struct rxe_migr_cm_list), GROWS(sizeof(struct rxe_migr_dump))),
 	METHOD(RXE_OBJECT_MIGR_CM, CM_REPORT, MUST(struct rxe_migr_cm_report), { 0 }),
+	METHOD(RXE_OBJECT_MIGR_DEVICE, CALLS, MUST(struct rxe_migr_buf), GROWS(sizeof(struct rxe_migr_dump))),
 };
 #define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
 
@@ -300,8 +301,11 @@ static void proper(int fd)
 	else if (m == 16)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_DEVICE, &device, sizeof(device),
 			     below(2) ? out : NULL, sizeof(device));
-	else
+	else if (m == 17)
 		err = method(fd, RXE_OBJECT_MIGR_CM, RXE_METHOD_MIGR_CM_REFILL, &refill, sizeof(refill), NULL, 0);
+	else
+		err = method(fd, RXE_OBJECT_MIGR_DEVICE, RXE_METHOD_MIGR_CALLS, &buf, sizeof(buf), out,
+			     sizeof(struct rxe_migr_dump));
 	if (no_cap && err != EPERM && !spoil)
 		DIE("proper call %u without capability gives %d (%s), not EPERM", m, err, strerror(err));
 	spoil = false;

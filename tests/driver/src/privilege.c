@@ -122,6 +122,7 @@ static void is_refused(struct ibv_context *ctx)
 {
 	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
 	struct rxe_migr_status status[8];
+	struct rxe_migr_call calls[8];
 	struct rxe_migr_cm_device device = { 0 };
 	struct rxe_migr_query query;
 	uint64_t fingerprint;
@@ -138,6 +139,7 @@ static void is_refused(struct ibv_context *ctx)
 	IS(EPERM, ibv_dump_context(ctx, &count, buf, sizeof(buf)));
 	IS(EPERM, ibv_abort_context(ctx));
 	IS(EPERM, ibv_query_device_migration(ctx, &count, status, 8));
+	IS(EPERM, ibv_query_device_calls(ctx, &count, calls, 8));
 	IS(EPERM, ibv_query_taken(ctx, RXE_MIGR_HINT_QP, 17));
 	IS(EPERM, ibv_migration_key(ctx, &key, &fingerprint));
 	key.op = RXE_MIGR_KEY_SET;

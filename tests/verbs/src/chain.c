@@ -133,6 +133,19 @@ static struct ibv_context *go_on_at(const struct dump *d, const char *where)
 	return ctx;
 }
 
+/* Of the one QP here that was restored: the answer to its call, which it made after that time and before now. */
+static void answered(struct ibv_context *ctx, uint32_t answer, uint64_t after)
+{
+	struct rxe_migr_call call[2];
+	struct rxe_migr_query query;
+	int count;
+
+	IS(0, ibv_query_device_calls(ctx, &count, call, 2));
+	IS(0, ibv_query_migration(ctx, &query));
+	CHECK(count == 1 && call->answer == answer);
+	CHECK(call->call_ns > after && call->call_ns < query.now_ns);
+}
+
 static void mover(void)
 {
 	const union ibv_gid from = address(args[0]), there = address(args[1]);
@@ -151,6 +164,7 @@ static void mover(void)
 	sleep(2);
 	IS(0, ibv_query_migration(ctx, &query));
 	CHECK(query.num_resuming == 1 && query.num_failed == 0);
+	answered(ctx, RXE_MIGR_ANSWER_AWAITED, 0);
 
 	d = take(ctx, ibv_dump_context);
 	qp = (const void *)first_of(&d, RXE_MIGR_REC_QP);
@@ -158,6 +172,7 @@ static void mover(void)
 	ibv_detach_context(ctx);
 	ctx = go_on_at(&d, args[2]);
 	await_peers(ctx);
+	answered(ctx, RXE_MIGR_ANSWER_CAME, query.now_ns);
 	put_qpn(args[6], 0);
 	for (int i = 0; i < 6000 && !*memory; i++)
 		usleep(10000);

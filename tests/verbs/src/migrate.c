@@ -357,6 +357,7 @@ static void capability(int want)
 	IS(want ?: EBADF, ibv_cm_device(ctx, -1, NULL, &device));
 	IS(want ?: EINVAL, ibv_expect_cm_connect(ctx, &(struct rxe_migr_cm_connect){ 0 }));
 	IS(want, ibv_query_device_migration(ctx, &count, (void *)buf, 100));
+	IS(want, ibv_query_device_calls(ctx, &count, (void *)buf, 100));
 	check_gids(ctx);
 	IS(want, ibv_migration_key(ctx, &key, &print));
 	IS(want ?: ENOSPC, ibv_inspect_context(ctx, &count, NULL, 0));
