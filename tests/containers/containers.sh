@@ -12,6 +12,9 @@ restore_failed() { # restore_failed HOST
 	broken "it was not restored"
 }
 
+# answered HOST: all peers of the four connections that have moved there have (a condition for wait_for)
+answered() { on "$1" godwit status | grep -x '4 of 4 peers answered'; }
+
 # ---- docs/CONTAINERS.md: a container in a network namespace with a device, both of its own ----
 
 # as_printed HOST BLOCK [SED-ARGUMENT...]: run there what the page has under this name, but for this

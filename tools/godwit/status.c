@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit status: what is not plainly running on this host's devices, and what is held here for a source.
+ * godwit status: what is not plainly running on this host's devices, which peers have not answered connections that have
+ * moved here, and what is held here for a source.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "host.h"
 #include "peer.h"
 #include "rdma.h"
@@ -16,6 +18,8 @@
 
 struct status {
 	json_t *qps, *devices;
+	json_t *unanswered;		/* calls of connections that have moved here */
+	size_t called, answered;
 };
 
 static const char *state_name(const struct rxe_migr_status *s)
@@ -43,29 +47,126 @@ static json_t *status_json(const char *device, const struct rxe_migr_status *s)
 			 "sgid", sgid, "dgid", dgid);
 }
 
+static int query_qps(struct ibv_context *ctx, int *count, void *list, int max)
+{
+	return ibv_query_device_migration(ctx, count, list, max);
+}
+
+static int query_calls(struct ibv_context *ctx, int *count, void *list, int max)
+{
+	return ibv_query_device_calls(ctx, count, list, max);
+}
+
+/* All of them, each of this size, to be freed; NULL, none and an errno if the driver does not tell. */
+static void *read_all(struct ibv_context *ctx, int (*query)(struct ibv_context *, int *, void *, int), size_t size, int *count,
+		      int *err)
+{
+	void *list = NULL;
+	int room = 0;
+
+	/* (there may be more of them by the next call) */
+	for (int tries = 0; tries < 10; tries++) {
+		*count = 0;
+		*err = query(ctx, count, list, room);
+		if (*err != ENOSPC)
+			break;
+		room = *count + 16;
+		list = xrealloc(list, room * size);
+	}
+	if (!*err)
+		return list;
+	*count = 0;
+	free(list);
+	return NULL;
+}
+
+static int add_qps(struct status *status, const char *device, struct ibv_context *ctx)
+{
+	struct rxe_migr_status *list;
+	int count, err;
+
+	list = read_all(ctx, query_qps, sizeof(*list), &count, &err);
+	for (int i = 0; i < count; i++)
+		json_array_append_new(status->qps, status_json(device, &list[i]));
+	free(list);
+	return err;
+}
+
+/* A time of CLOCK_MONOTONIC, as the wall clock has it */
+static void wall_clock(uint64_t ns, char text[32])
+{
+	struct timespec now;
+	time_t seconds;
+	struct tm tm;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	seconds = now.tv_sec - (now_ns() - (int64_t)ns) / 1000000000;
+	gmtime_r(&seconds, &tm);
+	strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &tm);
+}
+
+static json_t *call_json(const char *device, const struct rxe_migr_call *c)
+{
+	char dgid[INET6_ADDRSTRLEN], since[32];
+
+	inet_ntop(AF_INET6, c->dgid, dgid, sizeof(dgid));
+	wall_clock(c->call_ns, since);
+	return json_pack("{s:s, s:I, s:s, s:I, s:s, s:s}", "dgid", dgid, "rqpn", (json_int_t)c->dest_qpn,
+			 "ifname", device, "lqpn", (json_int_t)c->qpn,
+			 "answer", c->answer == RXE_MIGR_ANSWER_AWAITED ? "awaited" : "missed", "since", since);
+}
+
+/* (An older driver does not tell.) */
+static void add_calls(struct status *status, const char *device, struct ibv_context *ctx)
+{
+	struct rxe_migr_call *list;
+	int count, err;
+
+	list = read_all(ctx, query_calls, sizeof(*list), &count, &err);
+	for (int i = 0; i < count; i++)
+		if (list[i].answer == RXE_MIGR_ANSWER_CAME)
+			status->answered++;
+		else
+			json_array_append_new(status->unanswered, call_json(device, &list[i]));
+	status->called += count;
+	free(list);
+}
+
 static int add_device(const char *device, void *arg)
 {
 	struct status *status = arg;
-	struct rxe_migr_status *list = NULL;
 	struct ibv_context *ctx = rdma_open(device);
-	int count = 0, room = 0, ret;
+	int ret;
 
 	if (!ctx)
 		return -1;
-	for (int tries = 0; tries < 10; tries++) {
-		count = 0;
-		ret = ibv_query_device_migration(ctx, &count, list, room);
-		if (ret != ENOSPC)
-			break;
-		room = count + 16;
-		list = xrealloc(list, room * sizeof(*list));
-	}
-	ibv_close_device(ctx);
+	ret = add_qps(status, device, ctx);
 	json_object_set_new(status->devices, device, ret ? json_string(strerror(ret)) : json_true());
-	for (int i = 0; !ret && i < count; i++)
-		json_array_append_new(status->qps, status_json(device, &list[i]));
-	free(list);
+	add_calls(status, device, ctx);
+	ibv_close_device(ctx);
 	return 0;
+}
+
+/* A line for each; its first member has this name there. */
+static void print_list(json_t *list, const char *first)
+{
+	json_t *object, *value;
+	const char *key;
+	size_t i;
+
+	json_array_foreach(list, i, object) {
+		const char *name = first;
+
+		json_object_foreach(object, key, value) {
+			printf("%s%s ", name ? "" : " ", name ?: key);
+			if (json_is_string(value))
+				printf("%s", json_string_value(value));
+			else
+				printf("%lld", (long long)json_integer_value(value));
+			name = NULL;
+		}
+		putchar('\n');
+	}
 }
 
 static void print(const struct status *status, json_t *held)
@@ -78,19 +179,10 @@ static void print(const struct status *status, json_t *held)
 		if (json_is_string(value))
 			printf("link %s: its driver does not know how to move: %s\n", device,
 			       json_string_value(value));
-	json_array_foreach(status->qps, i, object) {
-		const char *key;
-
-		json_object_foreach(object, key, value) {
-			if (!strcmp(key, "ifname"))
-				printf("link %s", json_string_value(value));
-			else if (json_is_string(value))
-				printf(" %s %s", key, json_string_value(value));
-			else
-				printf(" %s %lld", key, (long long)json_integer_value(value));
-		}
-		putchar('\n');
-	}
+	print_list(status->qps, "link");
+	print_list(status->unanswered, "peer");
+	if (status->called)
+		printf("%zu of %zu peers answered\n", status->answered, status->called);
 	json_array_foreach(held, i, object)
 		printf("move %s pid %lld %s\n", json_string_value(json_object_get(object, "id")),
 		       (long long)json_integer_value(json_object_get(object, "pid")),
@@ -100,7 +192,7 @@ static void print(const struct status *status, json_t *held)
 int cmd_status(int argc, char **argv)
 {
 	static const struct option options[] = { { "json", no_argument, NULL, 'j' }, { } };
-	struct status status = { json_array(), json_object() };
+	struct status status = { .qps = json_array(), .devices = json_object(), .unanswered = json_array() };
 	bool json = false;
 	json_t *held;
 	int c, ret;
@@ -116,8 +208,10 @@ int cmd_status(int argc, char **argv)
 		return failed(EXIT_REFUSED);
 	ret = state_all(&held);
 	if (json) {
-		json_t *all = json_pack("{s:O, s:O, s:O}", "devices", status.devices, "qps", status.qps,
-					"moves", held);
+		json_t *all = json_pack("{s:O, s:O, s:{s:I, s:I}, s:O, s:O}", "devices", status.devices,
+					"qps", status.qps, "peers", "called", (json_int_t)status.called,
+					"answered", (json_int_t)status.answered,
+					"unanswered", status.unanswered, "moves", held);
 
 		json_dumpf(all, stdout, JSON_INDENT(1));
 		putchar('\n');
