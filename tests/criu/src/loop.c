@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * loop [--contexts N] [--devices] [--unused] [--later FILE] [--holes] [--fork] [--grandchild] [--pass] [--thread]
- *      [--events] [--gib] PROGRESS
+ *      [--events] [--gib] [--rest MS] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their
  * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
@@ -20,6 +20,7 @@
  *   --events      waits for completions in ibv_get_cq_event()
  *   --gib         the second QP's buffer is the end of a region of 1 GiB, each of whose pages has its number in it;
  *                 some are read by the first QP after each message, and more at the end
+ *   --rest MS     sleeps for so long after each message
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,6 +64,7 @@ struct pair {
 };
 
 static bool events, devices, gib;
+static int rest_ms;
 static char *pool;	/* of --pass: memory for buffers, mapped before the fork */
 static volatile sig_atomic_t stop;
 static bool receives;	/* the child of --fork */
@@ -340,6 +342,8 @@ static void *run(void *arg)
 		if (gib)
 			read_tag(p, n * 7919 % tagged(&p->side[1]));
 		report(fd, n);
+		if (rest_ms)
+			usleep(rest_ms * 1000);
 	}
 	for (int i = 0; gib && i < job.count; i++)
 		check_tags(&job.pairs[i]);
@@ -538,7 +542,8 @@ int main(int argc, char **argv)
 		{ "fork", no_argument, NULL, 'f' }, { "grandchild", no_argument, NULL, 'F' },
 		{ "later", required_argument, NULL, 'l' }, { "thread", no_argument, NULL, 't' },
 		{ "events", no_argument, NULL, 'e' }, { "devices", no_argument, NULL, 'd' },
-		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, { "gib", no_argument, NULL, 'g' }, {},
+		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, { "gib", no_argument, NULL, 'g' },
+		{ "rest", required_argument, NULL, 'r' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
 	bool holes = false, forks = false, twice = false, threads = false, unused = false, passes = false;
@@ -559,6 +564,7 @@ int main(int argc, char **argv)
 		unused |= opt == 'u';
 		passes |= opt == 'p';
 		gib |= opt == 'g';
+		rest_ms = opt == 'r' ? atoi(optarg) : rest_ms;
 	}
 	MUST(optind == argc - 1 && !(forks && events) && !(passes && (forks || holes || threads)) && !(gib && (forks || passes)));
 	job.progress = argv[optind];
