@@ -53,14 +53,16 @@ goes_on_inside() {
 	expect 60 flows_inside
 }
 
-# talk RUNTIME [WITH]: the container web at h1 talks to one at h3. Its retry budget is small, so that a move must not spend it.
-budget="--timeout 16 --retry-cnt 1 --rnr-retry 1"
+# talk RUNTIME [WITH]: the container web at h1 talks to one at h3; how, a test may say otherwise
+client_options="--qps 4 --size 16K --timeout 16 --retry-cnt 1 --rnr-retry 1" server_options=
 talk() {
 	local before
-	contained h3 "$1" ""
+	# shellcheck disable=SC2086 # words
+	contained h3 "$1" "" $server_options
 	wait_for 60 on h3 ip netns exec web sh -c 'ss -Htln "sport = :18600" | grep -q .'
 	before=$(packets_inside)
-	contained h1 "$1" "${2:-}" --qps 4 --size 16K $budget 10.78.0.3
+	# shellcheck disable=SC2086
+	contained h1 "$1" "${2:-}" $client_options 10.78.0.3
 	wait_for 60 flows_inside
 }
 
