@@ -19,6 +19,7 @@
 #   make soak       N= moves (1000) of the integrity program, with loss and tools that are killed; goes on where it was
 #                   stopped; DEBUG=1 in the kernel that watches itself
 #   make demo       a running perftest moves between two guests
+#   make demo-rmem  memory that one guest lends to another moves to a third
 #   make bench-overhead
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
 #   make bench-blackout
@@ -29,7 +30,7 @@
 #   make clean
 #
 # V=1 shows the commands. On Debian 13 this builds with what is installed; on any other Debian, and for
-# check, demo and bench-* everywhere, it builds in a Debian 13 tree of its own (tests/vm/tree).
+# check, demo* and bench-* everywhere, it builds in a Debian 13 tree of its own (tests/vm/tree).
 #
 # A part of the project is a file build.mk in its folder: it adds what it builds to ALL and installs in
 # a target that it adds to INSTALL.
@@ -44,11 +45,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo bench-overhead bench-blackout clean
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout clean
 check check-all: tree-all
 	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
 
@@ -73,8 +74,8 @@ fuzz: tree-all
 soak: tree-all
 	$(Q)DEBUG=$(DEBUG) tests/soak/run $(N)
 
-demo: tree-all
-	$(Q)tests/demo
+demo demo-rmem: tree-all
+	$(Q)tests/$@
 
 bench-overhead bench-blackout: tree-all
 	$(Q)benchmarks/$(@:bench-%=%)/run

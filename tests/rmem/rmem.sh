@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For tests of remote memory. After ../lib.sh and ../godwit/move.sh.
+# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
+
+settings="headroom = 16M" # of [donor]
+declare -A quota=()       # of clients
+
+# clients_are NAME...: each has a key, and on all hosts rmemd.conf knows them. (Not in /lab: its files may be another user's,
+# whose keys nobody takes.)
+clients_are() {
+	local name k
+	share=$("$lab_tool" share --name "$lab_default")
+	{
+		printf '[donor]\n%s\n' "$settings"
+		for name; do
+			printf '[client %s]\nkey = /root/%s.key\n' "$name" "$name"
+			[ -z "${quota[$name]:-}" ] || echo "quota = ${quota[$name]}"
+		done
+	} >"$share/rmemd.conf"
+	for name; do { head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' && echo; } >"$share/$name.key"; done
+	for ((k = 1; k <= lab_size; k++)); do
+		on h$k sh -c 'umask 077 && mkdir -p /run/rmemd && cp /lab/rmemd.conf /lab/*.key /root/'
+	done
+}
+
+# donor HOST [OPTION...]: rmemd runs there, and listens. Sets $donor, the process of its shell (run), and $donor_out.
+donor() {
+	run "$1" "$build/rmemd" --config /root/rmemd.conf "${@:2}"
+	donor=$pid donor_out=$out
+	"${need:-wait_for}" 60 listening "$1" 7471
+}
+
+# donor_gets SIGNAL HOST
+donor_gets() { on "$2" pkill "-$1" -P "$donor"; }
+
+# restarted HOST SIGNAL [OPTION...]: the donor there gets this, and is started again
+restarted() {
+	donor_gets "$2" "$1"
+	expect 60 seen "$donor_out" '^exit '
+	[ "$2" != TERM ] || finished "$donor_out" 0
+	need=expect donor "$1" "${@:3}"
+}
+
+# load HOST NAME [OPTION...]: rmem-load runs there as this client, and is connected to the donor at $at. Sets $pid and $out.
+load() {
+	run "$1" "$build/tests/rmem-load" --host "$at" --client "$2" --key "/root/$2.key" \
+		--timeout "$(seconds 120)000" "${@:3}"
+	# (before that a signal would end it)
+	"${need:-wait_for}" 60 seen "$out" '^rmem-load: connected\|^exit '
+}
+
+# here FILE: one of the guests' /lab
+here() { echo "$share${1#/lab}"; }
+
+# tell SIGNAL OUT: the program that was started by run, and has this output
+tell() {
+	local of=${2##*/}
+	of=${of%.out}
+	on "${of%-*}" pkill "-$1" -P "${of#*-}"
+}
+
+# operations OUT: how many rmem-load had done when it was last asked
+operations() {
+	local n
+	n=$(sed -n 's/^rmem-load: \([0-9]*\) operations so far$/\1/p' "$(here "$1")" | tail -n 1)
+	echo "${n:-0}"
+}
+
+# did OUT N: so many operations, and goes on (a condition for wait_for, which ends when the load has)
+did() {
+	if seen "$1" '^exit '; then broken "a load has ended: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"; fi
+	tell USR1 "$1" && [ "$(operations "$1")" -ge "$2" ]
+}
+
+# serves OUT...: each of these loads does more than it had done
+serves() {
+	local o before
+	for o; do
+		tell USR1 "$o" || true
+		before=$(operations "$o")
+		"${need:-expect}" 120 did "$o" $((before + 30))
+	done
+}
+
+# finished OUT STATUS: it ends within some minutes, by this status
+finished() {
+	expect 300 seen "$1" '^exit '
+	seen "$1" "^exit $2\$" || broken "not exit $2: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"
+}
+
+# all_exact OUT...: each is told to end; all bytes were what they had to be, and each transaction took place once
+all_exact() {
+	local o
+	for o; do tell TERM "$o" || true; done
+	for o; do
+		finished "$o" 0
+		grep ' commits, .* all as the model says$' "$(here "$o")" || broken "no last line: $o"
+		if grep -q ' 0 commits, ' "$(here "$o")"; then inconclusive "nothing was committed"; fi
+	done
+}
+
+# donor_ends HOST: by SIGTERM, with 0
+donor_ends() {
+	donor_gets TERM "$1"
+	finished "$donor_out" 0
+}
+
+# For whoever reads why a test failed (in place of move.sh's).
+state() {
+	local k
+	tail -n 20 "$share"/bg/*.out
+	for ((k = 1; k <= lab_size; k++)); do
+		on h$k sh -c "echo == h$k; timeout 10 $build/rmemctl status; godwit status
+			rdma resource show qp; ip -br addr; dmesg | tail -n 5"
+	done
+}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+
+# The donor's store on a disk that loses.
+rmem_crash_src := $(addprefix tests/rmem/src/,crash.c damage.c model.c scenario.c)
+ALL += build/tests/rmem-lossy.so build/tests/rmem-crash
+
+build/tests/rmem-lossy.so: tests/rmem/src/lossy.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -fPIC -shared -o $@.new $< && mv $@.new $@
+
+build/tests/rmem-crash: $(rmem_crash_src) $(wildcard tests/rmem/src/*.h) $(rmem_store_obj)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -I$(rmem_dir)/daemon -o $@.new $(filter %.c %.o,$^) -ljansson -lz && mv $@.new $@
+
+# rmem-bank, rmem-btree: programs on librvm. rmem-heap: what librvm does without a network.
+rmem_rvm_tests := $(BUILD)/tests/rmem-bank $(BUILD)/tests/rmem-btree
+rmem_rvm_cflags := $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS)
+ALL += $(rmem_rvm_tests) $(BUILD)/tests/rmem-heap
+
+$(rmem_rvm_tests): $(BUILD)/tests/rmem-%: tests/rmem/src/%.c tests/rmem/src/recoverable.c \
+		tests/rmem/src/recoverable.h $(librvm)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_rvm_cflags) -o $@ $(filter %.c,$^) $(RVM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread
+
+$(BUILD)/tests/rmem-heap: tests/rmem/src/heap.c \
+		$(patsubst %,$(rmem_build)/rvm/%.o,txn pages fault heap) $(rmem_dir)/rvm/internal.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -o $@ $(filter %.c %.o,$^) -pthread
+
+# rmem-load: a client that checks each byte. rmem-stray: what no client may do; it speaks to a donor without librmem.
+rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-stray
+rmem_client_cflags := $(CFLAGS) -D_GNU_SOURCE -Wshadow -Wmissing-prototypes -Wstrict-prototypes
+ALL += $(rmem_client_tests)
+
+$(rmem_client_tests): tests/driver/src/random.h
+
+$(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch]) $(rmem_dir)/lib/rmem.h $(librmem)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread && \
+		mv $@.new $@
+
+$(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) $(rmem_dir)/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rmem-crash [--points N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (lossy.c). A
+ * process works on a store until the disk's call of a number, the point, where it ends as by a power cut. Others come after
+ * it, some of which end in their recovery, too. Each looks whether what it finds is what may be there (model.h). Every fifth
+ * time the disk fails the call instead, and the crash comes after what the store says to that.
+ *
+ * Then logs, an index and a folder with damage are to be refused by name.
+ *
+ * 0: all held; 1: a violation, which is printed; 75: the points were not reached.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "scenario.h"
+
+#define CRASHED 99
+#define TURNS 30
+#define STRIDE 13
+
+static struct shared *shared;
+static int shared_fd;
+static char folder[64] = "/dev/shm/rmem-crash.XXXXXX", store_dir[80], library[4096], self[4096];
+
+static struct {
+	uint64_t points, recovery, checkpoint, again, failures;
+} counts;
+
+static int finish(int status)
+{
+	shell("rm -rf %s", folder);
+	return status;
+}
+
+static int cannot(const char *what)
+{
+	fprintf(stderr, "rmem-crash: %s: %s\n", what, strerror(errno));
+	exit(finish(75));
+}
+
+/* ---------------------------------------------------------------- child -- */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	a = (a ^ (b << 32 | b)) * 0x9e3779b97f4a7c15u;
+	return (a ^ a >> 29) * 0xbf58476d1ce4e5b9u >> 33;
+}
+
+/* A process on the lossy disk: --child FD DIR SEED TURNS FAILS. @fails: it crashes at its end. */
+static int child(char **arg)
+{
+	uint64_t (*calls)(void) = dlsym(RTLD_DEFAULT, "lossy_calls");
+	void (*crash)(void) = dlsym(RTLD_DEFAULT, "lossy_crash");
+	struct scenario scenario = { .dir = arg[1], .seed = strtoull(arg[2], NULL, 10), .turns = atoi(arg[3]),
+				     .restarts = true, .calls = calls };
+	int fd = atoi(arg[0]), ret;
+
+	scenario.shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (scenario.shared == MAP_FAILED || !calls || !crash)
+		return 75;
+	ret = scenario_run(&scenario);
+	if (ret != 1 && atoi(arg[4]))
+		crash();
+	return ret;
+}
+
+/* Runs a child that crashes at call @crash (0: does not), or whose call of that number fails. Its exit status. */
+static int run_child(uint64_t seed, unsigned int turns, uint64_t crash, bool fails)
+{
+	char number[6][24];
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		snprintf(number[0], 24, "%d", shared_fd);
+		snprintf(number[1], 24, "%llu", (unsigned long long)seed);
+		snprintf(number[2], 24, "%u", turns);
+		snprintf(number[3], 24, "%d", fails);
+		snprintf(number[4], 24, "%llu", (unsigned long long)crash);
+		setenv("LOSSY_DIR", folder, 1);
+		snprintf(number[5], 24, "%llu", (unsigned long long)mix(seed, crash));
+		setenv("LOSSY_SEED", number[5], 1);
+		setenv(fails ? "LOSSY_FAIL" : "LOSSY_CRASH", number[4], 1);
+		setenv("LD_PRELOAD", library, 1);
+		execl(self, self, "--child", number[0], store_dir, number[1], number[2], number[3], NULL);
+		_exit(75);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		cannot("fork");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void begin_anew(void)
+{
+	shell("rm -rf %s", store_dir);
+	memset(shared, 0, offsetof(struct shared, plan));
+}
+
+/* --------------------------------------------------------------- points -- */
+
+static int violation(uint64_t seed, uint64_t point, const char *where, int status)
+{
+	fprintf(stderr, "rmem-crash: broken: seed %" PRIu64 ", point %" PRIu64 ", %s: exit %d: %s\n", seed, point, where,
+		status, shared->violation);
+	return 1;
+}
+
+/* Where it fell. (A sync writes and syncs the log; what it calls after that is a checkpoint.) */
+static void count_point(uint64_t call)
+{
+	counts.points++;
+	if (shared->phase == PHASE_OPEN)
+		counts.recovery++;
+	else if (shared->phase == PHASE_SYNC && call > shared->phase_calls + 2)
+		counts.checkpoint++;
+}
+
+/* A crash at this call, perhaps another in the recovery, and a look at what is left. */
+static int try_point(uint64_t seed, uint64_t point)
+{
+	uint64_t dice = mix(seed, point);
+	bool fails = point % 5 == 4;
+	int status;
+
+	begin_anew();
+	status = run_child(seed, TURNS, point, fails);
+	if (status != CRASHED)
+		return status == 0 ? 75 : violation(seed, point, "first", status);
+	if (fails)
+		counts.failures++;
+	else
+		count_point(point);
+	for (unsigned int i = 0; i < 3 && dice >> i & 1; i++) {
+		shared->violation[0] = '\0';
+		status = run_child(dice + i, 6, 1 + mix(dice, i) % 40, false);
+		if (status != CRASHED && status != 0)
+			return violation(seed, point, "in between", status);
+		if (status == CRASHED) {
+			counts.again += shared->phase == PHASE_OPEN;
+			counts.points++;
+		}
+	}
+	shared->violation[0] = '\0';
+	status = run_child(dice + 99, 8, 0, false);
+	return status ? violation(seed, point, "afterwards", status) : 0;
+}
+
+/* How many calls a scenario makes. */
+static uint64_t measure(uint64_t seed)
+{
+	int status;
+
+	begin_anew();
+	status = run_child(seed, TURNS, 0, false);
+	if (status) {
+		violation(seed, 0, "without a crash", status);
+		exit(finish(status == 75 ? 75 : 1));
+	}
+	return shared->calls;
+}
+
+static uint64_t all_counts(void)
+{
+	return counts.points + counts.failures;
+}
+
+static int try_points(uint64_t points, uint64_t seed)
+{
+	uint64_t checkpoints = 0, seeds = 0;
+	int ret;
+
+	while (all_counts() < points) {
+		uint64_t calls = measure(seed);
+
+		checkpoints += shared->checkpoints;
+		seeds++;
+		/* (all calls in the end, but of several scenarios first) */
+		for (uint64_t point = 1 + seed % STRIDE; point <= calls && all_counts() < points; point += STRIDE) {
+			ret = try_point(seed, point);
+			if (ret == 1)
+				return 1;
+			if (ret) {
+				fprintf(stderr, "rmem-crash: seed %" PRIu64 ", point %" PRIu64 ": not reached\n", seed,
+					point);
+				return 75;
+			}
+		}
+		seed++;
+	}
+	printf("rmem-crash: %" PRIu64 " scenarios with %" PRIu64 " checkpoints\n", seeds, checkpoints);
+	return 0;
+}
+
+/* ----------------------------------------------------------------- main -- */
+
+static void prepare(const char *program)
+{
+	char *slash;
+
+	if (!realpath(program, self))
+		cannot(program);
+	strcpy(library, self);
+	slash = strrchr(library, '/');
+	snprintf(slash + 1, sizeof(library) - (slash + 1 - library), "rmem-lossy.so");
+	shared_fd = memfd_create("shared", 0);
+	if (access(library, R_OK) || shared_fd < 0 || ftruncate(shared_fd, sizeof(*shared)))
+		cannot(library);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
+	if (shared == MAP_FAILED)
+		cannot("memory");
+	/* (in memory, since no real disk need be waited for) */
+	if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "/tmp/rmem-crash.XXXXXX")))
+		cannot(folder);
+	snprintf(store_dir, sizeof(store_dir), "%s/store", folder);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t points = 200, seed = 1;
+	int ret;
+
+	if (argc == 7 && !strcmp(argv[1], "--child"))
+		return child(argv + 2);
+	for (int i = 1; i < argc; i += 2) {
+		if (i + 1 < argc && !strcmp(argv[i], "--points"))
+			points = strtoull(argv[i + 1], NULL, 10);
+		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
+			seed = strtoull(argv[i + 1], NULL, 10);
+		else
+			return fprintf(stderr, "usage: rmem-crash [--points N] [--seed S]\n"), 2;
+	}
+	prepare("/proc/self/exe");
+	ret = try_points(points, seed) ?: damage_run(shared, folder, seed);
+	printf("rmem-crash: %" PRIu64 " crash points, %" PRIu64 " of them in a recovery and %" PRIu64 " in a checkpoint; "
+	       "%" PRIu64 " crashes in a recovery after a crash; %" PRIu64 " failures of the disk\n", counts.points,
+	       counts.recovery, counts.checkpoint, counts.again, counts.failures);
+	return finish(ret);
+}

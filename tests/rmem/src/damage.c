@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+/* Damage that no crash makes is refused by name, and nothing is changed then; a torn end is no damage. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "scenario.h"
+
+#define FLIPS 60
+#define CUTS 60
+
+static struct shared *shared;
+static char good[256], copy[256];
+static uint64_t state;
+
+static uint64_t die(uint64_t sides)
+{
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (state >> 33) % sides;
+}
+
+static int failed(const char *what, const char *is)
+{
+	fprintf(stderr, "rmem-crash: broken: %s: %s\n", what, is);
+	return 1;
+}
+
+void shell(const char *format, ...)
+{
+	char command[2000];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	if (!system(command))
+		return;
+	fprintf(stderr, "rmem-crash: failed: %s\n", command);
+	exit(75);
+}
+
+static void copy_folder(void)
+{
+	shell("rm -rf %s && cp -a %s %s", copy, good, copy);
+}
+
+/* The first file of that beginning, below the copy. */
+static void path_of(char path[600], const char *folder, const char *beginning)
+{
+	char below[300];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(below, sizeof(below), "%s/%s", copy, folder);
+	dir = opendir(below);
+	path[0] = '\0';
+	while (dir && (entry = readdir(dir)))
+		if (!strncmp(entry->d_name, beginning, strlen(beginning)) && entry->d_name[0] != '.')
+			snprintf(path, 600, "%s/%s", below, entry->d_name);
+	if (dir)
+		closedir(dir);
+	if (!path[0])
+		exit(75);
+}
+
+static off_t size_of(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? 0 : st.st_size;
+}
+
+static void flip(const char *path, off_t at, unsigned int bits)
+{
+	int fd = open(path, O_RDWR);
+	unsigned char byte;
+
+	if (fd < 0 || pread(fd, &byte, 1, at) != 1)
+		exit(75);
+	byte ^= bits;
+	if (pwrite(fd, &byte, 1, at) != 1)
+		exit(75);
+	close(fd);
+}
+
+/* The copy must be refused, in words that have these. */
+static int refused(const char *what, const char *words, const char *more)
+{
+	struct store_options options = { .dir = copy };
+	char *why = NULL;
+	struct store *store = store_open(&options, &why);
+	int ret = 0;
+
+	if (store)
+		ret = failed(what, "it is not refused");
+	else if (!strstr(why, words) || !strstr(why, more) || strncmp(why, copy, strlen(copy)))
+		ret = failed(what, why);
+	if (store)
+		store_close(store);
+	free(why);
+	return ret;
+}
+
+/* It must open, as something that was there since the last checkpoint at least; @whole: as it was in the end. */
+static int accepted(const char *what, bool whole)
+{
+	struct store_options options = { .dir = copy };
+	uint64_t units = shared->units, acked = shared->acked, used = shared->used;
+	char *why = NULL;
+	struct store *store = store_open(&options, &why);
+	int ret;
+
+	if (!store) {
+		ret = failed(what, why);
+		free(why);
+		return ret;
+	}
+	shared->acked = whole ? units : 0;
+	ret = model_resolve(shared, store) ? 0 : failed(what, shared->violation);
+	store_close(store);
+	shared->units = units;
+	shared->acked = acked;
+	shared->used = used;
+	return ret;
+}
+
+static int flips(const char *log)
+{
+	int ret = 0;
+
+	/* (the last record only says that what is before it was synced) */
+	for (unsigned int i = 0; i < FLIPS && !ret; i++) {
+		off_t at = i < 32 ? (off_t)i : (off_t)die(size_of(log) - 136);
+		unsigned int bits = 1 + die(255);
+
+		/* (4 bytes of the header are reserved, and part of its checksum) */
+		flip(log, at, bits);
+		ret = refused("a flipped byte of the log", strrchr(log, '/'), "damaged at byte ");
+		if (!ret)
+			flip(log, at, bits);
+	}
+	return ret ?: accepted("a log whose flipped bytes are put right", true);
+}
+
+static int cuts(void)
+{
+	char log[600];
+	int ret = 0;
+
+	for (unsigned int i = 0; i < CUTS && !ret; i++) {
+		off_t size;
+
+		copy_folder();
+		path_of(log, "", "log.");
+		size = size_of(log);
+		if (i % 2 && truncate(log, 32 + die(size - 31)))
+			exit(75);
+		/* (a torn last record; or zeros that a file system leaves behind the end) */
+		if (i % 2 == 0 && truncate(log, size - 136 - die(100)))
+			exit(75);
+		if (i % 4 == 0 && truncate(log, size + die(9000)))
+			exit(75);
+		ret = accepted("a torn end of the log", false);
+	}
+	return ret;
+}
+
+static int index_and_files(void)
+{
+	char path[600];
+	int ret = 0;
+
+	copy_folder();
+	path_of(path, "", "index.json");
+	for (off_t at = 0; at < size_of(path) && !ret; at++) {
+		unsigned int bits = 1 + die(255);
+
+		flip(path, at, bits);
+		ret = refused("a flipped byte of the index", "/index.json: ", "damaged");
+		if (!ret)
+			flip(path, at, bits);
+	}
+	unlink(path);
+	ret = ret ?: refused("no index", "/index.json: ", "missing");
+	copy_folder();
+	path_of(path, "", "log.");
+	unlink(path);
+	ret = ret ?: refused("no log", strrchr(path, '/'), "missing");
+	copy_folder();
+	path_of(path, "regions", "");
+	if (truncate(path, 4096 * 7 + 1))
+		exit(75);
+	ret = ret ?: refused("a region of another size", strrchr(path, '/'), "damaged");
+	unlink(path);
+	return ret ?: refused("no region", strrchr(path, '/'), "missing");
+}
+
+/* The index of an earlier time beside the log of now. */
+static int old_index(void)
+{
+	char path[600];
+	struct store_options options = { .dir = copy };
+	struct region *region;
+	struct store *store;
+	char *why = NULL;
+
+	copy_folder();
+	shell("cp -a %s/index.json %s.index", copy, copy);
+	store = store_open(&options, &why);
+	if (!store || store_alloc(store_owner(store, "new"), 1, 1, 0, &region) || store_sync(store, &why))
+		return failed("a copy", why);
+	if (refused("a second rmemd", "another rmemd", ""))
+		return 1;
+	store_close(store);
+	path_of(path, "", "log.");
+	shell("mv %s.index %s/index.json", copy, copy);
+	return refused("an old index", "/index.json: ", strrchr(path, '/') + 1);
+}
+
+int damage_run(struct shared *sh, const char *folder, uint64_t seed)
+{
+	struct scenario scenario = { .shared = sh, .dir = good, .seed = seed, .turns = 40 };
+	char log[600];
+	int ret;
+
+	shared = sh;
+	state = seed;
+	snprintf(good, sizeof(good), "%s/good", folder);
+	snprintf(copy, sizeof(copy), "%s/copy", folder);
+	/* (until there is a checkpoint, and a log that is worth it) */
+	do {
+		shell("rm -rf %s", good);
+		memset(sh, 0, offsetof(struct shared, plan));
+		if (scenario_run(&scenario))
+			return failed("a scenario without a crash", sh->violation);
+		scenario.seed++;
+		copy_folder();
+		path_of(log, "", "log.");
+	} while (size_of(log) < 20000 || sh->checkpoints < 2);
+	ret = flips(log) ?: cuts() ?: index_and_files() ?: old_index();
+	if (!ret)
+		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
+	return ret;
+}

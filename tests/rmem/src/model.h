@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a donor's store must hold after a crash. A scenario writes down each thing that it does, before the store has heard
+ * of it, and how far the store has said that all is durable. Both lie in memory that outlives the process. A store that is
+ * opened must be what a first part of these things makes, and that part must reach as far as was said.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store.h"
+
+#define OWNERS 3
+#define TAGS 6
+#define PLAN_SIZE (32u << 20)
+
+enum did { DID_ALLOC, DID_WRITE, DID_FREE, DID_TXN };
+
+struct shared {
+	uint64_t used;	/* of the plan */
+	uint64_t units; /* things that happen wholly or not at all */
+	uint64_t acked; /* so many are durable */
+	uint64_t top[OWNERS], next_top[OWNERS]; /* addresses below are given; the second with what is not acked */
+	enum { PHASE_OPEN = 1, PHASE_RUN, PHASE_SYNC } phase;
+	uint64_t phase_calls; /* of the disk, when it began */
+	uint64_t calls, checkpoints;
+	char violation[400];
+	uint8_t plan[PLAN_SIZE];
+};
+
+/* One thing; a unit ends with the one that is the last. @bytes: of DID_WRITE. */
+void model_did(struct shared *shared, enum did did, bool last, unsigned int owner, uint64_t number, uint64_t addr,
+	       uint64_t size, const void *bytes);
+void model_acked(struct shared *shared);
+/* The store has just been opened. What it holds is durable, and what it holds not will not come. false: shared->violation */
+bool model_resolve(struct shared *shared, struct store *store);
+const char *owner_of(unsigned int i);
+
+#endif
