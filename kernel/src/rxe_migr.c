@@ -571,8 +571,9 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
 		qp->migr.unheard = false;
-		qp->migr.call_ns = qp->migr.restored && qp->migr.resume_owed ?
-				   ktime_get_ns() : 0;
+		/* (one that has no peer yet connects here) */
+		qp->migr.restored &= qp->migr.resume_owed;
+		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
 		if (qp->migr.peer_stopped) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 			rxe_migr_set_deadline(qp);
