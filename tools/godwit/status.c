@@ -116,8 +116,8 @@ static json_t *call_json(const char *device, const struct rxe_migr_call *c)
 			 "answer", c->answer == RXE_MIGR_ANSWER_AWAITED ? "awaited" : "missed", "since", since);
 }
 
-/* (An older driver does not tell.) */
-static void add_calls(struct status *status, const char *device, struct ibv_context *ctx)
+/* An older driver, which does not know the question, has none. */
+static int add_calls(struct status *status, const char *device, struct ibv_context *ctx)
 {
 	struct rxe_migr_call *list;
 	int count, err;
@@ -130,6 +130,7 @@ static void add_calls(struct status *status, const char *device, struct ibv_cont
 			json_array_append_new(status->unanswered, call_json(device, &list[i]));
 	status->called += count;
 	free(list);
+	return err == EOPNOTSUPP ? 0 : err;
 }
 
 static int add_device(const char *device, void *arg)
@@ -140,9 +141,8 @@ static int add_device(const char *device, void *arg)
 
 	if (!ctx)
 		return -1;
-	ret = add_qps(status, device, ctx);
+	ret = add_qps(status, device, ctx) ?: add_calls(status, device, ctx);
 	json_object_set_new(status->devices, device, ret ? json_string(strerror(ret)) : json_true());
-	add_calls(status, device, ctx);
 	ibv_close_device(ctx);
 	return 0;
 }
@@ -177,7 +177,7 @@ static void print(const struct status *status, json_t *held)
 
 	json_object_foreach(status->devices, device, value)
 		if (json_is_string(value))
-			printf("link %s: its driver does not know how to move: %s\n", device,
+			printf("link %s: its driver does not tell what moves: %s\n", device,
 			       json_string_value(value));
 	print_list(status->qps, "link");
 	print_list(status->unanswered, "peer");
