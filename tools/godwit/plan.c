@@ -140,8 +140,9 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
+/* units: what is known of them from a look before */
 static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
-		       const struct contexts *asked)
+		       const struct contexts *asked, json_t *units)
 {
 	struct tcp_look look = { plan, addresses };
 	bool alone;
@@ -150,7 +151,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
-		.contained = contained,
+		.contained = contained, .units = json_incref(units),
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -183,14 +184,18 @@ fail:
 int plan_make(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 	      const struct contexts *asked)
 {
+	json_t *units = json_object();
+	int ret;
+
 	for (int looks = 1;; looks++) {
-		if (look_at_all(plan, pid, contained, addresses, asked))
-			return -1;
-		if (!plan->passing || looks == 20)
-			return 0;
+		ret = look_at_all(plan, pid, contained, addresses, asked, units);
+		if (ret || !plan->passing || looks == 20)
+			break;
 		plan_free(plan);
 		poll(NULL, 0, 100);
 	}
+	json_decref(units);
+	return ret;
 }
 
 void plan_free(struct plan *plan)
@@ -209,6 +214,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->cm_peers);
 	json_decref(plan->stock_peers);
 	json_decref(plan->gids);
+	json_decref(plan->units);
 	*plan = (struct plan){ 0 };
 }
 

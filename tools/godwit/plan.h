@@ -35,6 +35,7 @@ struct plan {
 	json_t *gids;		/* that it sends from: {OLD: {"there": NEW, "mtu": of its interface here}}, by map_gids() */
 	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
 	const struct addresses *addresses; /* that move along */
+	json_t *units;		/* what systemd says of units: plan_supervisor() */
 };
 
 /*

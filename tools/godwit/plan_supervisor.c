@@ -48,19 +48,23 @@ static const char *id_in(const char *name, const char *start)
 	return n == ID_DIGITS && (!id[n] || !strcmp(id + n, ".scope")) ? id : NULL;
 }
 
-static bool look_at_name(struct plan *plan, pid_t pid, const char *name)
+/* uid: whose rootless podman it would be; -1: it is root's */
+static bool look_at_name(struct plan *plan, pid_t pid, const char *name, int uid)
 {
 	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
 		const char *id = id_in(name, runtimes[i].start), *whose = runtimes[i].whose;
 
 		if (!id)
 			continue;
-		if (!strcmp(whose, "podman"))
-			plan_problem(plan, "process %d: it belongs to podman's container %.*s: move that (godwit migrate "
-				     "--container %.*s)", pid, ID_SHOWN, id, ID_SHOWN, id);
-		else
+		if (strcmp(whose, "podman"))
 			plan_problem(plan, "process %d: it belongs to the container %.*s of %s, and only podman's can be moved: "
 				     "run it by podman, or without a container", pid, ID_SHOWN, id, whose);
+		else if (uid >= 0)
+			plan_problem(plan, "process %d: it belongs to the container %.*s of user %d's podman, and only "
+				     "root's can be moved: run it by root's, or without a container", pid, ID_SHOWN, id, uid);
+		else
+			plan_problem(plan, "process %d: it belongs to podman's container %.*s: move that (godwit migrate "
+				     "--container %.*s)", pid, ID_SHOWN, id, ID_SHOWN, id);
 		return true;
 	}
 	return false;
@@ -70,9 +74,12 @@ static bool look_at_container(struct plan *plan, pid_t pid, const char *cgroup)
 {
 	char *copy = xstrdup(cgroup), *name, *save;
 	bool found = false;
+	int uid = -1;
 
-	for (name = strtok_r(copy, "/", &save); name && !found; name = strtok_r(NULL, "/", &save))
-		found = look_at_name(plan, pid, name);
+	for (name = strtok_r(copy, "/", &save); name && !found; name = strtok_r(NULL, "/", &save)) {
+		found = look_at_name(plan, pid, name, uid);
+		sscanf(name, "user@%d.service", &uid);
+	}
 	free(copy);
 	return found;
 }
@@ -82,8 +89,28 @@ static bool look_at_container(struct plan *plan, pid_t pid, const char *cgroup)
 struct unit {
 	const char *name;	/* of a service */
 	int uid;		/* whose manager has it; -1: that of the host */
-	char restart[32];	/* what its Restart= says */
-	pid_t main;		/* its main process; 0: it has none, or systemd does not know which */
+	const json_t *says;	/* what its manager says of it: {"Restart": "always", ...}; no object: why it does not */
+};
+
+#define PROPERTIES	"ActiveState,MainPID,Restart,RestartForceExitStatus,FailureAction,WatchdogUSec,RuntimeMaxUSec"
+
+/* What is done when the unit dies, unless it says this. The drop-in that says so is made in this order. */
+static const struct {
+	const char *property, *harmless, *section;
+} deeds[] = {
+	{ "Restart", "no", "[Service]\\n" },
+	{ "RestartForceExitStatus", "", "[Service]\\n" },
+	{ "FailureAction", "none", "[Unit]\\n" },
+};
+
+#define N_DEEDS	(sizeof(deeds) / sizeof(deeds[0]))
+
+/* When its processes are killed, stopped or not, and how a unit's file has that. */
+static const struct {
+	const char *property, *setting;
+} limits[] = {
+	{ "WatchdogUSec", "WatchdogSec" },
+	{ "RuntimeMaxUSec", "RuntimeMaxSec" },
 };
 
 /* What names of units are made of. (Ours goes into a command: who may make control groups could call one as he likes.) */
@@ -111,54 +138,124 @@ static bool find_unit(char *cgroup, struct unit *unit)
 	return false;
 }
 
-/* A line for each: Restart=always */
-static void read_answer(struct unit *unit, char *text)
+static const char *said(const struct unit *unit, const char *property)
 {
+	return json_string_value(json_object_get(unit->says, property)) ?: "";
+}
+
+/* A line for each: Restart=always */
+static json_t *read_answer(char *text)
+{
+	json_t *says = json_object();
 	char *line, *save;
 
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		sscanf(line, "Restart=%31s", unit->restart);
-		sscanf(line, "MainPID=%d", &unit->main);
+		char *value = strchr(line, '=');
+
+		if (!value)
+			continue;
+		*value++ = '\0';
+		json_object_set_new(says, line, text_json(value));
 	}
+	return says;
 }
 
-/* -1 with fault() */
-static int ask_systemd(struct unit *unit)
+/* Its answer, or why there is none. A manager that hangs, a user's say, is not waited for for long. */
+static json_t *ask_systemd(const struct unit *unit)
 {
 	char *uid = xasprintf("%d", unit->uid), *folder = xasprintf("XDG_RUNTIME_DIR=/run/user/%d", unit->uid), *text = NULL;
-	const char *const hosts[] = { "systemctl", "show", "--property", "Restart,MainPID", "--", unit->name, NULL };
+	const char *const hosts[] = {
+		"timeout", "-k", "1", "10", "systemctl", "show", "--property", PROPERTIES, "--", unit->name, NULL,
+	};
 	/* (a user's manager answers nobody but this user; what has root's group this user can't trace) */
 	const char *const users[] = {
-		"setpriv", "--reuid", uid, "--clear-groups", "env", folder, "systemctl", "--user", "show", "--property",
-		"Restart,MainPID", "--", unit->name, NULL,
+		"timeout", "-k", "1", "10", "setpriv", "--reuid", uid, "--clear-groups", "env", folder, "systemctl", "--user",
+		"show", "--property", PROPERTIES, "--", unit->name, NULL,
 	};
 	int ret = run(unit->uid < 0 ? hosts : users, NULL, &text);
+	json_t *says = !ret && text && strstr(text, "Restart=") ? read_answer(text) : NULL;
 
-	if (ret)
-		fault("systemctl show: %s", text && *text ? text_last_line(text) : "it fails");
-	else if (text)
-		read_answer(unit, text);
+	if (!says)
+		says = text_json(text && *text ? text_last_line(text) : ret == 124 || ret < 0 ? "no answer" : "it fails");
 	free(text);
 	free(folder);
 	free(uid);
-	return !ret && unit->restart[0] ? 0 : fault("systemctl show: it does not say");
+	return says;
 }
 
-/* If its main process dies, the unit does. One without such dies with its last process. */
-static void refuse_unit(struct plan *plan, pid_t pid, struct unit *unit)
+/* Once for all looks of a plan */
+static void know_unit(struct plan *plan, struct unit *unit)
+{
+	char *key = xasprintf("%d/%s", unit->uid, unit->name);
+
+	if (!json_object_get(plan->units, key))
+		json_object_set_new(plan->units, key, ask_systemd(unit));
+	unit->says = json_object_get(plan->units, key);
+	free(key);
+}
+
+/* Its manager does more, when it dies, than see it end. */
+static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, const char *end)
 {
 	char *whose = unit->uid < 0 ? xstrdup("systemd") : xasprintf("systemd of user %d", unit->uid);
+	char *says = xstrdup(""), *drop_in = xstrdup(""), *old;
+	const char *section = "";
+	bool anew = false;
 
-	if (ask_systemd(unit))
-		plan_problem(plan, "process %d: it is of %s, and %s does not say whether it would start that anew: %s", pid,
-			     unit->name, whose, fault_text());
-	else if (strcmp(unit->restart, "no") && (!unit->main || tree_has(&plan->tree, unit->main)))
-		plan_problem(plan, "process %d: when it dies here, %s starts %s anew (Restart=%s): tell it not to%s: printf "
-			     "'[Service]\\nRestart=no\\n' | systemctl%s edit --runtime --drop-in zz-godwit --stdin '%s'", pid,
-			     whose, unit->name, unit->restart, unit->uid < 0 ? "" : ", as that user",
-			     unit->uid < 0 ? "" : " --user", unit->name);
-	fault_clear();
+	for (size_t i = 0; i < N_DEEDS; i++) {
+		const char *value = said(unit, deeds[i].property);
+
+		if (!*value || !strcmp(value, deeds[i].harmless))
+			continue;
+		says = xasprintf("%s%s%s=%s", old = says, *says ? ", " : "", deeds[i].property, value);
+		free(old);
+		drop_in = xasprintf("%s%s%s=%s\\n", old = drop_in, strcmp(section, deeds[i].section) ? deeds[i].section : "",
+				    deeds[i].property, deeds[i].harmless);
+		free(old);
+		section = deeds[i].section;
+		anew |= begins_with(deeds[i].property, "Restart");
+	}
+	if (*says)
+		plan_problem(plan, "process %d: when it dies here, %s%s %s %s%s (%s): tell it not to%s: printf '%s' | "
+			     "systemctl%s edit --runtime --drop-in zz-godwit --stdin -- '%s'", pid, end, whose,
+			     anew ? "starts" : "takes", unit->name, anew ? " anew" : " for failed", says,
+			     unit->uid < 0 ? "" : ", as that user", drop_in, unit->uid < 0 ? "" : " --user", unit->name);
+	free(drop_in);
+	free(says);
 	free(whose);
+}
+
+/* (what systemctl shows is what counts for the unit that runs, whatever its file says meanwhile) */
+static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
+{
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		const char *value = said(unit, limits[i].property);
+
+		if (*value && strcmp(value, "0") && strcmp(value, "infinity"))
+			plan_problem(plan, "process %d: while it is stopped here, systemd may kill %s (%s=%s): start that "
+				     "without %s=", pid, unit->name, limits[i].setting, value, limits[i].setting);
+	}
+}
+
+/*
+ * If its main process dies, the unit does; one without such dies with its last process. If the tree's parent is the main
+ * process, a script say, it may have nothing left to do. What a unit left behind that has ended is nobody's.
+ */
+static void refuse_unit(struct plan *plan, pid_t pid, struct unit *unit)
+{
+	pid_t main = atoi(said(unit, "MainPID"));
+
+	if (!json_is_object(unit->says)) {
+		plan_problem(plan, "process %d: it is of %s, and systemd does not say whether it would start that anew: "
+			     "systemctl show: %s", pid, unit->name, json_string_value(unit->says));
+	} else if (strcmp(said(unit, "ActiveState"), "inactive") && strcmp(said(unit, "ActiveState"), "failed")) {
+		if (!main || tree_has(&plan->tree, main)) {
+			refuse_deeds(plan, pid, unit, "");
+			refuse_limits(plan, pid, unit);
+		} else if (main == proc_parent(pid)) {
+			refuse_deeds(plan, pid, unit, "its parent may end, and ");
+		}
+	}
 }
 
 static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
@@ -167,8 +264,10 @@ static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
 	struct unit unit = { 0 };
 
 	/* (the folder is there if systemd is process 1) */
-	if (find_unit(copy, &unit) && !access("/run/systemd/system", F_OK))
+	if (find_unit(copy, &unit) && !access("/run/systemd/system", F_OK)) {
+		know_unit(plan, &unit);
 		refuse_unit(plan, pid, &unit);
+	}
 	free(copy);
 }
 

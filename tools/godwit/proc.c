@@ -352,6 +352,17 @@ pid_t proc_sid(pid_t pid)
 	return sid;
 }
 
+pid_t proc_parent(pid_t pid)
+{
+	char *text, *field = stat_fields(pid, &text);
+	int parent = 0;
+
+	if (!field || sscanf(field, "%*c %d", &parent) != 1)
+		parent = 0;
+	free(text);
+	return parent;
+}
+
 char *proc_cgroup(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/cgroup", pid), *text = read_file(path);

@@ -59,6 +59,7 @@ void proc_kill_tree(const struct proc_id *id);
 char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
+pid_t proc_parent(pid_t pid);	/* 0: it is gone, or has none here */
 /* Its control group in the unified hierarchy, as "/system.slice/web.service"; NULL: there is none. Free it. */
 char *proc_cgroup(pid_t pid);
 /* What tells its namespace of this kind (a name in /proc/PID/ns) from others; of a thread, too. 0: it has none any more. */
