@@ -28,7 +28,7 @@ struct model {
 
 const char *owner_of(unsigned int i)
 {
-	static const char *const names[OWNERS] = { "anna", "b.2", "carl_3" };
+	static const char *const names[OWNERS] = { "anna", ".b.2", "carl_3" };
 
 	return names[i];
 }

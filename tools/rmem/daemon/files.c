@@ -68,23 +68,35 @@ void files_close(struct store *store)
 		close(store->dir);
 }
 
-/* Calls @each for each file, until it returns non-zero, which is returned. */
-static int each_file(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
+static DIR *open_folder(int folder)
 {
-	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
+	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return folder_fault(store, ".");
-	}
+	if (!dir && fd >= 0)
+		close(fd);
+	return dir;
+}
+
+/* Calls @each for each file, until it returns non-zero, which is returned. Closes @dir. */
+static int each_name(struct store *store, DIR *dir, int (*each)(struct store *, const char *name, void *), void *arg)
+{
+	struct dirent *entry;
+	int ret = 0;
+
+	/* (a client's name, with which its files begin, may begin with a dot) */
 	while (!ret && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
 			ret = each(store, entry->d_name, arg);
 	closedir(dir);
 	return ret;
+}
+
+static int each_file(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
+{
+	DIR *dir = open_folder(folder);
+
+	return dir ? each_name(store, dir, each, arg) : folder_fault(store, ".");
 }
 
 /* The number of a log, or 0: it is none. */
