@@ -15,6 +15,7 @@
 #define STRIDE (UINT64_C(2) << 20) /* of addresses, and of huge pages */
 #define SEGMENT (UINT64_C(64) << 20)
 #define SIZE_MAX_REGION (UINT64_C(1) << 60)
+#define REGIONS_MAX (3 * STORE_OWNER_REGIONS) /* a process has 65530 mappings, unless vm.max_map_count is higher */
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
 {
@@ -62,20 +63,18 @@ static uint64_t room(const struct store *store)
 /* The host must have it at once: what it has not when a page is touched would end us. */
 static int map_region(struct held *held, bool huge)
 {
-	struct region *region = &held->region;
-
+	void *mem = MAP_FAILED;
 	/* (sizes are encoded for memfds as they are for mmap) */
-	region->fd = memfd_create("rmem", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MAP_HUGE_2MB : 0));
-	if (region->fd < 0)
+	int fd = memfd_create("rmem", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MAP_HUGE_2MB : 0));
+
+	if (fd < 0)
 		return -1;
-	if (ftruncate(region->fd, held->mapped) || fallocate(region->fd, 0, 0, held->mapped))
-		goto failed;
-	region->mem = mmap(NULL, held->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
-	if (region->mem != MAP_FAILED)
-		return 0;
-failed:
-	close(region->fd);
-	return -1;
+	if (!ftruncate(fd, held->mapped) && !fallocate(fd, 0, 0, held->mapped))
+		mem = mmap(NULL, held->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* The mapping holds the memory. Descriptors would run out before memory does, if regions are small. */
+	close(fd);
+	held->region.mem = mem;
+	return mem == MAP_FAILED ? -1 : 0;
 }
 
 /* -------------------------------------------------------------- regions -- */
@@ -212,7 +211,6 @@ static void region_end(struct region *region)
 	owner->mapped -= held->mapped;
 	store->mapped -= held->mapped;
 	munmap(region->mem, held->mapped);
-	close(region->fd);
 	free(held);
 }
 
@@ -228,7 +226,7 @@ int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t si
 		return -1;
 	*region = region_make(owner, tag, addr, size, flags);
 	return *region ? 0 : store_fault(&owner->store->why, "region %016" PRIx64 " of %s: no memory for %" PRIu64
-					 " bytes: free some, or raise the limit of open files", tag, owner->name, size);
+					 " bytes: free some, or raise vm.max_map_count", tag, owner->name, size);
 }
 
 /* --------------------------------------------------------------- owners -- */
@@ -300,7 +298,12 @@ static enum rmem_status may_alloc(const struct owner *owner, uint64_t size)
 {
 	const struct store *store = owner->store;
 	uint64_t mapped = store->options.huge ? round_up(size, STRIDE) : size;
+	size_t regions = 0;
 
+	for (const struct owner *o = store->owners; o; o = o->next)
+		regions += o->count;
+	if (owner->count >= STORE_OWNER_REGIONS || regions >= REGIONS_MAX)
+		return RMEM_FULL;
 	if (owner->quota && (owner->mapped > owner->quota || mapped > owner->quota - owner->mapped))
 		return RMEM_FULL;
 	if (owner->next_addr > ADDR_END || size > ADDR_END - owner->next_addr)

@@ -39,7 +39,6 @@ struct region {
 	void *user;	/* of who uses the store: the memory region, say */
 	struct owner *owner;
 	struct region *next; /* of the owner's, in the order of tags */
-	int fd;		/* of the memfd */
 };
 
 struct store_options {
@@ -69,6 +68,8 @@ int store_each_owner(struct store *, int (*each)(struct owner *, void *), void *
 struct region *region_of_tag(const struct owner *, uint64_t tag);
 /* The region in which all of this range lies; NULL: none, or len is 0. */
 struct region *region_at(const struct owner *, uint64_t addr, uint64_t len);
+
+#define STORE_OWNER_REGIONS 16384u /* at most */
 
 /* RMEM_OK (also for one that there is, alike), RMEM_OTHER_SIZE, RMEM_FULL, RMEM_EMPTY */
 enum rmem_status store_alloc(struct owner *, uint64_t tag, uint64_t size, uint32_t flags, struct region **region);
