@@ -12,6 +12,8 @@
  * What is there when the process begins is durable. Limits: one thread; no write(), dup(), mmap(), O_APPEND, links, or
  * renames from one folder to another. Changes of names are independent of each other, which is worse than file systems
  * are, but a rename is whole, as they promise. A sector is whole, and what was synced stays as it is.
+ *
+ * If $LOSSY_FAIL is odd, there is no memory for a text from then on.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -83,6 +85,11 @@ static void bad(const char *what)
 	abort();
 }
 
+static char *copy(const char *text)
+{
+	return strcpy(malloc(strlen(text) + 1), text);
+}
+
 static uint64_t die(uint64_t sides)
 {
 	state = state * 6364136223846793005u + 1442695040888963407u;
@@ -111,7 +118,7 @@ static void names_set(struct names *names, const char *name, struct node *node)
 {
 	names_remove(names, name);
 	names->at = reallocarray(names->at, names->count + 1, sizeof(*names->at));
-	names->at[names->count++] = (struct name){ strdup(name), node };
+	names->at[names->count++] = (struct name){ copy(name), node };
 }
 
 static void resize(struct node *node, size_t size)
@@ -411,7 +418,7 @@ static int open_changes(struct node *folder, const char *name, int flags)
 	if (!node && (flags & O_CREAT)) {
 		node = new_node(folder, false);
 		names_set(&folder->now, name, node);
-		pend(folder, (struct change){ .kind = LINK, .name = strdup(name), .node = node });
+		pend(folder, (struct change){ .kind = LINK, .name = copy(name), .node = node });
 		if (step()) {
 			names_remove(&folder->now, name);
 			folder->count--;
@@ -566,7 +573,7 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
 		bad("a rename to another folder");
 	node = child_of(folder, name);
 	if (node) {
-		pend(folder, (struct change){ .kind = RENAME, .name = strdup(name), .to = strdup(other), .node = node });
+		pend(folder, (struct change){ .kind = RENAME, .name = copy(name), .to = copy(other), .node = node });
 		if (step()) {
 			folder->count--;
 			return -1;
@@ -589,7 +596,7 @@ int unlinkat(int dir, const char *path, int flags)
 
 	node = folder ? child_of(folder, name) : NULL;
 	if (node) {
-		pend(folder, (struct change){ .kind = UNLINK, .name = strdup(name), .node = node });
+		pend(folder, (struct change){ .kind = UNLINK, .name = copy(name), .node = node });
 		if (step()) {
 			folder->count--;
 			return -1;
@@ -611,7 +618,7 @@ int mkdirat(int dir, const char *path, mode_t mode)
 
 	if (folder && !child_of(folder, name)) {
 		node = new_node(folder, true);
-		pend(folder, (struct change){ .kind = LINK, .name = strdup(name), .node = node });
+		pend(folder, (struct change){ .kind = LINK, .name = copy(name), .node = node });
 		names_set(&folder->now, name, node);
 		if (step()) {
 			folder->count--;
@@ -625,4 +632,23 @@ int mkdirat(int dir, const char *path, mode_t mode)
 int mkdir(const char *path, mode_t mode)
 {
 	return mkdirat(AT_FDCWD, path, mode);
+}
+
+static bool speechless(void)
+{
+	return fail_at % 2 && calls >= fail_at;
+}
+
+int vasprintf(char **text, const char *format, va_list args)
+{
+	static int (*real)(char **, const char *, va_list);
+
+	if (!real)
+		real = dlsym(RTLD_NEXT, "vasprintf");
+	return speechless() ? -1 : real(text, format, args);
+}
+
+char *strdup(const char *text)
+{
+	return speechless() ? NULL : copy(text);
 }

@@ -513,7 +513,7 @@ out:
 	free(names.name);
 }
 
-int files_checkpoint(struct store *store)
+static int checkpoint(struct store *store)
 {
 	struct log *log = &store->log;
 	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
@@ -530,4 +530,12 @@ int files_checkpoint(struct store *store)
 	sweep(store);
 	store->stats.checkpoints++;
 	return 0;
+}
+
+int files_checkpoint(struct store *store)
+{
+	int ret = checkpoint(store);
+
+	store->log.failed |= ret != 0;
+	return ret;
 }

@@ -54,7 +54,7 @@ int store_fault(char **why, const char *format, ...)
 		return -1;
 	va_start(args, format);
 	if (vasprintf(why, format, args) < 0)
-		*why = strdup("memory: there is none for a message");
+		*why = strdup("memory: there is none for a message"); /* (perhaps not even for that) */
 	va_end(args);
 	return -1;
 }
@@ -171,16 +171,18 @@ void log_switch(struct log *log, const struct log_file *file)
 
 static int write_buffer(struct log *log)
 {
-	int ret = *log->why ? -1 : 0;
+	size_t size = log->used;
 
-	if (!ret && write_all(log->file.fd, log->buf, log->used, log->file.size))
-		ret = file_fault(log, log->file.first);
-	if (!ret) {
-		log->file.size += log->used;
-		log->logged += log->used;
-	}
 	log->used = 0;
-	return ret;
+	if (log->failed)
+		return -1;
+	if (write_all(log->file.fd, log->buf, size, log->file.size)) {
+		log->failed = true;
+		return file_fault(log, log->file.first);
+	}
+	log->file.size += size;
+	log->logged += size;
+	return 0;
 }
 
 void *log_append(struct log *log, const struct log_entry *entry, const void *payload)
@@ -213,8 +215,10 @@ int log_sync(struct log *log)
 {
 	if (write_buffer(log))
 		return -1;
-	if (fdatasync(log->file.fd))
+	if (fdatasync(log->file.fd)) {
+		log->failed = true;
 		return file_fault(log, log->file.first);
+	}
 	log->synced = log->lsn;
 	return 0;
 }

@@ -61,6 +61,7 @@ struct log {
 	uint8_t *buf;
 	size_t used;
 	char **why; /* where the first failure is written; nothing goes to disk after it */
+	bool failed; /* the same, also if there was no memory for words */
 };
 
 /* All that can fail return 0, or -1 with *log->why. */

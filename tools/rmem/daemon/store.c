@@ -575,7 +575,8 @@ enum rmem_status store_flush(struct owner *owner, uint64_t addr, uint64_t len)
 
 static enum rmem_status not_durable(struct store *store, char **why)
 {
-	*why = strdup(store->why);
+	store->log.failed = true;
+	*why = store->why ? strdup(store->why) : NULL;
 	return RMEM_NOT_DURABLE;
 }
 
@@ -585,7 +586,7 @@ enum rmem_status store_sync(struct store *store, char **why)
 
 	if (!store->path)
 		return RMEM_OK;
-	if (store->why)
+	if (log->failed)
 		return not_durable(store, why);
 	if (log->lsn == log->synced)
 		return RMEM_OK;
@@ -744,7 +745,7 @@ void store_close(struct store *store)
 {
 	if (!store)
 		return;
-	if (store->path && !store->why) {
+	if (store->path && !store->log.failed) {
 		/* The record says that what is before it is synced: if one of those can't be read then, it is damage. */
 		if (!log_sync(&store->log))
 			log_append(&store->log, &(struct log_entry){ .type = LOG_CLOSED }, NULL);

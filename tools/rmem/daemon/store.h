@@ -93,7 +93,7 @@ enum rmem_status store_evict(struct owner *, uint64_t tag);
 
 /*
  * RMEM_OK: all that was done is durable. RMEM_NOT_DURABLE: the disk failed, nobody knows what it has; *@why (the caller frees
- * it) says how. Nothing may be answered then, no call but store_close() may follow (which does not sync), and the process ends.
+ * it; NULL if there is no memory for it) says how. Nothing may be answered then, no call but store_close() may follow (which does not sync), and the process ends.
  */
 enum rmem_status store_sync(struct store *, char **why);
 
