@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
-/* Damage that no crash makes is refused by name, and nothing is changed then; a torn end is no damage. */
+/*
+ * Damage that no crash makes is refused by name, and nothing is changed then; a torn end is no damage. What the disk has no room
+ * for is refused, too, and the donor goes on.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <rmem.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include "scenario.h"
 
@@ -21,6 +27,19 @@ static uint64_t die(uint64_t sides)
 {
 	state = state * 6364136223846793005u + 1442695040888963407u;
 	return (state >> 33) % sides;
+}
+
+static uint64_t disk_free; /* 0: enough, but for a moment now and then, so that the store makes room first */
+
+int fstatvfs(int fd, struct statvfs *st)
+{
+	static unsigned int asked;
+	bool full = ++asked % 16 == 0;
+
+	(void)fd;
+	*st = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096, .f_blocks = 1 << 30 };
+	st->f_bavail = disk_free ? disk_free / 4096 : full ? 0 : 1 << 30;
+	return 0;
 }
 
 static int failed(const char *what, const char *is)
@@ -199,6 +218,23 @@ static int index_and_files(void)
 	return ret ?: refused("no region", strrchr(path, '/'), "missing");
 }
 
+/* What a disk that was full has left behind the end goes first: what comes next may need the room. */
+static int dead_tail(void)
+{
+	char log[600], region[600];
+	off_t size;
+
+	copy_folder();
+	path_of(log, "", "log.");
+	path_of(region, "regions", "");
+	size = size_of(log);
+	if (truncate(log, size + 100000) || unlink(region))
+		exit(75);
+	if (refused("no region", strrchr(region, '/'), "missing"))
+		return 1;
+	return size_of(log) == size ? 0 : failed("a dead end of the log", "it stays");
+}
+
 /* The index of an earlier time beside the log of now. */
 static int old_index(void)
 {
@@ -221,6 +257,106 @@ static int old_index(void)
 	return refused("an old index", "/index.json: ", strrchr(path, '/') + 1);
 }
 
+static enum rmem_status copies(struct owner *owner, uint64_t dst, uint64_t src, uint64_t len, unsigned int count)
+{
+	struct rmem_wire_op op = { .kind = RMEM_OP_CP, .dst = dst, .src = src, .len = len };
+	enum rmem_status status = RMEM_OK;
+
+	for (unsigned int i = 0; i < count && !status; i++)
+		status = store_queue(owner, &op, 1);
+	return status ?: store_go(owner, owner_last_txn(owner) + 1, count);
+}
+
+static enum rmem_status frees(struct owner *owner, uint64_t tag)
+{
+	struct rmem_wire_op op = { .kind = RMEM_OP_FREE, .dst = tag };
+
+	return store_queue(owner, &op, 1) ?: store_go(owner, owner_last_txn(owner) + 1, 1);
+}
+
+/* On a disk with little room: nothing but what frees some. */
+static int fill(struct store *store)
+{
+	struct owner *owner = store_owner(store, ".full");
+	struct region *a, *b, *c;
+	char *why = NULL;
+
+	if (store_alloc(owner, 1, 4 << 20, 0, &a) || store_alloc(owner, 2, 4 << 20, 0, &b))
+		return failed("a disk with room", "no region");
+	memset(a->mem, 'a', a->size);
+	if (copies(owner, b->addr, a->addr, a->size, 257) != RMEM_FULL || store_queued(owner) || b->mem[0])
+		return failed("a transaction of more than 1 GiB", "it is not refused, or something of it happened");
+	disk_free = 20 << 20;
+	if (store_flush(owner, a->addr, a->size) != RMEM_FULL || copies(owner, b->addr, a->addr, b->size, 1) != RMEM_FULL ||
+	    store_queued(owner) || b->mem[0] || store_flush(owner, a->addr, 1 << 20))
+		return failed("a disk with little room", "it takes too much, or too little");
+	disk_free = 1 << 20;
+	if (store_alloc(owner, 3, 4096, 0, &c) != RMEM_FULL || store_flush(owner, a->addr, 1) != RMEM_FULL || frees(owner, 2))
+		return failed("a full disk", "it takes something, or frees nothing");
+	disk_free = 0;
+	if (store_alloc(owner, 3, 4096, 0, &c))
+		return failed("a disk with room again", "no region");
+	store_undo_alloc(c);
+	return store_sync(store, &why) ? failed("a full disk", why) : 0;
+}
+
+static int full_disk(void)
+{
+	struct store_options options = { .dir = copy };
+	char *why = NULL;
+	struct store *store;
+	struct owner *owner;
+	struct region *a;
+	int ret;
+
+	shell("rm -rf %s", copy);
+	store = store_open(&options, &why);
+	ret = store ? fill(store) : failed("an empty folder", why);
+	store_close(store);
+	if (ret)
+		return ret;
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("after a full disk", why);
+	owner = store_owner(store, ".full");
+	a = region_of_tag(owner, 1);
+	if (owner_last_txn(owner) != 1 || !a || a->mem[0] != 'a' || a->mem[(1 << 20) - 1] != 'a' || a->mem[1 << 20] ||
+	    region_of_tag(owner, 2) || region_of_tag(owner, 3))
+		ret = failed("after a full disk", "something else is there");
+	store_close(store);
+	return ret;
+}
+
+/* One client can't use up what all need. */
+static int limits(void)
+{
+	struct store_options options = { 0 };
+	struct rmem_wire_op ops[64];
+	char *why = NULL;
+	struct store *store = store_open(&options, &why);
+	struct owner *owner = store_owner(store, "many");
+	struct rlimit files;
+	struct region *region;
+	uint64_t n = 0;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = 64;
+	setrlimit(RLIMIT_NOFILE, &files);
+	while (n < 20000 && !store_alloc(owner, n, 4096, 0, &region))
+		n++;
+	if (n != STORE_OWNER_REGIONS)
+		return failed("many regions", "more or fewer than a client may have");
+	for (unsigned int i = 0; i < 64; i++)
+		ops[i] = (struct rmem_wire_op){ .kind = RMEM_OP_CP, .dst = region_of_tag(owner, 0)->addr,
+						.src = region_of_tag(owner, 1)->addr, .len = 1 };
+	while (store_queued(owner) < 2 * STORE_QUEUE && !store_queue(owner, ops, 64))
+		;
+	if (store_queued(owner) != STORE_QUEUE)
+		return failed("a long queue", "more or fewer entries than a client may have");
+	store_close(store);
+	return 0;
+}
+
 int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 {
 	struct scenario scenario = { .shared = sh, .dir = good, .seed = seed, .turns = 40 };
@@ -241,7 +377,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		copy_folder();
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
-	ret = flips(log) ?: cuts() ?: index_and_files() ?: old_index();
+	ret = flips(log) ?: cuts() ?: index_and_files() ?: dead_tail() ?: old_index() ?: full_disk() ?: limits();
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
 	return ret;

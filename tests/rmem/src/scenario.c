@@ -35,6 +35,18 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct run *run, const c
 	run->result = 1;
 }
 
+/* (a store that makes room first may find that the disk fails; then it refuses, and says so at the sync) */
+static void not_ok(struct run *run, const char *what, enum rmem_status status)
+{
+	char *why = NULL;
+
+	if (status != RMEM_FULL || store_sync(run->store, &why) == RMEM_OK)
+		return wrong(run, "%s: status %d", what, status);
+	wrong(run, "refused: %s", why);
+	free(why);
+	run->result = 2;
+}
+
 static void phase(struct run *run, int phase)
 {
 	run->shared->phase_calls = run->scenario->calls ? run->scenario->calls() : 0;
@@ -83,8 +95,10 @@ static void do_alloc(struct run *run, unsigned int who)
 	if (was)
 		size = region_of_tag(owner, tag)->size;
 	status = store_alloc(owner, tag, size - die(run, RMEM_PAGE), slab ? RMEM_SLAB : 0, &region);
-	if (status || region->size != size)
-		return wrong(run, "alloc: status %d", status);
+	if (status)
+		return not_ok(run, "alloc", status);
+	if (region->size != size)
+		return wrong(run, "alloc: another size");
 	if (was)
 		return;
 	if (region->addr < top)
@@ -116,6 +130,7 @@ static void do_put(struct run *run, unsigned int who)
 static void do_flush(struct run *run, unsigned int who)
 {
 	struct region *region = any_region(run, who, false);
+	enum rmem_status status;
 	uint64_t at, len;
 
 	if (!region)
@@ -130,8 +145,9 @@ static void do_flush(struct run *run, unsigned int who)
 		model_did(run->shared, DID_WRITE, true, who, 0, region->addr + at + done, part,
 			  (uint8_t *)region->user + at + done);
 	}
-	if (store_flush(store_owner(run->store, owner_of(who)), region->addr + at, len))
-		wrong(run, "flush failed");
+	status = store_flush(store_owner(run->store, owner_of(who)), region->addr + at, len);
+	if (status)
+		not_ok(run, "flush", status);
 }
 
 static void do_evict(struct run *run, unsigned int who)
@@ -235,6 +251,7 @@ static void do_txn(struct run *run, unsigned int who)
 	struct owner *owner = store_owner(run->store, owner_of(who));
 	uint64_t number = owner_last_txn(owner) + 1;
 	struct txn txn = { .count = 0 };
+	enum rmem_status status;
 	struct region *region;
 
 	for (uint64_t n = die(run, 6); n; n--)
@@ -253,8 +270,9 @@ static void do_txn(struct run *run, unsigned int who)
 	if (!die(run, 8))
 		return store_discard(owner);
 	foretell(run, who, &txn, number);
-	if (store_go(owner, number, txn.count))
-		return wrong(run, "go: refused");
+	status = store_go(owner, number, txn.count);
+	if (status)
+		return not_ok(run, "go", status);
 	if (!die(run, 4) && store_go(owner, number, 0))
 		wrong(run, "go again: refused");
 	check_memory(run, owner);

@@ -59,12 +59,11 @@ void client_unregister(struct region *region, void *arg)
 	region->user = NULL;
 }
 
-static int register_all(struct client *c)
+/* (a region that the device does not take now is not listed; an ALLOC of its tag tries again) */
+static void register_all(struct client *c)
 {
 	for (struct region *region = owner_regions(c->owner); region; region = region->next)
-		if (client_register(c, region))
-			return -1;
-	return 0;
+		client_register(c, region);
 }
 
 /* ------------------------------------------------------------------ sending, receiving */
@@ -180,9 +179,15 @@ static void completed(struct client *c, const struct ibv_wc *wc)
 		sent(c, wc->wr_id);
 }
 
+/* (a turn in which much was logged ends, and serve() comes back to what waits) */
+static bool may_handle(const struct client *c)
+{
+	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store);
+}
+
 static void handle_waiting(struct client *c)
 {
-	while (!c->dead && c->n_waiting && c->n_free) {
+	while (may_handle(c)) {
 		uint8_t receive = c->waiting[c->first_waiting].slot, send = c->free_sends[c->n_free - 1];
 		uint32_t size = c->waiting[c->first_waiting].size;
 
@@ -197,6 +202,14 @@ static void handle_waiting(struct client *c)
 		c->n_free--;
 		c->held[c->n_held++] = (struct reply){ .send = send, .receive = receive, .size = size };
 	}
+}
+
+bool client_resume(struct client *c)
+{
+	bool waits = may_handle(c);
+
+	handle_waiting(c);
+	return waits;
 }
 
 /* Arm first, then empty the queue: what completes after the last look makes an event. */
@@ -300,7 +313,8 @@ static int make_objects(struct client *c)
 	if (!c->qp)
 		return fault("client %s: no queue pair on %s: %s", owner_name(c->owner),
 			     ibv_get_device_name(context->device), strerror(errno));
-	return register_all(c);
+	register_all(c);
+	return 0;
 }
 
 static int connect_qp(struct client *c, const struct rmem_port *port, const struct rmem_qp *theirs, struct rmem_qp *mine)

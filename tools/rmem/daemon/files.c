@@ -527,6 +527,7 @@ static int checkpoint(struct store *store)
 		return -1;
 	}
 	log_switch(log, &file);
+	store->uncopied = 0;
 	sweep(store);
 	store->stats.checkpoints++;
 	return 0;

@@ -57,6 +57,8 @@ struct store {
 	int regions;
 	char *why; /* the first failure: nothing goes to disk after it */
 	uint64_t mapped;
+	uint64_t uncopied; /* bytes that a checkpoint may write to files of regions */
+	uint64_t settled;  /* bytes that were logged until the last store_sync() */
 	struct owner *owners, **last_owner;
 	struct log log;
 	struct store_stats stats;

@@ -140,6 +140,12 @@ static size_t padded(uint32_t size)
 	return ((size_t)size + 7) & ~(size_t)7;
 }
 
+uint64_t log_size(uint64_t len)
+{
+	/* (the last one is padded, and a first one may be short, so that others begin where a page does) */
+	return len + (len / LOG_DATA_MAX + 2) * (sizeof(struct record) + 8);
+}
+
 int log_create(struct log *log, uint64_t first, struct log_file *file)
 {
 	struct header header = { .magic = HEADER_MAGIC, .first = htole64(first) };
@@ -331,6 +337,9 @@ int log_open(struct log *log, uint64_t first)
 	log->file.id = le64toh(header.id);
 	if (find_end(log, st.st_size))
 		return -1;
+	/* What counts not may be as large as the disk, on which there must be room to begin. */
+	if ((uint64_t)st.st_size > log->file.size && (ftruncate(log->file.fd, log->file.size) || fsync(log->file.fd)))
+		return file_fault(log, first);
 	log->synced = log->lsn;
 	return 0;
 }

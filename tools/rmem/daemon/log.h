@@ -70,11 +70,13 @@ void log_end(struct log *log);
 
 /* A new file, durable but for its name in the folder. */
 int log_create(struct log *log, uint64_t first, struct log_file *file);
-/* Opens it and finds the end of what counts. */
+/* Opens it and finds the end of what counts; what is behind it goes. */
 int log_open(struct log *log, uint64_t first);
 /* Goes on in another file; all is synced. */
 void log_switch(struct log *log, const struct log_file *file);
 
+/* So many bytes of a file do LOG_DATA records with @len bytes need at most, or any record with none. */
+uint64_t log_size(uint64_t len);
 /* Returns where the payload's copy is, until the next call. */
 void *log_append(struct log *log, const struct log_entry *entry, const void *payload);
 int log_sync(struct log *log);

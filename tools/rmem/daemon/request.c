@@ -42,18 +42,19 @@ static enum rmem_status do_alloc(struct request *r)
 	struct region *region;
 	struct rmem_wire_region wire;
 	enum rmem_status status;
+	bool is_new = !region_of_tag(owner, tag);
 
 	if (flags & ~RMEM_SLAB || ask->reserved)
 		return bad(r, "ALLOC with unknown flags");
-	if (donor.draining && !region_of_tag(owner, tag))
+	if (donor.draining && is_new)
 		return RMEM_DRAINING;
 	status = store_alloc(owner, tag, le64toh(ask->size), flags, &region);
 	if (status != RMEM_OK)
 		return status;
 	donor.changed = true;
 	if (client_register(r->c, region)) {
-		if (flags & RMEM_SLAB)
-			store_evict(owner, tag);
+		if (is_new)
+			store_undo_alloc(region);
 		return RMEM_FULL;
 	}
 	wire = describe(region);

@@ -131,6 +131,8 @@ struct client *client_open(const struct conf_client *conf, struct device *device
 void client_close(struct client *c, int priority, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Something has completed. */
 void client_completions(struct client *c);
+/* Requests that the end of a turn has left: true if there was one. */
+bool client_resume(struct client *c);
 /* Sends the answers that are held back, once the store is synced. */
 void client_answer(struct client *c);
 /* 0, or -1 when the buffer is not free or the client is gone. */

@@ -227,6 +227,16 @@ static void settle(void)
 	donor.counters.turns++;
 }
 
+/* A turn for what the last one left, if it did. */
+static bool resume(void)
+{
+	bool any = false;
+
+	for (struct client *c = donor.clients; c; c = c->next)
+		any |= client_resume(c);
+	return any;
+}
+
 void serve(void)
 {
 	while (!donor.ended) {
@@ -234,7 +244,9 @@ void serve(void)
 			fault("event loop: %s", strerror(errno));
 			serve_end(EXIT_FAILED);
 		}
-		settle();
+		do
+			settle();
+		while (resume());
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <rmem.h>
 #include "files.h"
@@ -15,6 +16,7 @@
 #define STRIDE (UINT64_C(2) << 20) /* of addresses, and of huge pages */
 #define SEGMENT (UINT64_C(64) << 20)
 #define SIZE_MAX_REGION (UINT64_C(1) << 60)
+#define RESERVE (UINT64_C(16) << 20) /* bytes of the disk for the index, names and other small things */
 #define REGIONS_MAX (3 * STORE_OWNER_REGIONS) /* a process has 65530 mappings, unless vm.max_map_count is higher */
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
@@ -229,6 +231,61 @@ int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t si
 					 " bytes: free some, or raise vm.max_map_count", tag, owner->name, size);
 }
 
+/* ----------------------------------------------------------------- disk -- */
+
+/* What something takes of the disk: its records, and pages of files at the next checkpoint. */
+struct cost {
+	uint64_t bytes, log, files;
+};
+
+static void add_cost(struct cost *cost, uint64_t addr, uint64_t len)
+{
+	cost->bytes += len;
+	cost->log += log_size(len);
+	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE : 0;
+}
+
+static bool is_logged(const struct region *region)
+{
+	return region->owner->store->path && !(region->flags & RMEM_SLAB);
+}
+
+static bool fits(const struct store *store, const struct cost *cost, uint64_t reserve)
+{
+	uint64_t files = store->uncopied + cost->files;
+	struct statvfs fs;
+
+	/* (some file systems in memory do not tell) */
+	if (fstatvfs(store->dir, &fs) || !fs.f_blocks)
+		return true;
+	if (files > store->mapped)
+		files = store->mapped;
+	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/*
+ * A disk that is full when the log is written, or at a checkpoint, ends us for all clients. So what does not fit is refused
+ * before anything of it happens. A checkpoint may make room, and says how much of the log the files really need.
+ */
+static enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve)
+{
+	struct log *log = &store->log;
+
+	if (!store->path)
+		return RMEM_OK;
+	if (cost->bytes > STORE_TXN_SIZE)
+		return RMEM_FULL;
+	if (!fits(store, cost, reserve)) {
+		/* (if the disk fails in it, the next store_sync() says so) */
+		if (log->lsn >= log->file.first && (log_sync(log) || files_checkpoint(store)))
+			return RMEM_FULL;
+		if (!fits(store, cost, reserve))
+			return RMEM_FULL;
+	}
+	store->uncopied += cost->files;
+	return RMEM_OK;
+}
+
 /* --------------------------------------------------------------- owners -- */
 
 static bool name_good(const char *name)
@@ -294,8 +351,9 @@ static void *append(struct owner *owner, struct log_entry entry, const void *pay
 	return log_append(&owner->store->log, &entry, payload);
 }
 
-static enum rmem_status may_alloc(const struct owner *owner, uint64_t size)
+static enum rmem_status may_alloc(struct owner *owner, uint64_t size)
 {
+	struct cost cost = { 0 };
 	const struct store *store = owner->store;
 	uint64_t mapped = store->options.huge ? round_up(size, STRIDE) : size;
 	size_t regions = 0;
@@ -308,7 +366,10 @@ static enum rmem_status may_alloc(const struct owner *owner, uint64_t size)
 		return RMEM_FULL;
 	if (owner->next_addr > ADDR_END || size > ADDR_END - owner->next_addr)
 		return RMEM_FULL;
-	return mapped > room(store) ? RMEM_FULL : RMEM_OK;
+	if (mapped > room(store))
+		return RMEM_FULL;
+	add_cost(&cost, 0, 0);
+	return may_log(owner->store, &cost, RESERVE);
 }
 
 enum rmem_status store_alloc(struct owner *owner, uint64_t tag, uint64_t size, uint32_t flags, struct region **region)
@@ -341,6 +402,13 @@ enum rmem_status store_alloc(struct owner *owner, uint64_t tag, uint64_t size, u
 	return RMEM_OK;
 }
 
+void store_undo_alloc(struct region *region)
+{
+	if (is_logged(region))
+		append(region->owner, (struct log_entry){ .type = LOG_FREE, .number = region->tag }, NULL);
+	region_end(region);
+}
+
 enum rmem_status store_evict(struct owner *owner, uint64_t tag)
 {
 	struct region *region = region_of_tag(owner, tag);
@@ -358,11 +426,13 @@ static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 	size_t want = owner->queue_room ? owner->queue_room : 64;
 	struct queued *queue;
 
+	if (owner->queued + count > STORE_QUEUE)
+		return RMEM_FULL;
 	if (owner->queued + count <= owner->queue_room)
 		return RMEM_OK;
 	while (want < owner->queued + count)
 		want *= 2;
-	/* (a queue may be as long as there is memory for it, but the host's is not a client's to fill) */
+	/* (the host's memory is not a client's to fill) */
 	if (want * sizeof(*queue) > (1u << 20) && (meminfo("MemAvailable") << 10) < owner->store->options.headroom +
 	    want * sizeof(*queue))
 		return RMEM_FULL;
@@ -454,6 +524,8 @@ void store_discard(struct owner *owner)
 /* The queue was good when it came; since then slabs may have gone. Marks what it frees on the way. */
 static enum rmem_status look_through(struct owner *owner)
 {
+	struct cost cost = { 0 };
+
 	clear_freed(owner, 0);
 	for (size_t i = 0; i < owner->queued; i++) {
 		const struct queued *entry = &owner->queue[i];
@@ -463,19 +535,21 @@ static enum rmem_status look_through(struct owner *owner)
 			dst = freed_by(owner, entry);
 			if (dst)
 				HELD(dst)->freed = true;
+			add_cost(&cost, 0, 0);
 			continue;
 		}
 		dst = region_at(owner, entry->dst, entry->len);
 		src = region_at(owner, entry->src, entry->len);
 		if (!dst || !src || HELD(dst)->freed || HELD(src)->freed)
 			return RMEM_OUT_OF_RANGE;
+		if (is_logged(dst))
+			add_cost(&cost, entry->dst, entry->len);
+		if (cost.bytes > STORE_TXN_SIZE)
+			return RMEM_FULL;
 	}
-	return RMEM_OK;
-}
-
-static bool is_logged(const struct region *region)
-{
-	return region->owner->store->path && !(region->flags & RMEM_SLAB);
+	add_cost(&cost, 0, 0);
+	/* (what only frees makes room, and so may have the last of it) */
+	return may_log(owner->store, &cost, cost.files ? RESERVE : 0);
 }
 
 /* Bytes of a region into the log. To memory they go from there: a client may write to their source at any time. */
@@ -553,11 +627,17 @@ enum rmem_status store_go(struct owner *owner, uint64_t txn, uint64_t count)
 enum rmem_status store_flush(struct owner *owner, uint64_t addr, uint64_t len)
 {
 	struct region *region = region_at(owner, addr, len);
+	struct cost cost = { 0 };
+	enum rmem_status status;
 
 	if (!region)
 		return RMEM_OUT_OF_RANGE;
 	if (!is_logged(region))
 		return RMEM_OK;
+	add_cost(&cost, addr, len);
+	status = may_log(owner->store, &cost, RESERVE);
+	if (status)
+		return status;
 	while (len) {
 		/* (a page is in one record, so a record ends where a page does) */
 		uint64_t part = LOG_DATA_MAX - addr % RMEM_PAGE;
@@ -588,6 +668,7 @@ enum rmem_status store_sync(struct store *store, char **why)
 		return RMEM_OK;
 	if (log->failed)
 		return not_durable(store, why);
+	store->settled = log->logged + log->used;
 	if (log->lsn == log->synced)
 		return RMEM_OK;
 	store->stats.syncs++;
@@ -596,6 +677,11 @@ enum rmem_status store_sync(struct store *store, char **why)
 	if (log->file.size > store->options.segment && files_checkpoint(store))
 		return not_durable(store, why);
 	return RMEM_OK;
+}
+
+bool store_crowded(const struct store *store)
+{
+	return store->path && store->log.logged + store->log.used - store->settled > store->options.segment;
 }
 
 void store_stats(const struct store *store, struct store_stats *stats)

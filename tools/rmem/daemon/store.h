@@ -70,30 +70,42 @@ struct region *region_of_tag(const struct owner *, uint64_t tag);
 struct region *region_at(const struct owner *, uint64_t addr, uint64_t len);
 
 #define STORE_OWNER_REGIONS 16384u /* at most */
+#define STORE_TXN_SIZE (UINT64_C(1) << 30) /* bytes that one transaction or one flush may log */
+
+/* RMEM_FULL, here and below, also says that the disk has no room for it, in the log and again in the files. */
 
 /* RMEM_OK (also for one that there is, alike), RMEM_OTHER_SIZE, RMEM_FULL, RMEM_EMPTY */
 enum rmem_status store_alloc(struct owner *, uint64_t tag, uint64_t size, uint32_t flags, struct region **region);
+/* A region that was just made is of no use: it was never there. */
+void store_undo_alloc(struct region *);
 
-/* The owner's queue. RMEM_OUT_OF_RANGE, RMEM_OVERLAP, RMEM_NO_TAG, RMEM_EMPTY, RMEM_FULL (no memory): none of them is queued */
+#define STORE_QUEUE (1u << 20) /* entries at most */
+
+/* The owner's queue. RMEM_OUT_OF_RANGE, RMEM_OVERLAP, RMEM_NO_TAG, RMEM_EMPTY, RMEM_FULL: none of them is queued */
 enum rmem_status store_queue(struct owner *, const struct rmem_wire_op *ops, unsigned int count);
 uint64_t store_queued(const struct owner *);
 void store_discard(struct owner *);
 
 /*
  * Does what is queued. RMEM_OK also if @txn was the last one already, and then does nothing. RMEM_BAD_TXN, RMEM_EMPTY,
- * RMEM_OUT_OF_RANGE: a copy touches what an earlier entry frees. After a failure nothing has happened and the queue is empty.
+ * RMEM_OUT_OF_RANGE: a copy touches what an earlier entry frees. RMEM_FULL. After a failure nothing has happened and the
+ * queue is empty.
  */
 enum rmem_status store_go(struct owner *, uint64_t txn, uint64_t count);
 
-/* A range as it is now, page by page. RMEM_OUT_OF_RANGE */
+/* A range as it is now, page by page. RMEM_OUT_OF_RANGE, RMEM_FULL */
 enum rmem_status store_flush(struct owner *, uint64_t addr, uint64_t len);
+
+/* So much was logged since the last store_sync() that it is time for another. */
+bool store_crowded(const struct store *);
 
 /* Takes a slab away, at once and without a transaction. RMEM_NO_TAG: no such slab */
 enum rmem_status store_evict(struct owner *, uint64_t tag);
 
 /*
  * RMEM_OK: all that was done is durable. RMEM_NOT_DURABLE: the disk failed, nobody knows what it has; *@why (the caller frees
- * it; NULL if there is no memory for it) says how. Nothing may be answered then, no call but store_close() may follow (which does not sync), and the process ends.
+ * it; NULL if there is no memory for it) says how. Nothing may be answered then, no call but store_close() may follow (which
+ * does not sync), and the process ends.
  */
 enum rmem_status store_sync(struct store *, char **why);
 

@@ -99,7 +99,8 @@ struct rmem_region {
  * Reserves @size bytes (rounded up to pages of 4096), zeroed, under @tag, and stores their remote address. A tag that there is
  * already keeps its memory: the same address again. Not part of a transaction; durable when it returns, at a donor that persists.
  *	-EEXIST		there is such a tag, of another size or other flags
- *	-ENOMEM		the donor has no room: its memory, its headroom, or this client's quota
+ *	-ENOMEM		the donor has no room: its memory, its headroom, its disk, or this client's quota; or this client has 16384
+ *			regions
  *	-EINVAL		@size is 0
  *	-EBUSY		the donor is being drained
  *	-ENOTCONN, -ETIMEDOUT
@@ -158,6 +159,7 @@ int rmem_test(struct rmem *r, struct rmem_op *op);
 /*
  * Makes a range durable as it is now: all of it is in the donor's log when this returns. At a donor that does not persist it
  * only waits until earlier puts have arrived. Not part of a transaction; each page of 4096 bytes is durable wholly or not at all.
+ *	-ENOMEM		the donor's disk has no room for it, or the range is longer than 1 GiB; nothing of it is durable
  *	-ERANGE, -EIO (the donor's disk), -ENOTCONN, -ETIMEDOUT
  */
 int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
@@ -183,7 +185,8 @@ int rmem_free(struct rmem *r, uint64_t tag);
  *	-ENODATA	nothing is queued
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
  *	-EIO		the donor's log; it ends, see rmem_reconnect()
- *	-ENOMEM		at the donor; nothing happened, the queue is empty
+ *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are more than 1048576 entries, or
+ *			copies of more than 1 GiB at a donor that persists; nothing happened, the queue is empty
  *	-ENOTCONN, -ETIMEDOUT	it may have happened or not: rmem_reconnect(), then call again for the answer, also after -ESTALE
  */
 int rmem_txn_go(struct rmem *r);
