@@ -97,13 +97,14 @@ static bool challenge(struct greeting *g)
 
 /* ------------------------------------------------------------------ proof */
 
-static bool proven(const struct greeting *g)
+/* The key may have changed since the hello: rmemd.conf counts as it is now. */
+static bool proven(const struct greeting *g, const struct conf_client *conf)
 {
 	uint8_t mac[RMEM_MAC_SIZE];
 	bool equal;
 
 	rmem_mac_client(mac, g->key, &g->hello, &g->challenge, &g->proof.qp);
-	equal = rmem_mac_equal(mac, g->proof.mac);
+	equal = rmem_mac_equal(mac, g->proof.mac) && conf && !sodium_memcmp(g->key, conf->key, sizeof(g->key));
 	sodium_memzero(mac, sizeof(mac));
 	return equal;
 }
@@ -134,7 +135,7 @@ static struct client *welcome_client(struct greeting *g, struct rmem_welcome *we
 	struct rmem_port port = { 0 };
 	struct client *c = NULL;
 
-	if (!conf || !proven(g)) {
+	if (!proven(g, conf)) {
 		donor.counters.denied++;
 		say(LOG_WARNING, "%s: client %s is denied: the name or the key is wrong", g->peer, name_of(g));
 	} else {
