@@ -25,7 +25,7 @@ struct control {
 };
 
 static int listener = -1;
-static struct event *acceptable;
+static struct event *acceptable, *accept_later;
 static char *socket_path;
 static struct control *list;
 static unsigned int connections;
@@ -273,6 +273,12 @@ static void handle(struct control *control, const char *line)
 	json_decref(request);
 }
 
+static void accept_more(void)
+{
+	if (acceptable && connections < CONNECTIONS && !evtimer_pending(accept_later, NULL))
+		event_add(acceptable, NULL);
+}
+
 static void control_end(struct control *control)
 {
 	struct control **at = &list;
@@ -284,8 +290,7 @@ static void control_end(struct control *control)
 	bufferevent_free(control->stream);
 	free(control);
 	connections--;
-	if (acceptable)
-		event_add(acceptable, NULL);
+	accept_more();
 }
 
 static void on_lines(struct bufferevent *stream, void *arg)
@@ -323,14 +328,33 @@ static void on_written(struct bufferevent *stream, void *arg)
 		control_end(control);
 }
 
+static void on_accept_later(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd, (void)what, (void)arg;
+	accept_more();
+}
+
+static void accept_failed(int err)
+{
+	const struct timeval second = { .tv_sec = 1 };
+
+	if (!accept_must_wait(err))
+		return;
+	fault("%s: %s: no rmemctl for a second", socket_path, strerror(err));
+	event_del(acceptable);
+	event_add(accept_later, &second);
+}
+
 static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 {
 	int sk = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct control *control;
 
 	(void)what, (void)arg;
-	if (sk < 0)
+	if (sk < 0) {
+		accept_failed(errno);
 		return;
+	}
 	control = xcalloc(1, sizeof(*control));
 	control->stream = bufferevent_socket_new(donor.base, sk, BEV_OPT_CLOSE_ON_FREE);
 	if (!control->stream) {
@@ -394,6 +418,7 @@ int control_open(const char *path)
 		return fault("%s: %s", path, strerror(errno));
 	socket_path = xstrdup(path);
 	acceptable = event_or_die(listener, EV_READ | EV_PERSIST, on_acceptable, NULL);
+	accept_later = event_or_die(-1, 0, on_accept_later, NULL);
 	event_add(acceptable, NULL);
 	return 0;
 }
@@ -405,6 +430,9 @@ void control_close(void)
 	acceptable = NULL;
 	while (list)
 		control_end(list);
+	if (accept_later)
+		event_free(accept_later);
+	accept_later = NULL;
 	if (listener >= 0)
 		close(listener);
 	if (socket_path)

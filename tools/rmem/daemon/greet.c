@@ -14,7 +14,9 @@
 
 #include "rmemd.h"
 
+#define GREETINGS 64 /* at a time */
 #define LIMIT_S 10
+#define SELDOM_MS 5000
 
 struct greeting {
 	int fd;
@@ -29,7 +31,7 @@ struct greeting {
 	struct greeting *next;
 };
 
-static struct greeting *list;
+static struct greeting *list; /* the newest first */
 
 static void greeting_end(struct greeting *g)
 {
@@ -43,7 +45,6 @@ static void greeting_end(struct greeting *g)
 	close(g->fd);
 	sodium_memzero(g, sizeof(*g));
 	free(g);
-	serve_accept();
 }
 
 /* A new connection's buffer has room for what we say. */
@@ -56,6 +57,34 @@ static int tell(struct greeting *g, const void *data, size_t size)
 static const char *name_of(const struct greeting *g)
 {
 	return rmem_name_good(g->hello.client) ? g->hello.client : "?";
+}
+
+/* What anybody can make us say is said once in a while, or it would fill the log. */
+static bool may_say(int64_t *last)
+{
+	int64_t now = now_ms();
+
+	if (*last && now - *last < SELDOM_MS)
+		return false;
+	*last = now;
+	return true;
+}
+
+static void say_refused(const struct greeting *g, const char *why)
+{
+	static int64_t last;
+
+	if (may_say(&last))
+		say(LOG_INFO, "%s: refused: %s", g->peer, why);
+}
+
+static void say_denied(const struct greeting *g, const char *why)
+{
+	static int64_t last;
+
+	donor.counters.denied++;
+	if (may_say(&last))
+		say(LOG_WARNING, "%s: client %s is denied: %s", g->peer, name_of(g), why);
 }
 
 /* ------------------------------------------------------------------ hello */
@@ -75,7 +104,7 @@ static bool challenge(struct greeting *g)
 	enum rmem_status status = RMEM_OK;
 
 	if (le32toh(g->hello.magic) != RMEM_MAGIC) {
-		say(LOG_INFO, "%s: it does not speak our protocol", g->peer);
+		say_refused(g, "it does not speak our protocol");
 		return false;
 	}
 	if (le32toh(g->hello.version) != RMEM_VERSION)
@@ -88,8 +117,7 @@ static bool challenge(struct greeting *g)
 	if (status == RMEM_OK)
 		rmem_random(g->challenge.nonce, sizeof(g->challenge.nonce));
 	else
-		say(LOG_INFO, "%s: refused: %s", g->peer,
-		    status == RMEM_DRAINING ? "rmemd is being drained" : "it has another version");
+		say_refused(g, status == RMEM_DRAINING ? "rmemd is being drained" : "it has another version");
 	look_up_key(g);
 	g->challenged = true;
 	return !tell(g, &g->challenge, sizeof(g->challenge)) && status == RMEM_OK;
@@ -136,8 +164,7 @@ static struct client *welcome_client(struct greeting *g, struct rmem_welcome *we
 	struct client *c = NULL;
 
 	if (!proven(g, conf)) {
-		donor.counters.denied++;
-		say(LOG_WARNING, "%s: client %s is denied: the name or the key is wrong", g->peer, name_of(g));
+		say_denied(g, "the name or the key is wrong");
 	} else {
 		status = RMEM_FULL;
 		device = donor.draining ? NULL : local_device(g, &port);
@@ -198,11 +225,22 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void on_limit(evutil_socket_t fd, short what, void *arg)
 {
-	struct greeting *g = arg;
-
 	(void)fd, (void)what;
-	say(LOG_INFO, "%s: it did not end its handshake in %d seconds", g->peer, LIMIT_S);
-	greeting_end(g);
+	greeting_end(arg);
+}
+
+/* A handshake takes two round trips, so that the oldest one is the least likely to go on. */
+static void make_room(void)
+{
+	struct greeting *oldest = list;
+	unsigned int n = 1;
+
+	while (oldest && oldest->next) {
+		oldest = oldest->next;
+		n++;
+	}
+	if (n >= GREETINGS)
+		greeting_end(oldest);
 }
 
 void greet(int fd, const char *peer)
@@ -210,6 +248,7 @@ void greet(int fd, const char *peer)
 	struct greeting *g = xcalloc(1, sizeof(*g));
 	const struct timeval limit = { .tv_sec = LIMIT_S };
 
+	make_room();
 	g->fd = fd;
 	snprintf(g->peer, sizeof(g->peer), "%s", peer);
 	g->readable = event_or_die(fd, EV_READ | EV_PERSIST, on_readable, g);
@@ -219,15 +258,6 @@ void greet(int fd, const char *peer)
 	g->next = list;
 	list = g;
 	donor.counters.greetings++;
-}
-
-unsigned int greetings(void)
-{
-	unsigned int n = 0;
-
-	for (const struct greeting *g = list; g; g = g->next)
-		n++;
-	return n;
 }
 
 void greetings_close(void)

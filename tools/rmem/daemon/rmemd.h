@@ -159,11 +159,8 @@ uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t s
 
 /* ------------------------------------------------------------------ greet.c */
 
-#define GREETINGS 64 /* at a time */
-
-/* A connection over TCP, which is the handshake's from now on. */
+/* A connection over TCP, which is the handshake's from now on. If there are too many, it takes the place of the oldest. */
 void greet(int fd, const char *peer);
-unsigned int greetings(void); /* under way */
 void greetings_close(void);
 
 /* ------------------------------------------------------------------ evict.c */
@@ -219,9 +216,9 @@ void serve(void); /* until the donor has ended */
 void serve_close(void);
 /* What was done so far is durable when this returns. If the disk fails, rmemd ends here. */
 void serve_sync(void);
-/* There is room for one more handshake. */
-void serve_accept(void);
 void serve_end(int code);
+/* Of accept(): the connection stays in the queue, and so the socket would be readable at once again. */
+bool accept_must_wait(int err);
 struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg);
 
 #endif

@@ -48,16 +48,15 @@ static void peer_text(const struct sockaddr_storage *address, char *text, size_t
 		inet_ntop(AF_INET6, &six->sin6_addr, text, size);
 }
 
-void serve_accept(void)
+bool accept_must_wait(int err)
 {
-	if (acceptable && greetings() < GREETINGS && !evtimer_pending(accept_later, NULL))
-		event_add(acceptable, NULL);
+	return err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
 }
 
 static void on_accept_later(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd, (void)what, (void)arg;
-	serve_accept();
+	event_add(acceptable, NULL);
 }
 
 static void on_acceptable(evutil_socket_t fd, short what, void *arg)
@@ -72,13 +71,10 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 	if (sk >= 0) {
 		peer_text(&address, peer, sizeof(peer));
 		greet(sk, peer);
-		if (greetings() >= GREETINGS)
-			event_del(acceptable);
 		return;
 	}
-	if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
+	if (!accept_must_wait(errno))
 		return;
-	/* The connection stays in the queue, and so the socket would be readable at once again. */
 	fault("listening socket: %s: no handshakes for a second", strerror(errno));
 	event_del(acceptable);
 	event_add(accept_later, &second);
