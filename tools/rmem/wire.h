@@ -37,7 +37,7 @@ enum rmem_status {
 	RMEM_OK = 0,
 	RMEM_BAD_MESSAGE = 1,	/* the connection ends */
 	RMEM_BAD_VERSION = 2,
-	RMEM_DENIED = 3,	/* the name or the key */
+	RMEM_DENIED = 3,	/* the name, the key, or the address of the queue pair */
 	RMEM_FULL = 4,
 	RMEM_DRAINING = 5,
 	RMEM_NO_TAG = 6,
@@ -69,7 +69,7 @@ struct rmem_challenge {
 _Static_assert(sizeof(struct rmem_challenge) == 48, "wire");
 
 struct rmem_qp {
-	uint8_t gid[16];
+	uint8_t gid[16]; /* a client's: its address of the TCP connection, as the donor sees it; else it is denied */
 	uint32_t qpn;
 	uint32_t psn;
 	uint32_t mtu; /* enum ibv_mtu: both take the smaller one */

@@ -35,6 +35,9 @@ struct rmem_port {
 	bool atomic_write; /* the device can IBV_WR_ATOMIC_WRITE */
 };
 
+/* A RoCEv2 GID is an IPv6 address, or ::ffff: and an IPv4 address. 0, or -1: the address is neither. */
+int rmem_gid_of(const struct sockaddr *address, union ibv_gid *gid);
+
 /*
  * @device: NULL, or its name. Opens it; the caller closes port->context. 0, or -1 and *@why, which the caller frees.
  */

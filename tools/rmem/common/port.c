@@ -8,14 +8,13 @@
 #include "common.h"
 #include "why.h"
 
-/* A RoCEv2 GID is an IPv6 address, or ::ffff: and an IPv4 address. */
-static int gid_of(const struct sockaddr *local, union ibv_gid *gid)
+int rmem_gid_of(const struct sockaddr *address, union ibv_gid *gid)
 {
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)local;
-	const struct sockaddr_in *four = (const struct sockaddr_in *)local;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)address;
 
 	memset(gid, 0, sizeof(*gid));
-	switch (local->sa_family) {
+	switch (address->sa_family) {
 	case AF_INET6:
 		memcpy(gid->raw, &six->sin6_addr, 16);
 		return 0;
@@ -87,7 +86,7 @@ int rmem_port_of(const struct sockaddr *local, const char *device, struct rmem_p
 	int ret;
 
 	memset(port, 0, sizeof(*port));
-	if (gid_of(local, &port->gid))
+	if (rmem_gid_of(local, &port->gid))
 		return rmem_why(why, "address: it is neither IPv4 nor IPv6: connect by one of these");
 	list = ibv_get_device_list(NULL);
 	if (!list)

@@ -137,6 +137,17 @@ static bool proven(const struct greeting *g, const struct conf_client *conf)
 	return equal;
 }
 
+/* So no client aims our queue pair at another host, and the device need not look for a neighbour, which takes its time. */
+static bool from_peer(const struct greeting *g)
+{
+	struct sockaddr_storage peer = { 0 };
+	socklen_t size = sizeof(peer);
+	union ibv_gid gid;
+
+	return !getpeername(g->fd, (struct sockaddr *)&peer, &size) && !rmem_gid_of((struct sockaddr *)&peer, &gid) &&
+	       !memcmp(g->proof.qp.gid, gid.raw, sizeof(gid.raw));
+}
+
 /* The RDMA port with the address that the client has connected to. */
 static struct device *local_device(const struct greeting *g, struct rmem_port *port)
 {
@@ -165,6 +176,8 @@ static struct client *welcome_client(struct greeting *g, struct rmem_welcome *we
 
 	if (!proven(g, conf)) {
 		say_denied(g, "the name or the key is wrong");
+	} else if (!from_peer(g)) {
+		say_denied(g, "its queue pair has another address than its TCP connection: is there NAT between?");
 	} else {
 		status = RMEM_FULL;
 		device = donor.draining ? NULL : local_device(g, &port);

@@ -15,7 +15,7 @@ static const struct {
 } answers[] = {
 	{ RMEM_BAD_MESSAGE, EPROTO, "it did not understand a message: use the same version on both sides" },
 	{ RMEM_BAD_VERSION, EPROTO, "it speaks another version: use the same version on both sides" },
-	{ RMEM_DENIED, EACCES, "it does not know this name with this key: see its rmemd.conf" },
+	{ RMEM_DENIED, EACCES, "it does not know this name with this key, or sees another address: see its log and rmemd.conf" },
 	{ RMEM_FULL, ENOMEM, "it has no room: free regions, or raise its limits" },
 	{ RMEM_DRAINING, EBUSY, "it is being drained: use another donor" },
 	{ RMEM_NO_TAG, ENOENT, "there is no such tag" },
