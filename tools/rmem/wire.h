@@ -107,7 +107,7 @@ enum rmem_type {
 	RMEM_ABORT = 5,	  /* no body; none */
 	RMEM_FLUSH = 6,	  /* rmem_range; none */
 	RMEM_PING = 7,	  /* no body; none */
-	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab; none */
+	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab that a notice named; none */
 	RMEM_EVICT = 64,  /* the donor's notice: rmem_evict */
 	RMEM_ANSWER = 0x8000,
 };

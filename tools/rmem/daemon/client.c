@@ -48,15 +48,21 @@ int client_register(struct client *c, struct region *region)
 		     (uintmax_t)region->tag, (uintmax_t)region->size, strerror(errno));
 }
 
-void client_unregister(struct region *region, void *arg)
+void client_unregister(struct region *region)
 {
 	int err = region->user ? ibv_dereg_mr(region->user) : 0;
 
-	(void)arg;
 	if (err)
 		fault("client %s: tag %ju: its memory region can't be removed: %s", owner_name(region->owner),
 		      (uintmax_t)region->tag, strerror(err));
 	region->user = NULL;
+}
+
+void client_region_gone(struct region *region, void *arg)
+{
+	(void)arg;
+	client_unregister(region);
+	evict_gone(region);
 }
 
 /* (a region that the device does not take now is not listed; an ALLOC of its tag tries again) */
@@ -247,7 +253,7 @@ static void free_objects(struct client *c)
 	if (err)
 		fault("client %s: its queue pair can't be destroyed: %s", name, strerror(err));
 	for (struct region *region = owner_regions(c->owner); region; region = region->next)
-		client_unregister(region, NULL);
+		client_unregister(region);
 	err = c->buffers_mr ? ibv_dereg_mr(c->buffers_mr) : 0;
 	if (err)
 		fault("client %s: its buffers can't be deregistered: %s", name, strerror(err));

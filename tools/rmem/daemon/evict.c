@@ -11,17 +11,19 @@
 struct eviction {
 	struct owner *owner;
 	uint64_t tag;
+	uint64_t addr; /* which its owner's next region of this tag does not have */
 	struct control *asker;
 	struct event *grace; /* NULL: the owner was not asked yet */
 	struct eviction *next;
 };
 
 static struct eviction *list; /* in the order in which they were asked for */
+static bool was_freed;	      /* an owner can perhaps be asked for its next slab */
 
-static struct eviction *find(const struct owner *owner, uint64_t tag)
+static struct eviction *find(const struct region *region)
 {
 	for (struct eviction *e = list; e; e = e->next)
-		if (e->owner == owner && e->tag == tag)
+		if (e->owner == region->owner && e->addr == region->addr)
 			return e;
 	return NULL;
 }
@@ -37,10 +39,11 @@ static void unlink_eviction(struct eviction *e)
 		event_free(e->grace);
 }
 
-/* The region may be gone already by a transaction of its owner: that is as good. */
-static enum rmem_status take(struct owner *owner, uint64_t tag)
+/* The region may be gone already by a transaction of its owner, and another may have its tag. */
+static enum rmem_status take(const struct eviction *e)
 {
-	enum rmem_status status = store_evict(owner, tag);
+	const struct region *region = region_of_tag(e->owner, e->tag);
+	enum rmem_status status = region && region->addr == e->addr ? store_evict(e->owner, e->tag) : RMEM_NO_TAG;
 
 	if (status != RMEM_OK)
 		return status;
@@ -49,14 +52,21 @@ static enum rmem_status take(struct owner *owner, uint64_t tag)
 	return RMEM_OK;
 }
 
-static enum rmem_status finish(struct eviction *e, const char *how)
+static void end(struct eviction *e, const char *how)
 {
-	enum rmem_status status = take(e->owner, e->tag);
-
-	unlink_eviction(e);
 	if (e->asker)
 		control_evicted(e->asker, how);
 	free(e);
+}
+
+/* (off the list first: a region that is taken goes by evict_gone(), too) */
+static enum rmem_status finish(struct eviction *e, const char *how)
+{
+	enum rmem_status status;
+
+	unlink_eviction(e);
+	status = take(e);
+	end(e, how);
 	return status;
 }
 
@@ -99,22 +109,14 @@ static void ask(struct client *c, struct eviction *e)
 
 void evict_next(struct client *c)
 {
-	struct eviction *e, *first = NULL, *next;
+	struct eviction *first = NULL;
 
-	for (e = list; e; e = e->next) {
+	for (struct eviction *e = list; e; e = e->next) {
 		if (e->owner != c->owner)
 			continue;
 		if (e->grace)
 			return;
-	}
-	for (e = list; e && !first; e = next) {
-		next = e->next;
-		if (e->owner != c->owner)
-			continue;
-		if (region_of_tag(e->owner, e->tag))
-			first = e;
-		else
-			finish(e, "its owner freed it");
+		first = first ? first : e;
 	}
 	if (first && !c->dead && !c->notice_busy)
 		ask(c, first);
@@ -124,10 +126,11 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 {
 	const struct region *region = region_of_tag(owner, tag);
 	struct client *c = client_of(owner);
-	struct eviction *e = find(owner, tag), **end = &list;
+	struct eviction *e, **last = &list;
 
 	if (!region || !(region->flags & RMEM_SLAB))
 		return RMEM_NO_TAG;
+	e = find(region);
 	if (e && asker && e->asker)
 		return RMEM_FULL;
 	if (e) {
@@ -135,10 +138,10 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 		return RMEM_OK;
 	}
 	e = xcalloc(1, sizeof(*e));
-	*e = (struct eviction){ .owner = owner, .tag = tag, .asker = asker };
-	while (*end)
-		end = &(*end)->next;
-	*end = e;
+	*e = (struct eviction){ .owner = owner, .tag = tag, .addr = region->addr, .asker = asker };
+	while (*last)
+		last = &(*last)->next;
+	*last = e;
 	if (c)
 		evict_next(c);
 	else
@@ -148,13 +151,40 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 
 enum rmem_status evict_released(struct owner *owner, uint64_t tag)
 {
-	struct eviction *e = find(owner, tag);
+	const struct region *region = region_of_tag(owner, tag);
+	struct eviction *e = region ? find(region) : NULL;
 	struct client *c = client_of(owner);
-	enum rmem_status status = e ? finish(e, "its owner let go of it") : take(owner, tag);
+	enum rmem_status status;
 
+	/* (it may speak of an earlier region of this tag) */
+	if (!e || !e->grace)
+		return RMEM_NO_TAG;
+	status = finish(e, "its owner let go of it");
 	if (c)
 		evict_next(c);
 	return status;
+}
+
+/* The store is in the middle of a transaction: nobody is asked and no connection is closed until evict_settle(). */
+void evict_gone(const struct region *region)
+{
+	struct eviction *e = find(region);
+
+	if (!e)
+		return;
+	unlink_eviction(e);
+	end(e, "its owner freed it");
+	was_freed = true;
+}
+
+void evict_settle(void)
+{
+	if (!was_freed)
+		return;
+	was_freed = false;
+	for (struct client *c = donor.clients; c; c = c->next)
+		if (!c->dead)
+			evict_next(c);
 }
 
 void evict_disconnected(struct owner *owner)

@@ -78,7 +78,7 @@ static int open_store(void)
 	const struct conf *conf = &donor.conf;
 	const struct store_options options = {
 		.dir = conf->persist, .huge = conf->huge, .memory = conf->memory, .headroom = conf->headroom,
-		.region_gone = client_unregister,
+		.region_gone = client_region_gone,
 	};
 	char *why = NULL;
 

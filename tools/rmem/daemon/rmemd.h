@@ -146,8 +146,9 @@ void clients_reload(void);
 
 /* A region is to be reached by its owner's connection @c: 0, or -1 and it has said why. */
 int client_register(struct client *c, struct region *region);
+void client_unregister(struct region *region);
 /* The store's region_gone(). */
-void client_unregister(struct region *region, void *arg);
+void client_region_gone(struct region *region, void *arg);
 
 /* ------------------------------------------------------------------ request.c */
 
@@ -172,10 +173,14 @@ struct control;
  * RMEM_NO_TAG: no such slab. RMEM_FULL: somebody waits for it already.
  */
 enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
-/* The client says that it has let go of it. */
+/* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it. */
 enum rmem_status evict_released(struct owner *owner, uint64_t tag);
 /* The buffer for notices has become free. */
 void evict_next(struct client *c);
+/* The region ends, perhaps by its owner's transaction. */
+void evict_gone(const struct region *region);
+/* At the end of a turn: asks for more where evict_gone() made room. */
+void evict_settle(void);
 /* The owner has no connection any more: what was asked of it is taken now. */
 void evict_disconnected(struct owner *owner);
 void evict_forget(const struct control *asker);

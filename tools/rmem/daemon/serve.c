@@ -213,6 +213,7 @@ void serve_sync(void)
 /* The end of a turn: one sync for all that was done in it, and only then its answers. */
 static void settle(void)
 {
+	evict_settle();
 	serve_sync();
 	for (struct client *c = donor.clients; c; c = c->next)
 		if (!c->dead)
