@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct rmem_hello) == 104, "wire");
 struct rmem_challenge {
 	uint32_t magic;
 	uint32_t version;
-	uint32_t status; /* RMEM_OK, RMEM_BAD_VERSION, RMEM_DRAINING: else the end */
+	uint32_t status; /* RMEM_OK, or RMEM_BAD_VERSION and the end */
 	uint32_t reserved;
 	uint8_t nonce[RMEM_NONCE_SIZE];
 };
@@ -88,7 +88,7 @@ struct rmem_proof {
 _Static_assert(sizeof(struct rmem_proof) == 64, "wire");
 
 struct rmem_welcome {
-	uint32_t status; /* RMEM_OK, RMEM_DENIED, RMEM_FULL: else the end, and all the rest is 0 */
+	uint32_t status; /* RMEM_OK; or RMEM_DENIED, RMEM_FULL, RMEM_DRAINING, then the end, and all the rest is 0 */
 	uint32_t persists; /* 1: the donor has a log */
 	struct rmem_qp qp;
 	uint8_t start[16]; /* at random, made at each start of rmemd: another one means that it has restarted */

@@ -228,6 +228,21 @@ void drain(void)
 	store_each_owner(donor.store, drain_owner, NULL);
 }
 
+static int stays(struct owner *owner, void *name)
+{
+	if (strcmp(owner_name(owner), name))
+		return 0;
+	for (const struct region *region = owner_regions(owner); region; region = region->next)
+		if (!(region->flags & RMEM_SLAB))
+			return 1;
+	return 0;
+}
+
+bool drained(const char *name)
+{
+	return donor.draining && !store_each_owner(donor.store, stays, (void *)name);
+}
+
 uint64_t evictions(void)
 {
 	uint64_t n = 0;

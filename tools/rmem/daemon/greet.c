@@ -109,15 +109,13 @@ static bool challenge(struct greeting *g)
 	}
 	if (le32toh(g->hello.version) != RMEM_VERSION)
 		status = RMEM_BAD_VERSION;
-	else if (donor.draining)
-		status = RMEM_DRAINING;
 	g->challenge = (struct rmem_challenge){
 		.magic = htole32(RMEM_MAGIC), .version = htole32(RMEM_VERSION), .status = htole32(status),
 	};
 	if (status == RMEM_OK)
 		rmem_random(g->challenge.nonce, sizeof(g->challenge.nonce));
 	else
-		say_refused(g, status == RMEM_DRAINING ? "rmemd is being drained" : "it has another version");
+		say_refused(g, "it has another version");
 	look_up_key(g);
 	g->challenged = true;
 	return !tell(g, &g->challenge, sizeof(g->challenge)) && status == RMEM_OK;
@@ -166,21 +164,33 @@ static struct device *local_device(const struct greeting *g, struct rmem_port *p
 	return NULL;
 }
 
+static enum rmem_status may_enter(const struct greeting *g, const struct conf_client *conf)
+{
+	if (!proven(g, conf)) {
+		say_denied(g, "the name or the key is wrong");
+		return RMEM_DENIED;
+	}
+	if (!from_peer(g)) {
+		say_denied(g, "its queue pair has another address than its TCP connection: is there NAT between?");
+		return RMEM_DENIED;
+	}
+	if (!drained(conf->name))
+		return RMEM_OK;
+	say(LOG_INFO, "%s: client %s is refused: rmemd is being drained, and it has no regions here", g->peer, conf->name);
+	return RMEM_DRAINING;
+}
+
 static struct client *welcome_client(struct greeting *g, struct rmem_welcome *welcome)
 {
 	const struct conf_client *conf = conf_client(&donor.conf, g->hello.client);
-	enum rmem_status status = RMEM_DENIED;
+	enum rmem_status status = may_enter(g, conf);
 	struct device *device = NULL;
 	struct rmem_port port = { 0 };
 	struct client *c = NULL;
 
-	if (!proven(g, conf)) {
-		say_denied(g, "the name or the key is wrong");
-	} else if (!from_peer(g)) {
-		say_denied(g, "its queue pair has another address than its TCP connection: is there NAT between?");
-	} else {
+	if (status == RMEM_OK) {
 		status = RMEM_FULL;
-		device = donor.draining ? NULL : local_device(g, &port);
+		device = local_device(g, &port);
 	}
 	if (device)
 		c = client_open(conf, device, &port, &g->proof.qp, &welcome->qp, g->peer, &status);

@@ -185,6 +185,8 @@ void evict_settle(void);
 void evict_disconnected(struct owner *owner);
 void evict_forget(const struct control *asker);
 void drain(void);
+/* A client of that name is not let in: there is a drain, and it has no regions but slabs. */
+bool drained(const char *name);
 uint64_t evictions(void); /* under way */
 
 /* ------------------------------------------------------------------ control.c */
