@@ -61,17 +61,27 @@ static json_t *refuse(const char *format, ...)
 	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
 }
 
+/* @json: NULL when it could not be made. An answer that is not written would leave the connection waiting for ever. */
 static void answer(struct control *control, json_t *json)
 {
-	char *text = json_dumps(json, JSON_COMPACT);
+	static const char failed[] = "{\"ok\":false,\"error\":\"no answer: it is no UTF-8, or memory is short\"}";
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
 	struct evbuffer *to = bufferevent_get_output(control->stream);
 
-	if (text) {
-		evbuffer_add(to, text, strlen(text));
-		evbuffer_add(to, "\n", 1);
-	}
+	if (evbuffer_add_printf(to, "%s\n", text ? text : failed) < 0)
+		bufferevent_trigger_event(control->stream, BEV_EVENT_ERROR, BEV_TRIG_DEFER_CALLBACKS);
 	free(text);
 	json_decref(json);
+}
+
+/* NULL and @part is freed, if it does not go in: half a list would look like a whole one. */
+static int append(json_t **array, json_t *part)
+{
+	if (!json_array_append_new(*array, part))
+		return 0;
+	json_decref(*array);
+	*array = NULL;
+	return -1;
 }
 
 /* ------------------------------------------------------------------ status, stats */
@@ -85,12 +95,11 @@ static unsigned int connected(void)
 	return n;
 }
 
-static json_t *do_status(struct control *control, const json_t *request)
+static json_t *status(void)
 {
 	const struct conf *conf = &donor.conf;
 	struct store_stats s;
 
-	(void)control, (void)request;
 	store_stats(donor.store, &s);
 	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
 			 "state", donor.draining ? "draining" : "serving", "version", RMEM_PROGRAM_VERSION,
@@ -100,12 +109,17 @@ static json_t *do_status(struct control *control, const json_t *request)
 			 "free", (json_int_t)s.free, "evictions", (json_int_t)evictions());
 }
 
-static json_t *do_stats(struct control *control, const json_t *request)
+static void do_status(struct control *control, const json_t *request)
+{
+	(void)request;
+	answer(control, status());
+}
+
+static json_t *stats(void)
 {
 	const struct counters *n = &donor.counters;
 	struct store_stats s;
 
-	(void)control, (void)request;
 	store_stats(donor.store, &s);
 	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
 			 "turns", (json_int_t)n->turns, "requests", (json_int_t)n->requests,
@@ -116,17 +130,24 @@ static json_t *do_stats(struct control *control, const json_t *request)
 			 "checkpoints", (json_int_t)s.checkpoints, "replayed", (json_int_t)s.replayed);
 }
 
+static void do_stats(struct control *control, const json_t *request)
+{
+	(void)request;
+	answer(control, stats());
+}
+
 /* ------------------------------------------------------------------ list */
 
 static json_t *list_regions(const struct owner *owner, json_int_t *bytes)
 {
 	json_t *regions = json_array();
+	int ret = 0;
 
-	for (const struct region *region = owner_regions(owner); region; region = region->next) {
+	for (const struct region *region = owner_regions(owner); region && !ret; region = region->next) {
 		*bytes += region->size;
-		json_array_append_new(regions, json_pack("{s:o, s:o, s:I, s:s}", "tag", decimal(region->tag),
-							 "addr", hexadecimal(region->addr), "size", (json_int_t)region->size,
-							 "type", region->flags & RMEM_SLAB ? "slab" : "region"));
+		ret = append(&regions, json_pack("{s:o, s:o, s:I, s:s}", "tag", decimal(region->tag),
+						 "addr", hexadecimal(region->addr), "size", (json_int_t)region->size,
+						 "type", region->flags & RMEM_SLAB ? "slab" : "region"));
 	}
 	return regions;
 }
@@ -142,7 +163,7 @@ static json_t *list_owner(const struct owner *owner)
 				 "last_txn", decimal(owner_last_txn(owner)), "queued", (json_int_t)store_queued(owner),
 				 "regions", regions);
 
-	if (!c)
+	if (!json || !c)
 		return json;
 	json_object_set_new(json, "peer", json_string(c->peer));
 	json_object_set_new(json, "device", json_string(ibv_get_device_name(c->device->context->device)));
@@ -160,22 +181,22 @@ static int list_one(struct owner *owner, void *arg)
 {
 	struct listing *listing = arg;
 
-	if (!listing->name || !strcmp(listing->name, owner_name(owner)))
-		json_array_append_new(listing->clients, list_owner(owner));
-	return 0;
+	if (listing->name && strcmp(listing->name, owner_name(owner)))
+		return 0;
+	return append(&listing->clients, list_owner(owner));
 }
 
-static json_t *do_list(struct control *control, const json_t *request)
+static void do_list(struct control *control, const json_t *request)
 {
 	struct listing listing = { .name = json_string_value(json_object_get(request, "client")), .clients = json_array() };
 
-	(void)control;
 	store_each_owner(donor.store, list_one, &listing);
-	if (listing.name && !json_array_size(listing.clients)) {
+	if (listing.name && listing.clients && !json_array_size(listing.clients)) {
 		json_decref(listing.clients);
-		return refuse("client %s: it has never been here", listing.name);
+		answer(control, refuse("client %s: it has never been here", listing.name));
+	} else {
+		answer(control, json_pack("{s:b, s:o}", "ok", 1, "clients", listing.clients));
 	}
-	return json_pack("{s:b, s:o}", "ok", 1, "clients", listing.clients);
 }
 
 /* ------------------------------------------------------------------ evict, drain */
@@ -208,27 +229,36 @@ static int read_tag(const json_t *json, uint64_t *tag)
 }
 
 /* The answer comes when the slab is gone. */
-static json_t *do_evict(struct control *control, const json_t *request)
+static void evict_for(struct control *control, struct owner *owner, uint64_t tag)
+{
+	enum rmem_status status;
+
+	control->waits = true;
+	status = evict(owner, tag, control);
+	if (status == RMEM_OK)
+		return;
+	control->waits = false;
+	if (status == RMEM_FULL)
+		answer(control, refuse("client %s: slab %" PRIu64 ": another rmemctl waits for it already",
+				       owner_name(owner), tag));
+	else
+		answer(control, refuse("client %s: tag %" PRIu64 ": there is no such slab", owner_name(owner), tag));
+}
+
+static void do_evict(struct control *control, const json_t *request)
 {
 	struct search search = { .name = json_string_value(json_object_get(request, "client")) };
 	uint64_t tag;
 
-	if (!search.name || read_tag(json_object_get(request, "tag"), &tag))
-		return refuse("evict: it needs a client and a tag, both strings");
-	store_each_owner(donor.store, find_one, &search);
-	if (!search.owner)
-		return refuse("client %s: it has never been here", search.name);
-	control->waits = true;
-	switch (evict(search.owner, tag, control)) {
-	case RMEM_OK:
-		return NULL;
-	case RMEM_FULL:
-		control->waits = false;
-		return refuse("client %s: slab %" PRIu64 ": another rmemctl waits for it already", search.name, tag);
-	default:
-		control->waits = false;
-		return refuse("client %s: tag %" PRIu64 ": there is no such slab", search.name, tag);
+	if (!search.name || read_tag(json_object_get(request, "tag"), &tag)) {
+		answer(control, refuse("evict: it needs a client and a tag, both strings"));
+		return;
 	}
+	store_each_owner(donor.store, find_one, &search);
+	if (search.owner)
+		evict_for(control, search.owner, tag);
+	else
+		answer(control, refuse("client %s: it has never been here", search.name));
 }
 
 /* The next line is read later, by the loop: who calls us may be in the middle of a list. */
@@ -239,24 +269,24 @@ void control_evicted(struct control *control, const char *how)
 	bufferevent_trigger(control->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
-static json_t *do_drain(struct control *control, const json_t *request)
+static void do_drain(struct control *control, const json_t *request)
 {
 	drain();
-	return do_status(control, request);
+	do_status(control, request);
 }
 
 /* ------------------------------------------------------------------ connections */
 
 static const struct {
 	const char *name;
-	json_t *(*handle)(struct control *control, const json_t *request); /* NULL: it is answered later */
+	void (*handle)(struct control *control, const json_t *request); /* answers once, perhaps later */
 } commands[] = {
 	{ "status", do_status }, { "list", do_list }, { "evict", do_evict }, { "drain", do_drain }, { "stats", do_stats },
 };
 
 static void handle(struct control *control, const char *line)
 {
-	json_t *request = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *reply = NULL;
+	json_t *request = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
 	const char *name = json_string_value(json_object_get(request, "command"));
 	bool known = false;
 
@@ -264,12 +294,11 @@ static void handle(struct control *control, const char *line)
 		if (strcmp(commands[i].name, name))
 			continue;
 		known = true;
-		reply = commands[i].handle(control, request);
+		commands[i].handle(control, request);
 	}
 	if (!known)
-		reply = name ? refuse("%s: there is no such command", name) : refuse("it is no JSON object with a command");
-	if (reply)
-		answer(control, reply);
+		answer(control, name ? refuse("%s: there is no such command", name) :
+			       refuse("it is no JSON object with a command"));
 	json_decref(request);
 }
 
