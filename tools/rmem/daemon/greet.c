@@ -78,15 +78,6 @@ static void say_refused(const struct greeting *g, const char *why)
 		say(LOG_INFO, "%s: refused: %s", g->peer, why);
 }
 
-static void say_denied(const struct greeting *g, const char *why)
-{
-	static int64_t last;
-
-	donor.counters.denied++;
-	if (may_say(&last))
-		say(LOG_WARNING, "%s: client %s is denied: %s", g->peer, name_of(g), why);
-}
-
 /* ------------------------------------------------------------------ hello */
 
 static void look_up_key(struct greeting *g)
@@ -166,12 +157,18 @@ static struct device *local_device(const struct greeting *g, struct rmem_port *p
 
 static enum rmem_status may_enter(const struct greeting *g, const struct conf_client *conf)
 {
+	static int64_t last;
+
 	if (!proven(g, conf)) {
-		say_denied(g, "the name or the key is wrong");
+		donor.counters.denied++;
+		if (may_say(&last))
+			say(LOG_WARNING, "%s: client %s is denied: the name or the key is wrong", g->peer, name_of(g));
 		return RMEM_DENIED;
 	}
 	if (!from_peer(g)) {
-		say_denied(g, "its queue pair has another address than its TCP connection: is there NAT between?");
+		donor.counters.denied++;
+		say(LOG_WARNING, "%s: client %s is denied: its queue pair has another address than its TCP connection: "
+		    "is there NAT between?", g->peer, conf->name);
 		return RMEM_DENIED;
 	}
 	if (!drained(conf->name))
