@@ -130,16 +130,13 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 	r->request_ms = r->connect_ms > REQUEST_MS ? r->connect_ms : REQUEST_MS;
 	if (!ret)
 		ret = txn_reconnected(r, restarted, le64toh(welcome->last_txn));
-	if (ret)
+	if (ret || !restarted)
 		return ret;
-	memcpy(r->start, welcome->start, sizeof(r->start));
-	r->known = true;
-	if (!restarted)
-		return 0;
 	return fail(-ESTALE, "donor %s: it has restarted: %s", r->host, welcome->persists ?
 		    "what was put since the last commit or flush is lost" : "all regions are gone: allocate them anew");
 }
 
+/* What broke while it was learnt is not up. Then the restart is not known, so that the next connection tells of it, too. */
 static void connection_up(struct rmem *r)
 {
 	struct handshake h = { .fd = -1 };
@@ -152,8 +149,12 @@ static void connection_up(struct rmem *r)
 		ret = learn(r, &h.welcome);
 	if (h.fd >= 0)
 		close(h.fd);
+	if (!ret && !r->qp)
+		ret = connection_down(r);
 	r->connected = ret;
-	if (!ret || ret == -ESTALE) {
+	if ((!ret || ret == -ESTALE) && r->qp) {
+		memcpy(r->start, h.welcome.start, sizeof(r->start));
+		r->known = true;
 		r->state = UP;
 	} else {
 		device_close(r);

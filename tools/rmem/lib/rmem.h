@@ -70,7 +70,7 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
  *	-ESTALE		the donor has restarted. If it does not persist, all regions are gone, and so they are here; allocate and
  *			fill them anew. If it does, regions hold what was committed or flushed, and what was put since is lost;
  *			a transaction that was not committed has been forgotten here. Either way the connection is up, and is
- *			as good as a new one. After an rmem_txn_go() that broke, the next one still says what became of
+ *			as good as a new one; if it broke at once, the next call tells of this restart once more. After an rmem_txn_go() that broke, the next one still says what became of
  *			it: 0 if it is committed, -ENODATA if it has been forgotten.
  *	others as rmem_connect(); the connection remains down
  */
