@@ -98,11 +98,13 @@ struct slot {
  *	TXN_OPEN	-> TXN_GOING		rmem_txn_go()
  *	TXN_GOING	-> TXN_OPEN		answered, or broken before GO was sent (the queue stays)
  *	TXN_GOING	-> TXN_DOUBT		broken
- *	TXN_DOUBT	-> TXN_COMMITTED, TXN_AGAIN, TXN_OPEN (forgotten)	rmem_reconnect()
- *	TXN_COMMITTED	-> TXN_OPEN		rmem_txn_go() has said so
- *	TXN_AGAIN	-> TXN_GOING, TXN_OPEN	rmem_txn_go(), rmem_txn_abort() or a restart of the donor
+ *	TXN_DOUBT	-> TXN_COMMITTED, TXN_AGAIN, TXN_FORGOTTEN	rmem_reconnect()
+ *	TXN_COMMITTED	-> TXN_OPEN		rmem_txn_go() or rmem_txn_abort() has said so
+ *	TXN_AGAIN	-> TXN_GOING, TXN_OPEN	rmem_txn_go(), rmem_txn_abort()
+ *	TXN_OPEN, TXN_AGAIN -> TXN_FORGOTTEN	a restart of the donor, if anything was queued
+ *	TXN_FORGOTTEN	-> TXN_OPEN		rmem_txn_go() or rmem_txn_abort() has said so
  */
-enum txn_state { TXN_OPEN, TXN_GOING, TXN_DOUBT, TXN_COMMITTED, TXN_AGAIN };
+enum txn_state { TXN_OPEN, TXN_GOING, TXN_DOUBT, TXN_COMMITTED, TXN_AGAIN, TXN_FORGOTTEN };
 
 struct txn {
 	enum txn_state state;

@@ -69,9 +69,11 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
  * they were.
  *	-ESTALE		the donor has restarted. If it does not persist, all regions are gone, and so they are here; allocate and
  *			fill them anew. If it does, regions hold what was committed or flushed, and what was put since is lost;
- *			a transaction that was not committed has been forgotten here. Either way the connection is up, and is
- *			as good as a new one; if it broke at once, the next call tells of this restart once more. After an rmem_txn_go() that broke, the next one still says what became of
- *			it: 0 if it is committed, -ENODATA if it has been forgotten.
+ *			what was queued and not committed has been forgotten here. Either way the connection is up, and is
+ *			as good as a new one; if it broke at once, the next call tells of this restart once more. After
+ *			an rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed, -ENODATA if it
+ *			has been forgotten. When anything is forgotten, nothing new is queued until somebody has been told so by
+ *			rmem_txn_go() or has called rmem_txn_abort().
  *	others as rmem_connect(); the connection remains down
  */
 int rmem_reconnect(struct rmem *r);
@@ -171,7 +173,8 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
  * they happen in this order. One transaction at a time is being queued on a connection: threads share it.
  *	-ERANGE		a range that is not in a region of this client
  *	-ESTALE		a range in a slab that was evicted
- *	-EBUSY		an rmem_txn_go() broke, and has not been called again for the answer
+ *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: rmem_txn_go() for the
+ *			answer, or rmem_txn_abort()
  *	-EINVAL		the ranges overlap, or are empty
  *	-ENOENT		no such tag
  *	-ENOTCONN, -ENOMEM
@@ -182,7 +185,7 @@ int rmem_free(struct rmem *r, uint64_t tag);
 /*
  * All that is queued happens, atomically: even if this client dies once the donor has the message, and durably at a donor that
  * persists. When it returns 0 it has. The source of a copy must not be put to meanwhile.
- *	-ENODATA	nothing is queued
+ *	-ENODATA	nothing is queued, or it was forgotten when the donor restarted
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
  *	-EIO		the donor's log; it ends, see rmem_reconnect()
  *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are more than 1048576 entries, or

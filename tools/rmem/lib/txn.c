@@ -33,8 +33,9 @@ int txn_reconnected(struct rmem *r, bool restarted, uint64_t last)
 	if (t->state == TXN_DOUBT && last == t->last + 1) {
 		txn_drop(r);
 		t->state = TXN_COMMITTED;
-	} else if (restarted && t->state != TXN_COMMITTED) {
+	} else if (restarted && t->count) {
 		txn_drop(r);
+		t->state = TXN_FORGOTTEN;
 	} else if (t->state == TXN_DOUBT) {
 		if (last != t->last)
 			return fail(-EPROTO, "client %s: another process uses this name: give each one its own", r->client);
@@ -91,7 +92,7 @@ static int enter_open(struct rmem *r)
 		return ret;
 	ret = settle(r);
 	if (!ret && r->txn.state != TXN_OPEN)
-		ret = fail(-EBUSY, "transaction: nobody has asked yet what became of the one that broke: rmem_txn_go()");
+		ret = fail(-EBUSY, "transaction: nobody has asked yet what became of the one before: rmem_txn_go()");
 	return ret ? leave(r, ret) : 0;
 }
 
@@ -256,6 +257,10 @@ int rmem_txn_go(struct rmem *r)
 	if (r->txn.state == TXN_COMMITTED) {
 		r->txn.state = TXN_OPEN;
 		return leave(r, 0);
+	}
+	if (r->txn.state == TXN_FORGOTTEN) {
+		r->txn.state = TXN_OPEN;
+		return leave(r, fail(-ENODATA, "transaction: the donor restarted before it took place: it is forgotten"));
 	}
 	if (!r->txn.count)
 		return leave(r, fail(-ENODATA, "transaction: nothing is queued"));

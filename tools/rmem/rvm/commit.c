@@ -29,7 +29,7 @@
 #include "internal.h"
 
 enum {
-	PAUSE_MS = 50, /* between two attempts to connect */
+	PAUSE_MS = 50, /* between two attempts */
 };
 
 bool connection_broke(int ret)
@@ -84,6 +84,11 @@ static int connect_once(struct rvm *v)
 	return ret && ret != -ESTALE ? ret : still_ours(v);
 }
 
+static void pause_ms(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+}
+
 int connect_anew(struct rvm *v, int64_t *until)
 {
 	bool first = !*until;
@@ -93,7 +98,7 @@ int connect_anew(struct rvm *v, int64_t *until)
 		*until = now_ms() + v->timeout_ms;
 	for (; first || now_ms() < *until; first = false) {
 		if (!first)
-			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+			pause_ms();
 		ret = connect_once(v);
 		if (!ret || ret == -ESTALE || ret == -EACCES || ret == -EPROTO)
 			return ret;
@@ -114,13 +119,19 @@ static int put_pages(struct rvm *v)
 	return transfer_end(&t);
 }
 
+/* -EBUSY: another's transaction was lost, and it has not asked yet. If some of ours was queued, ours was lost. */
 static int queue_copies(struct rvm *v)
 {
+	bool queued = false;
 	struct run run;
 	int ret = 0;
 
-	for (size_t at = 0; !ret && pages_run(v, at, &run); at = run.first + run.count)
+	for (size_t at = 0; !ret && pages_run(v, at, &run); at = run.first + run.count) {
 		ret = rmem_cp(v->r, v->real + run.first * RVM_PAGE, v->shadow + run.first * RVM_PAGE, run.count * RVM_PAGE);
+		if (ret == -EBUSY && queued)
+			return -ENOTCONN;
+		queued = true;
+	}
 	return ret;
 }
 
@@ -137,7 +148,8 @@ int commit_once(struct rvm *v)
 	if (!ret)
 		ret = queue_copies(v);
 	if (ret) {
-		not_done(v);
+		if (ret != -EBUSY)
+			not_done(v);
 		return ret;
 	}
 	v->txn = rmem_last_txn(v->r);
@@ -179,6 +191,17 @@ static int attempt(struct rvm *v)
 	return regions_there(v) ? commit_once(v) : -ESTALE;
 }
 
+/* Until the one whose transaction was lost has asked for it. */
+static int wait_for_other(struct rvm *v, int64_t *until)
+{
+	if (!*until)
+		*until = now_ms() + v->timeout_ms;
+	if (now_ms() >= *until)
+		return -EBUSY;
+	pause_ms();
+	return 0;
+}
+
 int rvm_commit(struct rvm *v)
 {
 	int64_t until = 0;
@@ -189,8 +212,8 @@ int rvm_commit(struct rvm *v)
 	if (v->stale)
 		return -ESTALE;
 	ret = atomic_load(&v->taken) ? attempt(v) : 0;
-	while (connection_broke(ret)) {
-		ret = connect_anew(v, &until);
+	while (connection_broke(ret) || ret == -EBUSY) {
+		ret = ret == -EBUSY ? wait_for_other(v, &until) : connect_anew(v, &until);
 		if (ret)
 			break;
 		ret = attempt(v);

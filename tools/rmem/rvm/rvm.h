@@ -84,6 +84,8 @@ int rvm_set_range(struct rvm *v, void *p, size_t size);
  *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
  *			memory since. It may be read here
  *	-ENOMEM		for the list of copies, here or at the donor
+ *	-EBUSY		another transaction on this connection was lost, and nobody has called rmem_txn_go() for its answer
+ *			in that time
  *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
  */
 int rvm_commit(struct rvm *v);
