@@ -256,6 +256,6 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
 		return ret;
 	ret = region_at(r, addr, len, &region);
 	if (!ret)
-		ret = request_call(r, RMEM_FLUSH, &body, sizeof(body), NULL, 0);
+		ret = request_call(r, r->generation, RMEM_FLUSH, &body, sizeof(body), NULL, 0);
 	return leave(r, ret > 0 ? answer_failed(r, "a flush", ret) : ret);
 }

@@ -185,9 +185,12 @@ void progress(struct rmem *r); /* does what can be done without waiting */
 /* request.c */
 bool request_possible(const struct rmem *r);
 void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
-int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
+/* On the connection of @generation alone: an answer that came before that one broke is none. */
+int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
+		  struct request *request);
 int request_end(struct rmem *r, struct request *request); /* an enum rmem_status, or -errno */
-int request_call(struct rmem *r, uint16_t type, const void *body, size_t size, void *answer, size_t answer_size);
+int request_call(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size, void *answer,
+		 size_t answer_size);
 void request_sent(struct rmem *r, unsigned int index);
 void request_received(struct rmem *r, const uint8_t *data, size_t size);
 void requests_fail(struct rmem *r);

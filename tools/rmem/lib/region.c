@@ -203,6 +203,7 @@ static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, siz
 
 static int learn(struct rmem *r, struct table *t)
 {
+	unsigned int generation = r->generation;
 	union {
 		struct rmem_list_answer list;
 		uint8_t bytes[RMEM_MSG_SIZE];
@@ -214,7 +215,7 @@ static int learn(struct rmem *r, struct table *t)
 		struct rmem_list_request body = { .from = htole64(from) };
 		struct request request = { .answer = &answer, .room = sizeof(answer) };
 
-		ret = request_begin(r, RMEM_LIST, &body, sizeof(body), &request);
+		ret = request_begin(r, generation, RMEM_LIST, &body, sizeof(body), &request);
 		if (!ret)
 			ret = request_end(r, &request);
 		if (ret > 0)
@@ -267,7 +268,7 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 
 	if (flags & ~(unsigned int)RMEM_SLAB)
 		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)tag, flags);
-	ret = request_call(r, RMEM_ALLOC, &body, sizeof(body), &wire, sizeof(wire));
+	ret = request_call(r, r->generation, RMEM_ALLOC, &body, sizeof(body), &wire, sizeof(wire));
 	if (ret > 0)
 		return answer_failed(r, "a region", ret);
 	if (ret)

@@ -37,13 +37,14 @@ void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, 
 	post(r, &wr); /* (a failure is the request's, too) */
 }
 
-int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request)
+int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
+		  struct request *request)
 {
-	unsigned int generation = r->generation;
-
-	while (!request_possible(r))
+	while (r->generation == generation && !request_possible(r))
 		if (wait_step(r, generation))
 			return -ENOTCONN;
+	if (r->generation != generation)
+		return connection_down(r);
 	request->generation = generation;
 	request->began = now_ms();
 	request->paused = r->paused;
@@ -71,15 +72,16 @@ int request_end(struct rmem *r, struct request *request)
 		}
 		wait_step(r, request->generation);
 	}
-	if (request->error)
+	if (request->error || r->generation != request->generation)
 		return connection_down(r);
 	return request->status;
 }
 
-int request_call(struct rmem *r, uint16_t type, const void *body, size_t size, void *answer, size_t answer_size)
+int request_call(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size, void *answer,
+		 size_t answer_size)
 {
 	struct request request = { .answer = answer, .room = answer_size };
-	int ret = request_begin(r, type, body, size, &request);
+	int ret = request_begin(r, generation, type, body, size, &request);
 
 	if (!ret)
 		ret = request_end(r, &request);

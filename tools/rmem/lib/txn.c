@@ -148,8 +148,8 @@ static size_t queue_message(const struct txn *t, size_t first, union queue_body 
 	return sizeof(*queue) + count * sizeof(*queue->ops);
 }
 
-/* Some messages at once; the first one that is not RMEM_OK counts. All of them are waited for. */
-static int send_some(struct rmem *r, size_t *first)
+/* Some messages at once. All of them are waited for: a failure of the connection counts, else the first refusal. */
+static int send_some(struct rmem *r, unsigned int generation, size_t *first)
 {
 	struct request requests[WINDOW] = { 0 };
 	union queue_body body;
@@ -158,7 +158,7 @@ static int send_some(struct rmem *r, size_t *first)
 	while (!ret && begun < WINDOW && *first < r->txn.count) {
 		size_t size = queue_message(&r->txn, *first, &body);
 
-		ret = request_begin(r, RMEM_QUEUE, &body, size, &requests[begun]);
+		ret = request_begin(r, generation, RMEM_QUEUE, &body, size, &requests[begun]);
 		if (ret)
 			break;
 		begun++;
@@ -167,18 +167,19 @@ static int send_some(struct rmem *r, size_t *first)
 	for (int i = 0; i < begun; i++) {
 		int one = request_end(r, &requests[i]);
 
-		ret = ret ? ret : one;
+		if (!ret || (ret > 0 && one < 0))
+			ret = one;
 	}
 	return ret;
 }
 
-static int send_queue(struct rmem *r)
+static int send_queue(struct rmem *r, unsigned int generation)
 {
 	size_t first = 0;
 	int ret = 0;
 
 	while (!ret && first < r->txn.count)
-		ret = send_some(r, &first);
+		ret = send_some(r, generation, &first);
 	return ret;
 }
 
@@ -195,22 +196,18 @@ static void committed(struct rmem *r)
 }
 
 /* The donor refused it: nothing has happened; its queue must be empty as ours is. */
-static int refused(struct rmem *r, int status)
+static int refused(struct rmem *r, unsigned int generation, int status)
 {
-	int ret;
-
 	txn_drop(r);
-	if (!r->qp)
-		return connection_down(r);
 	r->txn.state = TXN_GOING; /* (until the donor's is empty nobody adds to ours) */
 	r->txn.sent = false;
-	ret = request_call(r, RMEM_ABORT, NULL, 0, NULL, 0);
-	if (ret < 0)
-		return ret;
-	r->txn.state = TXN_OPEN;
+	/* (a connection that breaks empties the donor's queue, too, and opens ours) */
+	if (request_call(r, generation, RMEM_ABORT, NULL, 0, NULL, 0) >= 0)
+		r->txn.state = TXN_OPEN;
 	return answer_failed(r, "the transaction", status);
 }
 
+/* A step that returns less than 0 has lost the connection: whose the queue is then, and its state, txn_broken() has said. */
 static int go(struct rmem *r)
 {
 	struct txn *t = &r->txn;
@@ -220,27 +217,21 @@ static int go(struct rmem *r)
 
 	t->state = TXN_GOING;
 	t->sent = false;
-	ret = send_queue(r);
+	ret = send_queue(r, generation);
 	if (ret < 0)
 		return ret;
 	if (ret > 0)
-		return refused(r, ret);
+		return refused(r, generation, ret);
 	t->sent = true;
-	ret = request_call(r, RMEM_GO, &body, sizeof(body), NULL, 0);
+	ret = request_call(r, generation, RMEM_GO, &body, sizeof(body), NULL, 0);
 	if (ret < 0)
 		return ret;
-	/* answered, and then it broke before this thread ran: perhaps another one has connected anew and learnt the same */
-	if (r->generation != generation && t->state != TXN_DOUBT) {
-		if (t->state == TXN_COMMITTED && !ret)
-			t->state = TXN_OPEN;
-		return ret ? connection_down(r) : 0;
-	}
 	if (ret == RMEM_OK) {
 		committed(r);
 		return 0;
 	}
 	if (ret != RMEM_NOT_DURABLE)
-		return refused(r, ret);
+		return refused(r, generation, ret);
 	connection_break(r, "its disk failed");
 	return answer_failed(r, "the transaction", ret);
 }
