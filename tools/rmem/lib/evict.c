@@ -52,6 +52,7 @@ void evict_run(struct rmem *r)
 		region->noticed = false;
 		evict_taken(r, region);
 		answer(r, region->known.tag);
+		region->let_go = r->next_id;
 	}
 	r->noticed = left;
 }

@@ -44,6 +44,7 @@ struct region {
 	bool leaving;	   /* the donor wants it back: nothing new begins */
 	bool noticed;	   /* and waits for our answer */
 	bool evicted;	   /* it has it back; stays in the table so that its range is -ESTALE */
+	uint64_t let_go;   /* id of the message by which the donor was last given a slab of this tag; 0: none */
 	bool gone;	   /* in no table any more: freed when it is not busy */
 };
 
@@ -80,6 +81,7 @@ struct request {
 	size_t room;
 	size_t size;	/* of it */
 	unsigned int generation;
+	uint64_t id;
 	int64_t began, paused;
 	uint16_t status;
 	int error;	/* the connection's */

@@ -259,6 +259,31 @@ int regions_learn(struct rmem *r, bool restarted)
 
 /* ------------------------------------------------------------------ calls */
 
+/* An answer that crosses with our word that the slab is the donor's is of a slab that is no more: asks again. */
+static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire)
+{
+	unsigned int generation = r->generation;
+	struct region *old;
+	int ret;
+
+	for (;;) {
+		struct request request = { .answer = wire, .room = sizeof(*wire) };
+
+		ret = request_begin(r, generation, RMEM_ALLOC, body, sizeof(*body), &request);
+		if (!ret)
+			ret = request_end(r, &request);
+		if (ret > 0)
+			return answer_failed(r, "a region", ret);
+		if (ret)
+			return ret;
+		if (request.size != sizeof(*wire))
+			return nonsense(r, "a region of another form");
+		old = region_of(r, le64toh(body->tag));
+		if (!old || old->let_go < request.id)
+			return 0;
+	}
+}
+
 static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
 {
 	struct rmem_alloc_request body = { .tag = htole64(tag), .size = htole64(size), .flags = htole32(flags) };
@@ -268,9 +293,7 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 
 	if (flags & ~(unsigned int)RMEM_SLAB)
 		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)tag, flags);
-	ret = request_call(r, r->generation, RMEM_ALLOC, &body, sizeof(body), &wire, sizeof(wire));
-	if (ret > 0)
-		return answer_failed(r, "a region", ret);
+	ret = ask_for(r, &body, &wire);
 	if (ret)
 		return ret;
 	parse(&wire, &region);
@@ -278,6 +301,7 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 	    region.known.size - size >= RMEM_PAGE)
 		return nonsense(r, "another region than was asked for");
 	old = region_of(r, tag);
+	region.let_go = old ? old->let_go : 0;
 	if (!old || old->evicted || old->known.addr != region.known.addr || old->rkey != region.rkey)
 		ret = put_in(&r->table, &region);
 	if (!ret)

@@ -49,6 +49,7 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 	request->began = now_ms();
 	request->paused = r->paused;
 	request_post(r, type, body, size, request);
+	request->id = r->next_id;
 	return 0;
 }
 
