@@ -70,6 +70,7 @@ static void reset_work(struct rmem *r)
 	r->unanswered = 0;
 	r->probed = 0;
 	r->noticed = false;
+	r->early = false;
 }
 
 /* On failure device_close() frees what there is. */

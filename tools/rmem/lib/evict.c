@@ -22,7 +22,7 @@ static void answer(struct rmem *r, uint64_t tag)
 	request_post(r, RMEM_EVICTED, &body, sizeof(body), NULL);
 }
 
-void evict_notice(struct rmem *r, uint64_t tag)
+static void take_notice(struct rmem *r, uint64_t tag)
 {
 	struct region *region = region_of(r, tag);
 
@@ -32,6 +32,24 @@ void evict_notice(struct rmem *r, uint64_t tag)
 	} else if (request_possible(r)) { /* freed meanwhile; without an answer the donor finds out as well */
 		answer(r, tag);
 	}
+}
+
+/* The table of a connection that broke says nothing about this one's regions. */
+void evict_notice(struct rmem *r, uint64_t tag)
+{
+	if (r->state == CONNECTING) {
+		r->early = true;
+		r->early_tag = tag;
+	} else {
+		take_notice(r, tag);
+	}
+}
+
+void evict_early(struct rmem *r)
+{
+	if (r->early)
+		take_notice(r, r->early_tag);
+	r->early = false;
 }
 
 void evict_run(struct rmem *r)

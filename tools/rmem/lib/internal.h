@@ -160,6 +160,8 @@ struct rmem {
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
 	bool noticed;		 /* some regions are */
+	bool early;		 /* a notice came while regions were learnt; no second one comes before it is answered, or late */
+	uint64_t early_tag;
 };
 
 /* error.c: none of these wants the lock, but connection_down() and answer_failed() */
@@ -230,6 +232,7 @@ void txn_broken(struct rmem *r); /* the connection broke */
 
 /* evict.c */
 void evict_notice(struct rmem *r, uint64_t tag);
+void evict_early(struct rmem *r); /* the regions are learnt */
 void evict_run(struct rmem *r);
 void evict_taken(struct rmem *r, struct region *region); /* without a notice */
 

@@ -254,6 +254,7 @@ int regions_learn(struct rmem *r, bool restarted)
 		keep_evicted(r, &fresh);
 	table_free(&r->table);
 	r->table = fresh;
+	evict_early(r);
 	return 0;
 }
 
