@@ -17,7 +17,7 @@
 #include "../common/common.h"
 
 #pragma GCC visibility push(default)
-#include "rmem.h"
+#include "hidden.h"
 #pragma GCC visibility pop
 
 #define DATA_DEPTH 128u	/* one-sided work requests under way */

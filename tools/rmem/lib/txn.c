@@ -236,6 +236,26 @@ static int go(struct rmem *r)
 	return answer_failed(r, "the transaction", ret);
 }
 
+/* Settled. */
+static int go_or_say(struct rmem *r)
+{
+	int ret;
+
+	if (r->txn.state == TXN_COMMITTED) {
+		r->txn.state = TXN_OPEN;
+		return 0;
+	}
+	if (r->txn.state == TXN_FORGOTTEN) {
+		r->txn.state = TXN_OPEN;
+		return fail(-ENODATA, "transaction: the donor restarted before it took place: it is forgotten");
+	}
+	if (!r->txn.count)
+		return fail(-ENODATA, "transaction: nothing is queued");
+	ret = go(r);
+	pthread_cond_broadcast(&r->changed);
+	return ret;
+}
+
 int rmem_txn_go(struct rmem *r)
 {
 	int ret = enter(r);
@@ -243,21 +263,29 @@ int rmem_txn_go(struct rmem *r)
 	if (ret)
 		return ret;
 	ret = settle(r);
-	if (ret)
-		return leave(r, ret);
-	if (r->txn.state == TXN_COMMITTED) {
-		r->txn.state = TXN_OPEN;
-		return leave(r, 0);
-	}
-	if (r->txn.state == TXN_FORGOTTEN) {
-		r->txn.state = TXN_OPEN;
-		return leave(r, fail(-ENODATA, "transaction: the donor restarted before it took place: it is forgotten"));
-	}
-	if (!r->txn.count)
-		return leave(r, fail(-ENODATA, "transaction: nothing is queued"));
-	ret = go(r);
-	pthread_cond_broadcast(&r->changed);
-	return leave(r, ret);
+	return leave(r, ret ? ret : go_or_say(r));
+}
+
+int rmem_txn_go_on(struct rmem *r, unsigned int connection)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	while (!ret && r->generation == connection && r->txn.state == TXN_GOING)
+		ret = wait_step(r, connection);
+	if (r->generation != connection || !r->qp)
+		return leave(r, fail(-EREMCHG, "donor %s: the connection is another one", r->host));
+	return leave(r, go_or_say(r));
+}
+
+unsigned int rmem_connection(struct rmem *r)
+{
+	unsigned int generation;
+
+	pthread_mutex_lock(&r->lock);
+	generation = r->generation;
+	pthread_mutex_unlock(&r->lock);
+	return generation;
 }
 
 /* (what is queued is at the donor only within rmem_txn_go()) */

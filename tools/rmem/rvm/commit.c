@@ -19,8 +19,10 @@
  *	  none. If the donor's last transaction is the one before, this one was not done and never will be, because the process
  *	  that could do it is dead. OPEN again.
  *
- * After each new connection the header's session is read. A process that recovers this memory changes it, and its connection
- * ends ours first. So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
+ * After each new connection, also one that another thread has made, the header's session is read, and a transaction goes on
+ * that connection alone (if there is another one by then, nothing is sent: OPEN still, and pages are put anew, since a donor
+ * that restarted has lost them). A process that recovers this memory changes the session, and its connection ends ours first.
+ * So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -60,17 +62,23 @@ static bool regions_there(struct rvm *v)
 	return region_is(v, v->tag, v->real) && region_is(v, v->tag + 1, v->shadow);
 }
 
-static int still_ours(struct rvm *v)
+int still_ours(struct rvm *v)
 {
+	unsigned int connection = rmem_connection(v->r); /* (if it is not up, the next call says so) */
 	uint64_t session;
 	int ret;
 
 	if (!regions_there(v))
 		return -ESTALE;
+	if (connection == v->connection)
+		return 0;
 	ret = rmem_get(v->r, &session, v->real + offsetof(struct header, session), sizeof(session));
 	if (ret)
 		return ret;
-	return session == v->session ? 0 : -ESTALE;
+	if (session != v->session)
+		return -ESTALE;
+	v->connection = connection;
+	return 0;
 }
 
 static int connect_once(struct rvm *v)
@@ -154,18 +162,20 @@ int commit_once(struct rvm *v)
 	}
 	v->txn = rmem_last_txn(v->r);
 	v->state = TXN_UNSURE;
-	ret = rmem_txn_go(v->r);
+	ret = rmem_txn_go_on(v->r, v->connection);
 	if (ret && !connection_broke(ret))
 		not_done(v);
-	return ret;
+	return ret == -EREMCHG ? -ENOTCONN : ret;
 }
 
 /* What became of a transaction that is unsure. -EAGAIN: it was not done, and is open again. */
 static int ask(struct rvm *v)
 {
-	int ret = rmem_txn_go(v->r);
+	int ret = rmem_txn_go_on(v->r, v->connection);
 	uint64_t last;
 
+	if (ret == -EREMCHG)
+		return -ENOTCONN;
 	if (!ret || connection_broke(ret))
 		return ret;
 	if (ret != -ENODATA) {
@@ -181,14 +191,16 @@ static int ask(struct rvm *v)
 
 static int attempt(struct rvm *v)
 {
-	int ret;
+	int ret = still_ours(v);
 
+	if (ret)
+		return ret;
 	if (v->state == TXN_UNSURE) {
 		ret = ask(v);
 		if (ret != -EAGAIN)
 			return ret;
 	}
-	return regions_there(v) ? commit_once(v) : -ESTALE;
+	return commit_once(v);
 }
 
 /* Until the one whose transaction was lost has asked for it. */

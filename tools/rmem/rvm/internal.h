@@ -25,6 +25,8 @@
 #include "rvm.h"
 #pragma GCC visibility pop
 
+#include "../lib/hidden.h"
+
 #define RVM_PAGE ((size_t)4096)
 #define RVM_MAGIC 0x314d454d4d5652ull /* "RVMMEM1" */
 #define RVM_VERSION 1u
@@ -71,6 +73,7 @@ struct rvm {
 	size_t size;
 	bool registered;
 	uint64_t session;
+	unsigned int connection; /* the one on which the header was seen to be ours: on another one nothing is committed */
 	unsigned int timeout_ms;
 
 	pthread_mutex_t lock;	/* of owner; held for moments only */
@@ -138,6 +141,8 @@ int commit_once(struct rvm *v);
  */
 int connect_anew(struct rvm *v, int64_t *until);
 bool connection_broke(int ret);
+/* 0; -ESTALE: as connect_anew(); or the connection broke. Asks the donor only after a new connection, whoever made that. */
+int still_ours(struct rvm *v);
 
 /* ------------------------------------------------------------------ transfer.c */
 

@@ -185,9 +185,12 @@ static int at_donor(struct rvm *v, bool there)
 static int open_memory(struct rvm *v, const struct rvm_options *o)
 {
 	struct header header = { 0 };
-	int ret = find_header(v->r, v->tag, &v->size, &header);
-	bool there = !ret;
+	bool there;
+	int ret;
 
+	v->connection = rmem_connection(v->r);
+	ret = find_header(v->r, v->tag, &v->size, &header);
+	there = !ret;
 	if (ret && ret != -ENOENT)
 		return ret;
 	ret = check_options(o, there, &header, v->size);
@@ -260,12 +263,16 @@ static int free_regions(struct rvm *v)
 	struct rmem_region region;
 	int64_t until = 0;
 	bool broke;
-	int ret = rmem_free(v->r, v->tag);
+	int ret = still_ours(v);
 
+	if (!ret)
+		ret = rmem_free(v->r, v->tag);
 	if (!ret)
 		ret = rmem_free(v->r, v->tag + 1);
 	if (!ret)
-		ret = rmem_txn_go(v->r);
+		ret = rmem_txn_go_on(v->r, v->connection);
+	if (ret == -EREMCHG)
+		ret = -ENOTCONN;
 	broke = connection_broke(ret);
 	if (broke) {
 		connect_anew(v, &until);
