@@ -45,6 +45,7 @@ struct header {
 	uint32_t reserved;
 	uint64_t size;
 	uint64_t addr;
+	uint64_t tag;
 	uint64_t session; /* at random, by the process that recovered the memory last: it alone may commit */
 	void *root;
 	uint64_t checksum; /* of all before */

@@ -48,10 +48,10 @@ static bool is_zero(const void *data, size_t size)
 	return !*p && !memcmp(p, p + 1, size - 1);
 }
 
-static bool header_good(const struct header *h, uint64_t size)
+static bool header_good(const struct header *h, uint64_t tag, uint64_t size)
 {
-	return h->magic == RVM_MAGIC && h->version == RVM_VERSION && h->checksum == header_checksum(h) && h->size == size &&
-	       h->addr && h->addr % RVM_PAGE == 0 && h->addr + size > h->addr;
+	return h->magic == RVM_MAGIC && h->version == RVM_VERSION && h->checksum == header_checksum(h) && h->tag == tag &&
+	       h->size == size && h->addr && h->addr % RVM_PAGE == 0 && h->addr + size > h->addr;
 }
 
 /* The header that lies at the donor. -ENOENT: none, @size is what the region has, if there is one */
@@ -73,7 +73,7 @@ static int find_header(struct rmem *r, uint64_t tag, size_t *size, struct header
 	if (is_zero(page, sizeof(page)))
 		return -ENOENT;
 	memcpy(header, page, sizeof(*header));
-	return header_good(header, region.size) ? 0 : -EBADMSG;
+	return header_good(header, tag, region.size) ? 0 : -EBADMSG;
 }
 
 /* ------------------------------------------------------------------ local memory */
@@ -162,6 +162,7 @@ static int open_session(struct rvm *v)
 	h->version = RVM_VERSION;
 	h->size = v->size;
 	h->addr = (uintptr_t)v->mem;
+	h->tag = v->tag;
 	h->session = v->session;
 	h->checksum = header_checksum(h);
 	ret = commit_once(v);

@@ -48,9 +48,9 @@ struct rvm_options {
  * Recovering takes the memory over: another process that still has it cannot commit any more. A connection that breaks ends
  * this call, which may be made again.
  * On failure NULL and errno: ENOENT (@size is 0 and there is no such memory), EEXIST (there is, of another size or address),
- * EADDRINUSE (its address is taken in this process), EBADMSG (what is under this tag is not of librvm), EINVAL, and those of
- * rmem_alloc(), rmem_get() and rmem_txn_go(). @r may be used for other things, too, but a transaction that is queued there
- * by hand would go with the next commit. It must stay until rvm_close().
+ * EADDRINUSE (its address is taken in this process), EBADMSG (what is under this tag is not of librvm, or belongs to another
+ * tag: its shadows), EINVAL, and those of rmem_alloc(), rmem_get() and rmem_txn_go(). @r may be used for other things, too,
+ * but a transaction that is queued there by hand would go with the next commit. It must stay until rvm_close().
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
 /* An open transaction is aborted. The memory is no more in this process; the donor keeps it. */
