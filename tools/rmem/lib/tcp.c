@@ -44,16 +44,30 @@ static int dial_one(const struct addrinfo *ai, int64_t deadline)
 	return ret;
 }
 
+/* One address that drops what is sent to it leaves time for the others. */
+static int dial_each(const struct addrinfo *list, int64_t deadline)
+{
+	int left = 0, ret = -EHOSTUNREACH;
+
+	for (const struct addrinfo *ai = list; ai; ai = ai->ai_next)
+		left++;
+	for (const struct addrinfo *ai = list; ai && ret < 0; ai = ai->ai_next, left--) {
+		int64_t now = now_ms();
+
+		ret = dial_one(ai, now + (deadline - now) / left);
+	}
+	return ret;
+}
+
 int tcp_dial(const char *host, const char *service, int64_t deadline)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-	struct addrinfo *list, *ai;
+	struct addrinfo *list;
 	int ret = getaddrinfo(host, service, &hints, &list);
 
 	if (ret)
 		return fail(ret == EAI_SYSTEM && errno ? -errno : -EHOSTUNREACH, "donor %s: %s", host, gai_strerror(ret));
-	for (ai = list, ret = -EHOSTUNREACH; ai && ret < 0; ai = ai->ai_next)
-		ret = dial_one(ai, deadline);
+	ret = dial_each(list, deadline);
 	freeaddrinfo(list);
 	if (ret < 0)
 		return fail(ret, "donor %s, port %s: %s: does rmemd run there?", host, service, strerror(-ret));
