@@ -82,7 +82,8 @@ struct request {
 	size_t size;	/* of it */
 	unsigned int generation;
 	uint64_t id;
-	int64_t began, paused;
+	int64_t looked; /* when it was last looked whether it is late */
+	int64_t took;	/* until then */
 	uint16_t status;
 	int error;	/* the connection's */
 	bool done;
@@ -152,7 +153,6 @@ struct rmem {
 	uint64_t next_id;
 	int64_t heard;		 /* when something last came from the donor's host, or a request went there */
 	int64_t probed;		 /* 0: no probe is under way */
-	int64_t paused;		 /* sum of the times in which a probe was under way: of these nobody is to blame */
 
 	struct table table;
 	struct txn txn;
@@ -183,6 +183,7 @@ int post_receive(struct rmem *r, unsigned int index);
 void connection_break(struct rmem *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* wait.c */
+#define TICK_MS 1000
 int wait_step(struct rmem *r, unsigned int generation); /* until something has changed, or a second. -ENOTCONN */
 void progress(struct rmem *r); /* does what can be done without waiting */
 

@@ -46,21 +46,24 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 	if (r->generation != generation)
 		return connection_down(r);
 	request->generation = generation;
-	request->began = now_ms();
-	request->paused = r->paused;
+	request->looked = now_ms();
 	request_post(r, type, body, size, request);
 	request->id = r->next_id;
 	return 0;
 }
 
-/* A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon. */
-static bool too_late(const struct rmem *r, const struct request *request)
+/*
+ * A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon. Nor is
+ * one in which this process stood still: who waits looks once a tick.
+ */
+static bool too_late(const struct rmem *r, struct request *request)
 {
-	int64_t now = now_ms(), took = now - request->began - (r->paused - request->paused);
+	int64_t now = now_ms(), step = (r->probed ? r->probed : now) - request->looked;
 
-	if (r->probed)
-		took -= now - (r->probed > request->began ? r->probed : request->began);
-	return took > r->request_ms;
+	request->looked = now;
+	if (step > 0)
+		request->took += step < 2 * TICK_MS ? step : 2 * TICK_MS;
+	return request->took > r->request_ms;
 }
 
 int request_end(struct rmem *r, struct request *request)
@@ -181,6 +184,5 @@ void probe(struct rmem *r)
 
 void probe_done(struct rmem *r)
 {
-	r->paused += now_ms() - r->probed;
 	r->probed = 0;
 }

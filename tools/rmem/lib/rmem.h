@@ -43,9 +43,9 @@ struct rmem_options {
 	const char *key_file;	/* 32 bytes in hexadecimal, readable by their owner alone */
 	const char *device;	/* RDMA device; NULL: the one that has the address by which the donor is reached */
 	/*
-	 * Of connecting; 0: 10000. A request to the donor's process has the same, but at least 60000, and the time in which the
+	 * Of connecting; 0: 10000. A request to the donor's process has the same, but at least 60000. The time in which the
 	 * donor's host itself is silent is not counted: a donor that is being moved is waited for, one that has died is found
-	 * out in seconds.
+	 * out in seconds. Nor is the time in which this process stands still, because it is being moved or was stopped.
 	 */
 	unsigned int timeout_ms;
 };

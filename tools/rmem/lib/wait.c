@@ -9,7 +9,6 @@
 #include "internal.h"
 
 #define SPINS 20
-#define TICK_MS 1000
 #define BATCH 16
 
 static void complete(struct rmem *r, const struct ibv_wc *wc)
