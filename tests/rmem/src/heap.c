@@ -209,6 +209,38 @@ static void on_segv(int sig)
 	_exit(7);
 }
 
+static void write_deaf(bool ignored)
+{
+	struct rvm own = { .size = SIZE };
+	sigset_t segv;
+
+	MUST(freopen("/dev/null", "w", stderr));
+	own.mem = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(own.mem != MAP_FAILED && !txn_open(&own) && !fault_open(&own, RVM_FAULTS));
+	sigemptyset(&segv);
+	sigaddset(&segv, SIGSEGV);
+	if (ignored)
+		signal(SIGSEGV, SIG_IGN);
+	else
+		sigprocmask(SIG_BLOCK, &segv, NULL);
+	alarm(20);
+	own.mem[SIZE - 1] = 1;
+	_exit(0);
+}
+
+/* A stray write of a thread that takes no SIGSEGV ends the process, too, and does not hang. */
+static void check_deaf_write(bool ignored)
+{
+	int status;
+	pid_t child = fork();
+
+	MUST(child >= 0);
+	if (!child)
+		write_deaf(ignored);
+	MUST(waitpid(child, &status, 0) == child);
+	MUST(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void options(int argc, char **argv, unsigned long *transactions)
 {
 	static const struct option longs[] = { { "faults", no_argument, NULL, 'f' },
@@ -250,6 +282,10 @@ int main(int argc, char **argv)
 	bad_frees();
 	if (memory.way == FAULT_SIGNAL)
 		check_stray_write(true);
+	if (memory.way == FAULT_UFFD) {
+		check_deaf_write(true);
+		check_deaf_write(false);
+	}
 	printf("heap: %lu transactions, changes found by %s\n", transactions,
 	       memory.way == FAULT_UFFD ? "userfaultfd" : memory.way == FAULT_SIGNAL ? "signals" : "rvm_set_range");
 	fault_close(&memory);

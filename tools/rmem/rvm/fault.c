@@ -6,7 +6,8 @@
  *	userfaultfd	a thread serves the faults
  *	mprotect	a handler of SIGSEGV does; what is not its own goes to the handler that was there before
  *
- * Only the thread whose transaction is open may write. Another's write is what a write to read-only memory is: SIGSEGV.
+ * Only the thread whose transaction is open may write. Another's write is what a write to read-only memory is: SIGSEGV, which
+ * ends the process also if the thread blocks or ignores it.
  * Only the program's own writes count in either way: a system call that writes to a page which is protected fails with
  * EFAULT, unless rvm_set_range() said so before.
  */
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <linux/userfaultfd.h>
@@ -40,6 +42,42 @@ static int uffd_protect(struct rvm *v, size_t first, size_t count, uint64_t mode
 	return 0;
 }
 
+/* A bit of a mask in what /proc says about a thread. */
+static bool has_signal(const char *status, const char *mask, int sig)
+{
+	const char *at = strstr(status, mask);
+
+	return at && strtoull(at + strlen(mask), NULL, 16) >> (sig - 1) & 1;
+}
+
+/* (without stdio: the thread may have its locks) */
+static bool refuses_signal(pid_t thread, int sig)
+{
+	char path[64], status[4096];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, status, sizeof(status) - 1);
+	close(fd);
+	status[n > 0 ? n : 0] = '\0';
+	return has_signal(status, "\nSigBlk:", sig) || has_signal(status, "\nSigIgn:", sig);
+}
+
+/* A write to memory that is read-only. A signal that is refused does not end the fault, as the kernel's own would. */
+static void punish(struct rvm *v, pid_t thread, uint64_t addr)
+{
+	if (refuses_signal(thread, SIGSEGV)) {
+		dprintf(STDERR_FILENO, "librvm: memory %p: thread %d writes to 0x%llx, and has no transaction: rvm_begin() first\n",
+			(void *)v->mem, thread, (unsigned long long)addr);
+		abort();
+	}
+	syscall(SYS_tgkill, getpid(), thread, SIGSEGV);
+}
+
 static void serve_one(struct rvm *v, const struct uffd_msg *msg)
 {
 	uint64_t addr = msg->arg.pagefault.address;
@@ -49,7 +87,7 @@ static void serve_one(struct rvm *v, const struct uffd_msg *msg)
 	if (msg->event != UFFD_EVENT_PAGEFAULT)
 		return;
 	if (atomic_load(&v->owner) != thread) {
-		syscall(SYS_tgkill, getpid(), thread, SIGSEGV);
+		punish(v, thread, addr);
 		return;
 	}
 	page_take(v, page);
