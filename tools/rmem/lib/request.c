@@ -53,8 +53,8 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 }
 
 /*
- * A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon. Nor is
- * one in which this process stood still: who waits looks once a tick.
+ * A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon.
+ * Nor is one in which this process stood still: a thread that waits looks once a tick.
  */
 static bool too_late(const struct rmem *r, struct request *request)
 {

@@ -71,9 +71,9 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
  *			fill them anew. If it does, regions hold what was committed or flushed, and what was put since is lost;
  *			what was queued and not committed has been forgotten here. Either way the connection is up, and is
  *			as good as a new one; if it broke at once, the next call tells of this restart once more. After
- *			an rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed, -ENODATA if it
- *			has been forgotten. When anything is forgotten, nothing new is queued until somebody has been told so by
- *			rmem_txn_go() or has called rmem_txn_abort().
+ *			an rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed,
+ *			-ENODATA if it has been forgotten. When anything is forgotten, nothing new is queued until
+ *			rmem_txn_go() has told so, or rmem_txn_abort() was called.
  *	others as rmem_connect(); the connection remains down
  */
 int rmem_reconnect(struct rmem *r);
@@ -173,8 +173,8 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
  * they happen in this order. One transaction at a time is being queued on a connection: threads share it.
  *	-ERANGE		a range that is not in a region of this client
  *	-ESTALE		a range in a slab that was evicted
- *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: rmem_txn_go() for the
- *			answer, or rmem_txn_abort()
+ *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: rmem_txn_go() for
+ *			the answer, or rmem_txn_abort()
  *	-EINVAL		the ranges overlap, or are empty
  *	-ENOENT		no such tag
  *	-ENOTCONN, -ENOMEM

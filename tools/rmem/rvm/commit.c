@@ -20,9 +20,9 @@
  *	  that could do it is dead. OPEN again.
  *
  * After each new connection, also one that another thread has made, the header's session is read, and a transaction goes on
- * that connection alone (if there is another one by then, nothing is sent: OPEN still, and pages are put anew, since a donor
- * that restarted has lost them). A process that recovers this memory changes the session, and its connection ends ours first.
- * So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
+ * that connection alone. If there is another one by then, nothing is sent: OPEN still, and pages are put anew, since a donor
+ * that restarted has lost them. A process that recovers this memory changes the session, and its connection ends ours
+ * first. So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
  */
 #include <errno.h>
 #include <stddef.h>

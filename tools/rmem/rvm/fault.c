@@ -6,8 +6,8 @@
  *	userfaultfd	a thread serves the faults
  *	mprotect	a handler of SIGSEGV does; what is not its own goes to the handler that was there before
  *
- * Only the thread whose transaction is open may write. Another's write is what a write to read-only memory is: SIGSEGV, which
- * ends the process also if the thread blocks or ignores it.
+ * Only the thread whose transaction is open may write. Another's write is what a write to read-only memory is: SIGSEGV,
+ * which ends the process also if the thread blocks or ignores it.
  * Only the program's own writes count in either way: a system call that writes to a page which is protected fails with
  * EFAULT, unless rvm_set_range() said so before.
  */
@@ -71,7 +71,7 @@ static bool refuses_signal(pid_t thread, int sig)
 static void punish(struct rvm *v, pid_t thread, uint64_t addr)
 {
 	if (refuses_signal(thread, SIGSEGV)) {
-		dprintf(STDERR_FILENO, "librvm: memory %p: thread %d writes to 0x%llx, and has no transaction: rvm_begin() first\n",
+		dprintf(STDERR_FILENO, "librvm: memory %p: thread %d writes to 0x%llx without rvm_begin(): call it first\n",
 			(void *)v->mem, thread, (unsigned long long)addr);
 		abort();
 	}
