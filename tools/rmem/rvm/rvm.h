@@ -50,7 +50,8 @@ struct rvm_options {
  * On failure NULL and errno: ENOENT (@size is 0 and there is no such memory), EEXIST (there is, of another size or address),
  * EADDRINUSE (its address is taken in this process), EBADMSG (what is under this tag is not of librvm, or belongs to another
  * tag: its shadows), EINVAL, and those of rmem_alloc(), rmem_get() and rmem_txn_go(). @r may be used for other things, too,
- * but a transaction that is queued there by hand would go with the next commit. It must stay until rvm_close().
+ * but a transaction that is queued there by hand would go with the next commit. It has one recoverable memory at a time, and must
+ * stay until rvm_close().
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
 /* An open transaction is aborted. The memory is no more in this process; the donor keeps it. */
