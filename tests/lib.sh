@@ -36,7 +36,7 @@ skip() {
 # limits are wide: what they end is stuck.)
 failed() { # failed STATUS COMMAND LINES
 	local word=broken status=1
-	if [ "$1" = 75 ] || ! all_live; then word=inconclusive status=75; fi
+	if [ "$1" = 75 ] || ! all_live || { [ "$1" = 255 ] && dies; }; then word=inconclusive status=75; fi
 	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&"$told"
 	exit $status
 }
@@ -134,6 +134,15 @@ lab_up() {
 	spend boot "$lab_tool" up "$@" ${LAB_OPTIONS:-} "${options[@]}" || inconclusive "the lab $name did not come up"
 }
 
+# dies: a lab does, whose guest could not be asked. (Its sockets go before the lock that says that it lives.)
+dies() {
+	local i
+	for ((i = 0; i < 20; i++)); do
+		all_live || return 0
+		sleep 0.1
+	done
+	return 1
+}
 all_live() { # the labs of this test are; a guest that the test has killed is not missed
 	local l
 	for l in "${labs[@]}" $shared; do "$lab_tool" live --name "$l" || return 1; done
