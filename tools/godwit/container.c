@@ -190,13 +190,14 @@ static bool allows_all(json_t *rule, unsigned int number)
 	json_t *major = find(rule, "major"), *minor = find(rule, "minor");
 
 	return json_is_true(find(rule, "allow")) && is_one_of(type, "a c") && strchr(access, 'r') && strchr(access, 'w') &&
-	       (!major || json_integer_value(major) < 0 || json_integer_value(major) == number) &&
-	       (!minor || json_integer_value(minor) < 0);
+	       (!major || json_number_value(major) < 0 || json_number_value(major) == number) &&
+	       (!minor || json_number_value(minor) < 0);
 }
 
 static bool may_open_any(struct move *m, unsigned int number)
 {
-	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), 0, NULL), *rule;
+	/* (as reals: an infinite limit in it is too large for one of jansson's integers) */
+	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL), *rule;
 	bool any = false;
 	size_t i;
 
