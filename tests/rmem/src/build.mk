@@ -12,7 +12,7 @@ build/tests/rmem-lossy.so: tests/rmem/src/lossy.c
 build/tests/rmem-crash: $(rmem_crash_src) $(wildcard tests/rmem/src/*.h) $(rmem_store_obj)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -I$(rmem_dir)/daemon -o $@.new $(filter %.c %.o,$^) -ljansson -lz && mv $@.new $@
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -I$(rmem_dir)/daemon -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -ljansson -lz && mv $@.new $@
 
 # rmem-bank, rmem-btree: programs on librvm. rmem-heap: what librvm does without a network.
 rmem_rvm_tests := $(BUILD)/tests/rmem-bank $(BUILD)/tests/rmem-btree
@@ -29,7 +29,7 @@ $(BUILD)/tests/rmem-heap: tests/rmem/src/heap.c \
 		$(patsubst %,$(rmem_build)/rvm/%.o,txn pages fault heap) $(rmem_dir)/rvm/internal.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -o $@ $(filter %.c %.o,$^) -pthread
+	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@ $(filter %.c %.o,$^) -pthread
 
 # rmem-load: a client that checks each byte. rmem-stray: what no client may do; it speaks to a donor without librmem.
 rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-stray
@@ -44,7 +44,7 @@ $(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch]) $(rmem_dir)/lib/
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread && \
 		mv $@.new $@
 
-$(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) $(rmem_dir)/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
+$(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@
+	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@

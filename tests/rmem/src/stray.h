@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "common/common.h"
-#include "wire.h"
+#include <rmem/wire.h>
 
 struct who {
 	const char *name;

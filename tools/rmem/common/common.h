@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../wire.h"
+#include <rmem/wire.h>
 
 /*
  * Reads a key: 64 hexadecimal digits and a newline. The file must be the reader's (or root's) own and closed to all others.

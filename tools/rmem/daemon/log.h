@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../wire.h"
+#include <rmem/wire.h>
 
 #define LOG_DATA_MAX (1u << 20)
 

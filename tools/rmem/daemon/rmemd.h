@@ -18,7 +18,7 @@
 
 #include "../common/common.h"
 #include "../lib/rmem.h"
-#include "../wire.h"
+#include <rmem/wire.h>
 #include "store.h"
 
 /* Exit codes, as rmemd(8) promises them. */

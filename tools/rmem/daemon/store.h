@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../wire.h"
+#include <rmem/wire.h>
 
 struct store;
 struct owner;

@@ -15,15 +15,29 @@
  * the donor has one of them under way at a time, and a client posts RMEM_SLOTS + 1 receives.
  *
  * One client name has one connection; a new one, once it has proved itself, ends the old one and its queue.
+ *
+ * A client may be librmem, or the swap device in the kernel, whose handshake rmemswap makes in user space.
  */
 #ifndef RMEM_WIRE_H
 #define RMEM_WIRE_H
 
+#ifdef __KERNEL__
+#include <linux/build_bug.h>
+#include <linux/types.h>
+#define _Static_assert static_assert
+typedef __le16 rmem_le16;
+typedef __le32 rmem_le32;
+typedef __le64 rmem_le64;
+#else
 #include <endian.h>
 #include <stdint.h>
+typedef uint16_t rmem_le16;
+typedef uint32_t rmem_le32;
+typedef uint64_t rmem_le64;
+#endif
 
 #define RMEM_MAGIC 0x4d454d52u /* "RMEM" */
-#define RMEM_VERSION 1u
+#define RMEM_VERSION 2u
 #define RMEM_PORT "7471"
 #define RMEM_NAME_SIZE 64 /* with the 0 at its end */
 #define RMEM_KEY_SIZE 32
@@ -52,28 +66,28 @@ enum rmem_status {
 /* ------------------------------------------------------------------ TCP */
 
 struct rmem_hello {
-	uint32_t magic;
-	uint32_t version;
+	rmem_le32 magic;
+	rmem_le32 version;
 	char client[RMEM_NAME_SIZE]; /* padded with 0 */
 	uint8_t nonce[RMEM_NONCE_SIZE];
 };
 _Static_assert(sizeof(struct rmem_hello) == 104, "wire");
 
 struct rmem_challenge {
-	uint32_t magic;
-	uint32_t version;
-	uint32_t status; /* RMEM_OK, or RMEM_BAD_VERSION and the end */
-	uint32_t reserved;
+	rmem_le32 magic;
+	rmem_le32 version;
+	rmem_le32 status; /* RMEM_OK, or RMEM_BAD_VERSION and the end */
+	rmem_le32 reserved;
 	uint8_t nonce[RMEM_NONCE_SIZE];
 };
 _Static_assert(sizeof(struct rmem_challenge) == 48, "wire");
 
 struct rmem_qp {
 	uint8_t gid[16]; /* a client's: its address of the TCP connection, as the donor sees it; else it is denied */
-	uint32_t qpn;
-	uint32_t psn;
-	uint32_t mtu; /* enum ibv_mtu: both take the smaller one */
-	uint32_t reserved;
+	rmem_le32 qpn;
+	rmem_le32 psn;
+	rmem_le32 mtu; /* enum ibv_mtu: both take the smaller one */
+	rmem_le32 reserved;
 };
 _Static_assert(sizeof(struct rmem_qp) == 32, "wire");
 
@@ -88,11 +102,11 @@ struct rmem_proof {
 _Static_assert(sizeof(struct rmem_proof) == 64, "wire");
 
 struct rmem_welcome {
-	uint32_t status; /* RMEM_OK; or RMEM_DENIED, RMEM_FULL, RMEM_DRAINING, then the end, and all the rest is 0 */
-	uint32_t persists; /* 1: the donor has a log */
+	rmem_le32 status; /* RMEM_OK; or RMEM_DENIED, RMEM_FULL, RMEM_DRAINING, then the end, and all the rest is 0 */
+	rmem_le32 persists; /* 1: the donor has a log */
 	struct rmem_qp qp;
 	uint8_t start[16]; /* at random, made at each start of rmemd: another one means that it has restarted */
-	uint64_t last_txn; /* of this client */
+	rmem_le64 last_txn; /* of this client */
 	uint8_t mac[RMEM_MAC_SIZE]; /* of RMEM_LABEL_DONOR, hello, challenge, the proof, and all of this struct before it */
 };
 _Static_assert(sizeof(struct rmem_welcome) == 96, "wire");
@@ -108,41 +122,44 @@ enum rmem_type {
 	RMEM_FLUSH = 6,	  /* rmem_range; none */
 	RMEM_PING = 7,	  /* no body; none */
 	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab that a notice named; none */
+	RMEM_ROOM = 9,	  /* no body; answer rmem_room */
+	RMEM_HEAT = 10,	  /* rmem_heat: what a notice asked for; none */
 	RMEM_EVICT = 64,  /* the donor's notice: rmem_evict */
+	RMEM_ASK_HEAT = 65, /* the donor's notice: rmem_ask_heat */
 	RMEM_ANSWER = 0x8000,
 };
 
 struct rmem_msg {
-	uint16_t type;
-	uint16_t status; /* of an answer; if it is not RMEM_OK there is no body */
-	uint32_t size;	 /* with this header */
-	uint64_t id;
+	rmem_le16 type;
+	rmem_le16 status; /* of an answer; if it is not RMEM_OK there is no body */
+	rmem_le32 size;	 /* with this header */
+	rmem_le64 id;
 };
 _Static_assert(sizeof(struct rmem_msg) == 16, "wire");
 
 struct rmem_alloc_request {
-	uint64_t tag;
-	uint64_t size;
-	uint32_t flags;
-	uint32_t reserved;
+	rmem_le64 tag;
+	rmem_le64 size;
+	rmem_le32 flags;
+	rmem_le32 reserved;
 };
 
 struct rmem_wire_region {
-	uint64_t tag;
-	uint64_t addr;
-	uint64_t size;
-	uint32_t rkey;
-	uint32_t flags;
+	rmem_le64 tag;
+	rmem_le64 addr;
+	rmem_le64 size;
+	rmem_le32 rkey;
+	rmem_le32 flags;
 };
 _Static_assert(sizeof(struct rmem_wire_region) == 32, "wire");
 
 struct rmem_list_request {
-	uint64_t from; /* tags from this one on, in their order */
+	rmem_le64 from; /* tags from this one on, in their order */
 };
 
 struct rmem_list_answer {
-	uint32_t count;
-	uint32_t more; /* 1: ask again, from the last tag + 1 */
+	rmem_le32 count;
+	rmem_le32 more; /* 1: ask again, from the last tag + 1 */
 	struct rmem_wire_region regions[];
 };
 #define RMEM_LIST_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_list_answer)) / sizeof(struct rmem_wire_region))
@@ -153,37 +170,69 @@ enum rmem_op_kind {
 };
 
 struct rmem_wire_op {
-	uint32_t kind;
-	uint32_t reserved;
-	uint64_t dst; /* or the tag */
-	uint64_t src;
-	uint64_t len;
+	rmem_le32 kind;
+	rmem_le32 reserved;
+	rmem_le64 dst; /* or the tag */
+	rmem_le64 src;
+	rmem_le64 len;
 };
 _Static_assert(sizeof(struct rmem_wire_op) == 32, "wire");
 
 struct rmem_queue_request {
-	uint64_t first; /* how many entries are queued already */
-	uint32_t count;
-	uint32_t reserved;
+	rmem_le64 first; /* how many entries are queued already */
+	rmem_le32 count;
+	rmem_le32 reserved;
 	struct rmem_wire_op ops[];
 };
 #define RMEM_QUEUE_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op))
 
 /* Transactions of a client are numbered from 1. The last one again is answered as it was, and not done again. */
 struct rmem_go_request {
-	uint64_t txn;
-	uint64_t count; /* entries that are queued */
+	rmem_le64 txn;
+	rmem_le64 count; /* entries that are queued */
 };
 
 struct rmem_range {
-	uint64_t addr;
-	uint64_t len;
+	rmem_le64 addr;
+	rmem_le64 len;
 };
 
 struct rmem_evict {
-	uint64_t tag;
-	uint32_t grace_ms;
-	uint32_t reserved;
+	rmem_le64 tag;
+	rmem_le32 grace_ms;
+	rmem_le32 reserved;
 };
+
+/* What one more client's ALLOCs could still get, of the donor's memory, its host's headroom and the client's quota; in bytes. */
+struct rmem_room {
+	rmem_le64 left;
+	rmem_le64 used; /* by this client's regions */
+};
+_Static_assert(sizeof(struct rmem_room) == 16, "wire");
+
+/*
+ * Before a donor evicts, it asks owners how much their slabs are used, as it sees nothing of READs and WRITEs. An owner
+ * answers with RMEM_HEAT and the same round; of the slabs that it does not name nothing is known.
+ */
+#define RMEM_HEAT_MAX 64u
+struct rmem_ask_heat {
+	rmem_le32 round;
+	rmem_le32 count; /* at most RMEM_HEAT_MAX */
+	rmem_le64 tags[];
+};
+_Static_assert(sizeof(struct rmem_ask_heat) == 8, "wire");
+
+struct rmem_slab_heat {
+	rmem_le64 tag;
+	rmem_le64 heat; /* READs and WRITEs in 1000 seconds, an average that favours the last ones */
+};
+_Static_assert(sizeof(struct rmem_slab_heat) == 16, "wire");
+
+struct rmem_heat {
+	rmem_le32 round;
+	rmem_le32 count; /* at most RMEM_HEAT_MAX */
+	struct rmem_slab_heat slabs[];
+};
+_Static_assert(sizeof(struct rmem_heat) == 8, "wire");
 
 #endif
