@@ -606,11 +606,11 @@ static void without_memory(void)
 
 /*
  * Two contexts are restored at once, and each has every second one of the same keys: those that the device
- * would give to new windows next.
+ * would give to new windows next. After the last number of a window comes the first one.
  */
 static void together(void)
 {
-	enum { WINDOWS = 2000 };
+	enum { WINDOWS = 2000, LAST = 1 << 20, NUMBERS = 1 << 19 };
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *other = list && *list ? ibv_open_device(list[0]) : NULL;
 	struct ibv_pd *other_pd = other ? ibv_alloc_pd(other) : NULL;
@@ -641,8 +641,11 @@ static void together(void)
 			close(ready[1]);
 			CHECK(!read(go[0], &byte, 1));
 			for (uint32_t k = 0; k < WINDOWS; k++) {
+				uint32_t number = first + 2 * k + i;
+
+				number -= number > LAST ? NUMBERS : 0;
 				rec.hdr.handle = htole32(1 + k);
-				rec.rkey = htole32((first + 2 * k + i) << 8 | 0x55);
+				rec.rkey = htole32(number << 8 | 0x55);
 				create(ctx, &rec.hdr, -1, NULL);
 			}
 			ibv_detach_context(ctx);
