@@ -2,10 +2,15 @@
 /*
  * godwit check: can this host take part in a move? Can this process move, and what of it can't?
  */
+#include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "host.h"
 #include "move.h"
 #include "text.h"
@@ -162,6 +167,27 @@ static int check(struct move *m)
 	return ok ? EXIT_OK : EXIT_REFUSED;
 }
 
+/* The child ends with us. */
+static int check_first(struct move *m)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		go_first();
+		exit(check(m));
+	}
+	if (pid < 0)
+		return check(m);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status);
+	fault("check: its process was killed by signal %d", WTERMSIG(status));
+	return failed(EXIT_REFUSED);
+}
+
 int cmd_check(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -202,5 +228,5 @@ int cmd_check(int argc, char **argv)
 	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
 		usage();
 	m.pid = argc > optind ? parse_pid(argv[optind]) : 0;
-	return check(&m);
+	return check_first(&m);
 }

@@ -61,6 +61,12 @@ int run(const char *const argv[], const char *text, char **output);
  * what they do by themselves, as who that starts would keep what they don't. output: a file for all that it says, or NULL.
  */
 void stand_alone(const char *output);
+/*
+ * For a child of ours: a session of its own, which the scheduler (autogroup) favours over other sessions. Otherwise one
+ * session has the share of one kernel worker, of which rxe keeps one busy for each queue pair. Programs that outlive it
+ * (ssh, CRIU, podman) have sessions of their own, which are not favoured.
+ */
+void go_first(void);
 /* What it prints, if that is JSON and it does not fail; or NULL. */
 json_t *run_json(const char *const argv[]);
 /* SIGHUP, SIGINT and SIGTERM, which are returned, wait from now on. They still end the programs that are run. */

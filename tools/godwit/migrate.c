@@ -63,7 +63,7 @@ static int work(struct move *m)
 {
 	sigset_t set = hold_signals();
 
-	setsid();	/* who kills a process group hits one of us only */
+	go_first();	/* who kills a process group hits one of us only, too */
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return conclude(m, transact(m));
 }
