@@ -12,7 +12,8 @@
  * From then on each message is one SEND of at most RMEM_MSG_SIZE bytes: struct rmem_msg and a body by its type. The donor
  * answers each request of the client, in order, with the same id and RMEM_ANSWER set in its type. A client has at most
  * RMEM_SLOTS requests that are not answered; so many receives are posted at the donor. A notice of the donor has id 0;
- * the donor has one of them under way at a time, and a client posts RMEM_SLOTS + 1 receives.
+ * the donor sends a client the next one only when the last was answered or its time of grace has ended, and a client posts
+ * RMEM_SLOTS + 1 receives.
  *
  * One client name has one connection; a new one, once it has proved itself, ends the old one and its queue.
  *
@@ -123,7 +124,7 @@ enum rmem_type {
 	RMEM_PING = 7,	  /* no body; none */
 	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab that a notice named; none */
 	RMEM_ROOM = 9,	  /* no body; answer rmem_room */
-	RMEM_HEAT = 10,	  /* rmem_heat: what a notice asked for; none */
+	RMEM_HEAT = 10,	  /* rmem_heat: what a notice asked for; none. RMEM_NO_TAG: it comes too late, or was not asked for */
 	RMEM_EVICT = 64,  /* the donor's notice: rmem_evict */
 	RMEM_ASK_HEAT = 65, /* the donor's notice: rmem_ask_heat */
 	RMEM_ANSWER = 0x8000,
@@ -197,40 +198,50 @@ struct rmem_range {
 	rmem_le64 len;
 };
 
+/*
+ * A slab is named by its tag and its address: the tag may have been freed and allocated anew meanwhile, which is another slab.
+ * The notice of a slab follows the answer to its ALLOC. Of a slab that a client does not have it says at once that it let go.
+ */
 struct rmem_evict {
 	rmem_le64 tag;
-	rmem_le32 grace_ms;
-	rmem_le32 reserved;
+	rmem_le64 addr;
+	rmem_le32 grace_ms; /* of the notice; the client sends any number */
+	rmem_le32 reserved; /* 0 */
 };
+_Static_assert(sizeof(struct rmem_evict) == 24, "wire");
 
-/* What one more client's ALLOCs could still get, of the donor's memory, its host's headroom and the client's quota; in bytes. */
+/*
+ * How many bytes this client's ALLOCs could still get: the least of what is left of the donor's memory, of the client's quota,
+ * and of the host's memory above the headroom; the latter as it is now and as an average, whichever is less. It is no promise.
+ */
 struct rmem_room {
-	rmem_le64 left;
+	rmem_le64 left; /* 0 while the donor drains */
 	rmem_le64 used; /* by this client's regions */
 };
 _Static_assert(sizeof(struct rmem_room) == 16, "wire");
 
 /*
  * Before a donor evicts, it asks owners how much their slabs are used, as it sees nothing of READs and WRITEs. An owner
- * answers with RMEM_HEAT and the same round; of the slabs that it does not name nothing is known.
+ * answers with RMEM_HEAT and the same round, within the time of grace; of slabs that it does not name nothing is known, and what
+ * it names without being asked is left out.
  */
 #define RMEM_HEAT_MAX 64u
 struct rmem_ask_heat {
 	rmem_le32 round;
-	rmem_le32 count; /* at most RMEM_HEAT_MAX */
+	rmem_le32 count; /* 1 to RMEM_HEAT_MAX */
 	rmem_le64 tags[];
 };
 _Static_assert(sizeof(struct rmem_ask_heat) == 8, "wire");
 
 struct rmem_slab_heat {
 	rmem_le64 tag;
-	rmem_le64 heat; /* READs and WRITEs in 1000 seconds, an average that favours the last ones */
+	rmem_le64 heat; /* READs and WRITEs in 1000 seconds; an average: each second, 0.2 of that second's and 0.8 of what it was */
 };
 _Static_assert(sizeof(struct rmem_slab_heat) == 16, "wire");
 
 struct rmem_heat {
 	rmem_le32 round;
-	rmem_le32 count; /* at most RMEM_HEAT_MAX */
+	rmem_le32 count; /* at most RMEM_HEAT_MAX; the message is as long as this says */
 	struct rmem_slab_heat slabs[];
 };
 _Static_assert(sizeof(struct rmem_heat) == 8, "wire");

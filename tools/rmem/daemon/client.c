@@ -109,6 +109,8 @@ void client_answer(struct client *c)
 	c->n_held = 0;
 	if (err)
 		client_close(c, LOG_WARNING, "its queue pair does not take an answer: %s", strerror(err));
+	else if (c->notice_waits)
+		evict_next(c);
 }
 
 int client_notice(struct client *c, const struct rmem_evict *evict)

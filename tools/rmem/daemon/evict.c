@@ -97,7 +97,7 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 static void ask(struct client *c, struct eviction *e)
 {
 	uint64_t ms = donor.conf.grace_ms;
-	struct rmem_evict notice = { .tag = htole64(e->tag), .grace_ms = htole32(ms) };
+	struct rmem_evict notice = { .tag = htole64(e->tag), .addr = htole64(e->addr), .grace_ms = htole32(ms) };
 	struct timeval grace = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
 
 	/* (if it fails the client is closed, which takes all that was asked of it) */
@@ -111,6 +111,7 @@ void evict_next(struct client *c)
 {
 	struct eviction *first = NULL;
 
+	c->notice_waits = false;
 	for (struct eviction *e = list; e; e = e->next) {
 		if (e->owner != c->owner)
 			continue;
@@ -118,7 +119,12 @@ void evict_next(struct client *c)
 			return;
 		first = first ? first : e;
 	}
-	if (first && !c->dead && !c->notice_busy)
+	if (!first || c->dead || c->notice_busy)
+		return;
+	/* (one of them may be the answer to the slab's ALLOC) */
+	if (c->n_held)
+		c->notice_waits = true;
+	else
 		ask(c, first);
 }
 
@@ -149,15 +155,14 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 	return RMEM_OK;
 }
 
-enum rmem_status evict_released(struct owner *owner, uint64_t tag)
+enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr)
 {
 	const struct region *region = region_of_tag(owner, tag);
 	struct eviction *e = region ? find(region) : NULL;
 	struct client *c = client_of(owner);
 	enum rmem_status status;
 
-	/* (it may speak of an earlier region of this tag) */
-	if (!e || !e->grace)
+	if (!e || !e->grace || e->addr != addr)
 		return RMEM_NO_TAG;
 	status = finish(e, "its owner let go of it");
 	if (c)

@@ -127,7 +127,28 @@ static enum rmem_status do_evicted(struct request *r)
 
 	if (evict->reserved)
 		return bad(r, "EVICTED with unknown fields");
-	return evict_released(r->c->owner, le64toh(evict->tag));
+	return evict_released(r->c->owner, le64toh(evict->tag), le64toh(evict->addr));
+}
+
+static enum rmem_status do_room(struct request *r)
+{
+	struct rmem_room room = { .used = htole64(owner_used(r->c->owner)) };
+
+	if (!donor.draining)
+		room.left = htole64(owner_room(r->c->owner));
+	memcpy(r->answer, &room, sizeof(room));
+	r->answer_size = sizeof(room);
+	return RMEM_OK;
+}
+
+static enum rmem_status do_heat(struct request *r)
+{
+	const struct rmem_heat *heat = r->body;
+	uint32_t count = le32toh(heat->count);
+
+	if (count > RMEM_HEAT_MAX || r->size != sizeof(*heat) + count * sizeof(heat->slabs[0]))
+		return bad(r, "HEAT of a wrong length");
+	return RMEM_NO_TAG;
 }
 
 static const struct {
@@ -143,6 +164,8 @@ static const struct {
 	[RMEM_FLUSH] = { do_flush, sizeof(struct rmem_range) },
 	[RMEM_PING] = { do_ping, 0 },
 	[RMEM_EVICTED] = { do_evicted, sizeof(struct rmem_evict) },
+	[RMEM_ROOM] = { do_room, 0 },
+	[RMEM_HEAT] = { do_heat, sizeof(struct rmem_heat), true },
 };
 
 static enum rmem_status dispatch(struct request *r, const struct rmem_msg *msg, uint32_t size)

@@ -118,6 +118,7 @@ struct client {
 	unsigned int n_held;
 	unsigned int in_flight; /* work requests in the send queue */
 	bool notice_busy;	/* the notice's buffer is one of them */
+	bool notice_waits;	/* until the answers that are held are sent */
 	int64_t heard;		/* ms; of the last completion */
 	uint64_t requests;
 	bool dead;
@@ -173,8 +174,8 @@ struct control;
  * RMEM_NO_TAG: no such slab. RMEM_FULL: somebody waits for it already.
  */
 enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
-/* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it. */
-enum rmem_status evict_released(struct owner *owner, uint64_t tag);
+/* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it, but perhaps for another one of this tag. */
+enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr);
 /* The buffer for notices has become free. */
 void evict_next(struct client *c);
 /* The region ends, perhaps by its owner's transaction. */

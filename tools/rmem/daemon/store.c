@@ -351,22 +351,33 @@ static void *append(struct owner *owner, struct log_entry entry, const void *pay
 	return log_append(&owner->store->log, &entry, payload);
 }
 
+uint64_t owner_used(const struct owner *owner)
+{
+	return owner->mapped;
+}
+
+uint64_t owner_room(const struct owner *owner)
+{
+	uint64_t left = room(owner->store), quota = owner->quota;
+	size_t regions = 0;
+
+	for (const struct owner *o = owner->store->owners; o; o = o->next)
+		regions += o->count;
+	if (owner->count >= STORE_OWNER_REGIONS || regions >= REGIONS_MAX)
+		return 0;
+	if (!quota)
+		return left;
+	quota = quota > owner->mapped ? quota - owner->mapped : 0;
+	return quota < left ? quota : left;
+}
+
 static enum rmem_status may_alloc(struct owner *owner, uint64_t size)
 {
 	struct cost cost = { 0 };
-	const struct store *store = owner->store;
-	uint64_t mapped = store->options.huge ? round_up(size, STRIDE) : size;
-	size_t regions = 0;
 
-	for (const struct owner *o = store->owners; o; o = o->next)
-		regions += o->count;
-	if (owner->count >= STORE_OWNER_REGIONS || regions >= REGIONS_MAX)
-		return RMEM_FULL;
-	if (owner->quota && (owner->mapped > owner->quota || mapped > owner->quota - owner->mapped))
-		return RMEM_FULL;
 	if (owner->next_addr > ADDR_END || size > ADDR_END - owner->next_addr)
 		return RMEM_FULL;
-	if (mapped > room(store))
+	if ((owner->store->options.huge ? round_up(size, STRIDE) : size) > owner_room(owner))
 		return RMEM_FULL;
 	add_cost(&cost, 0, 0);
 	return may_log(owner->store, &cost, RESERVE);

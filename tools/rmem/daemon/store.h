@@ -63,6 +63,8 @@ const char *owner_name(const struct owner *);
 uint64_t owner_last_txn(const struct owner *);
 struct region *owner_regions(const struct owner *); /* the first one */
 void owner_quota(struct owner *, uint64_t bytes); /* 0: none */
+uint64_t owner_used(const struct owner *); /* bytes in its regions */
+uint64_t owner_room(const struct owner *); /* bytes that store_alloc() could still give it, of the disk's room not to speak */
 int store_each_owner(struct store *, int (*each)(struct owner *, void *), void *arg);
 
 struct region *region_of_tag(const struct owner *, uint64_t tag);

@@ -15,40 +15,46 @@ void evict_taken(struct rmem *r, struct region *region)
 		r->evicted(&region->known, r->evicted_arg);
 }
 
-static void answer(struct rmem *r, uint64_t tag)
+/* Threads that wait for a region of this tag are not to take the one that we give back just now. */
+static void answer(struct rmem *r, uint64_t tag, uint64_t addr)
 {
-	struct rmem_evict body = { .tag = htole64(tag) };
+	struct rmem_evict body = { .tag = htole64(tag), .addr = htole64(addr) };
 
 	request_post(r, RMEM_EVICTED, &body, sizeof(body), NULL);
+	for (struct alloc *alloc = r->allocs; alloc; alloc = alloc->next)
+		if (alloc->tag == tag && alloc->let_go < addr)
+			alloc->let_go = addr;
 }
 
-static void take_notice(struct rmem *r, uint64_t tag)
+/* A slab that we don't have was freed meanwhile, or its ALLOC was answered and the thread that waits has not run yet. */
+static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct region *region = region_of(r, tag);
 
-	if (region) {
+	if (region && region->known.addr == addr) {
 		region->leaving = region->noticed = true;
 		r->noticed = true;
-	} else if (request_possible(r)) { /* freed meanwhile; without an answer the donor finds out as well */
-		answer(r, tag);
+	} else if (request_possible(r)) { /* (without an answer the donor waits until its time of grace ends) */
+		answer(r, tag, addr);
 	}
 }
 
 /* The table of a connection that broke says nothing about this one's regions. */
-void evict_notice(struct rmem *r, uint64_t tag)
+void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	if (r->state == CONNECTING) {
 		r->early = true;
 		r->early_tag = tag;
+		r->early_addr = addr;
 	} else {
-		take_notice(r, tag);
+		take_notice(r, tag, addr);
 	}
 }
 
 void evict_early(struct rmem *r)
 {
 	if (r->early)
-		take_notice(r, r->early_tag);
+		take_notice(r, r->early_tag, r->early_addr);
 	r->early = false;
 }
 
@@ -69,8 +75,7 @@ void evict_run(struct rmem *r)
 		}
 		region->noticed = false;
 		evict_taken(r, region);
-		answer(r, region->known.tag);
-		region->let_go = r->next_id;
+		answer(r, region->known.tag, region->known.addr);
 	}
 	r->noticed = left;
 }

@@ -44,7 +44,6 @@ struct region {
 	bool leaving;	   /* the donor wants it back: nothing new begins */
 	bool noticed;	   /* and waits for our answer */
 	bool evicted;	   /* it has it back; stays in the table so that its range is -ESTALE */
-	uint64_t let_go;   /* id of the message by which the donor was last given a slab of this tag; 0: none */
 	bool gone;	   /* in no table any more: freed when it is not busy */
 };
 
@@ -81,12 +80,18 @@ struct request {
 	size_t room;
 	size_t size;	/* of it */
 	unsigned int generation;
-	uint64_t id;
 	int64_t looked; /* when it was last looked whether it is late */
 	int64_t took;	/* until then */
 	uint16_t status;
 	int error;	/* the connection's */
 	bool done;
+};
+
+/* A thread, on its stack, that waits for the region of a tag. */
+struct alloc {
+	uint64_t tag;
+	uint64_t let_go; /* the highest address of this tag that the donor was given back meanwhile; 0: none */
+	struct alloc *next;
 };
 
 /* One of RMEM_SLOTS messages under way. Its buffer is the device's until it was sent; the slot is taken until answered. */
@@ -155,13 +160,14 @@ struct rmem {
 	int64_t probed;		 /* 0: no probe is under way */
 
 	struct table table;
+	struct alloc *allocs;
 	struct txn txn;
 
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
 	bool noticed;		 /* some regions are */
 	bool early;		 /* a notice came while regions were learnt; no other comes before it is answered or late */
-	uint64_t early_tag;
+	uint64_t early_tag, early_addr;
 };
 
 /* error.c: none of these wants the lock, but connection_down() and answer_failed() */
@@ -232,7 +238,7 @@ bool txn_frees(const struct rmem *r, uint64_t tag);
 void txn_broken(struct rmem *r); /* the connection broke */
 
 /* evict.c */
-void evict_notice(struct rmem *r, uint64_t tag);
+void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);
 void evict_early(struct rmem *r); /* the regions are learnt */
 void evict_run(struct rmem *r);
 void evict_taken(struct rmem *r, struct region *region); /* without a notice */

@@ -260,29 +260,39 @@ int regions_learn(struct rmem *r, bool restarted)
 
 /* ------------------------------------------------------------------ calls */
 
-/* An answer that crosses with our word that the slab is the donor's is of a slab that is no more: asks again. */
+static int ask_once(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire, unsigned int generation)
+{
+	struct request request = { .answer = wire, .room = sizeof(*wire) };
+	int ret = request_begin(r, generation, RMEM_ALLOC, body, sizeof(*body), &request);
+
+	if (!ret)
+		ret = request_end(r, &request);
+	if (ret > 0)
+		return answer_failed(r, "a region", ret);
+	if (!ret && request.size != sizeof(*wire))
+		return nonsense(r, "a region of another form");
+	return ret;
+}
+
+/*
+ * An answer that crosses with our word that the slab is the donor's is of a slab that is no more: asks again. (The addresses that
+ * a donor gives to a client only go up.)
+ */
 static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire)
 {
+	struct alloc alloc = { .tag = le64toh(body->tag), .next = r->allocs }, **at = &r->allocs;
 	unsigned int generation = r->generation;
-	struct region *old;
 	int ret;
 
-	for (;;) {
-		struct request request = { .answer = wire, .room = sizeof(*wire) };
-
-		ret = request_begin(r, generation, RMEM_ALLOC, body, sizeof(*body), &request);
-		if (!ret)
-			ret = request_end(r, &request);
-		if (ret > 0)
-			return answer_failed(r, "a region", ret);
-		if (ret)
-			return ret;
-		if (request.size != sizeof(*wire))
-			return nonsense(r, "a region of another form");
-		old = region_of(r, le64toh(body->tag));
-		if (!old || old->let_go < request.id)
-			return 0;
-	}
+	r->allocs = &alloc;
+	do {
+		alloc.let_go = 0;
+		ret = ask_once(r, body, wire, generation);
+	} while (!ret && le64toh(wire->addr) <= alloc.let_go);
+	while (*at != &alloc)
+		at = &(*at)->next;
+	*at = alloc.next;
+	return ret;
 }
 
 static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
@@ -302,7 +312,6 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 	    region.known.size - size >= RMEM_PAGE)
 		return nonsense(r, "another region than was asked for");
 	old = region_of(r, tag);
-	region.let_go = old ? old->let_go : 0;
 	if (!old || old->evicted || old->known.addr != region.known.addr || old->rkey != region.rkey)
 		ret = put_in(&r->table, &region);
 	if (!ret)

@@ -48,7 +48,6 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 	request->generation = generation;
 	request->looked = now_ms();
 	request_post(r, type, body, size, request);
-	request->id = r->next_id;
 	return 0;
 }
 
@@ -134,7 +133,7 @@ static int noticed(struct rmem *r, const struct rmem_msg *msg, size_t body)
 
 	if (le16toh(msg->type) != RMEM_EVICT || body != sizeof(*evict))
 		return -1;
-	evict_notice(r, le64toh(evict->tag));
+	evict_notice(r, le64toh(evict->tag), le64toh(evict->addr));
 	return 0;
 }
 
