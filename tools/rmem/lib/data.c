@@ -119,6 +119,7 @@ static void begin_part(struct rmem *r, struct transfer *t)
 	};
 	t->op->parts++;
 	t->region->busy++;
+	heat_count(t->region);
 	if (t->memory)
 		t->memory->busy++;
 	if (t->opcode == IBV_WR_ATOMIC_WRITE)

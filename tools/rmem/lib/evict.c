@@ -62,6 +62,7 @@ void evict_run(struct rmem *r)
 {
 	bool left = false;
 
+	heat_run(r);
 	if (!r->noticed)
 		return;
 	for (size_t i = 0; i < r->table.count; i++) {

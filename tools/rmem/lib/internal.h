@@ -37,8 +37,16 @@ enum state {
 	UP,
 };
 
+/* READs and WRITEs of a region. */
+struct heat {
+	uint64_t average; /* in 1000 seconds, until @since */
+	uint64_t count;	  /* from then on */
+	int64_t since;
+};
+
 struct region {
 	struct rmem_region known;
+	struct heat heat;
 	uint32_t rkey;
 	unsigned int busy; /* transfers and work requests that use it */
 	bool leaving;	   /* the donor wants it back: nothing new begins */
@@ -168,6 +176,11 @@ struct rmem {
 	bool noticed;		 /* some regions are */
 	bool early;		 /* a notice came while regions were learnt; no other comes before it is answered or late */
 	uint64_t early_tag, early_addr;
+	struct {
+		uint32_t round;
+		uint32_t count; /* 0: it was answered */
+		uint64_t tags[RMEM_HEAT_MAX];
+	} ask; /* for heat */
 };
 
 /* error.c: none of these wants the lock, but connection_down() and answer_failed() */
@@ -242,5 +255,10 @@ void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);
 void evict_early(struct rmem *r); /* the regions are learnt */
 void evict_run(struct rmem *r);
 void evict_taken(struct rmem *r, struct region *region); /* without a notice */
+
+/* heat.c */
+void heat_count(struct region *region);
+int heat_notice(struct rmem *r, const struct rmem_ask_heat *ask, size_t size); /* -1: it makes no sense */
+void heat_run(struct rmem *r);
 
 #endif

@@ -118,6 +118,8 @@ static int put_in(struct table *t, const struct region *what)
 	if (!region)
 		return fail(-ENOMEM, "regions: no memory");
 	*region = *what;
+	if (old && old->known.addr == what->known.addr)
+		region->heat = old->heat;
 	if (old)
 		take_out(t, old);
 	insert(t->by_tag, t->count, place_of_tag(t, region->known.tag), region);
@@ -183,7 +185,7 @@ static int nonsense(struct rmem *r, const char *what)
 static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, size_t size, struct table *t, uint64_t *from)
 {
 	uint32_t count = le32toh(answer->count);
-	struct region region;
+	struct region region, *old;
 
 	if (size < sizeof(*answer) || count > RMEM_LIST_MAX || size != sizeof(*answer) + count * sizeof(answer->regions[0]) ||
 	    (answer->more && !count))
@@ -192,6 +194,9 @@ static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, siz
 		parse(&answer->regions[i], &region);
 		if (region.known.tag < *from || !sane(&region.known) || find(t, region.known.tag))
 			return nonsense(r, "a list of regions that are not in order");
+		old = region_of(r, region.known.tag);
+		if (old && old->known.addr == region.known.addr)
+			region.heat = old->heat;
 		if (put_in(t, &region))
 			return -ENOMEM;
 	}

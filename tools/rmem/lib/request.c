@@ -131,6 +131,8 @@ static int noticed(struct rmem *r, const struct rmem_msg *msg, size_t body)
 {
 	const struct rmem_evict *evict = (const struct rmem_evict *)(msg + 1);
 
+	if (le16toh(msg->type) == RMEM_ASK_HEAT)
+		return heat_notice(r, (const struct rmem_ask_heat *)evict, body);
 	if (le16toh(msg->type) != RMEM_EVICT || body != sizeof(*evict))
 		return -1;
 	evict_notice(r, le64toh(evict->tag), le64toh(evict->addr));
@@ -164,6 +166,7 @@ void requests_fail(struct rmem *r)
 	}
 	r->unanswered = 0;
 	r->probed = 0;
+	r->ask.count = 0;
 }
 
 /*
