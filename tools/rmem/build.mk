@@ -15,7 +15,7 @@ librvm_obj := $(call rmem_objects,rvm)
 # What both ends of a handshake do.
 rmem_common_obj := $(call rmem_objects,common)
 # The store alone, which tests of it link against.
-rmem_store_obj := $(patsubst %,$(rmem_build)/daemon/%.o,store log files)
+rmem_store_obj := $(patsubst %,$(rmem_build)/daemon/%.o,store log files host)
 
 librmem := $(BUILD)/librmem.so.1
 librvm := $(BUILD)/librvm.so.1

@@ -113,16 +113,16 @@ void client_answer(struct client *c)
 		evict_next(c);
 }
 
-int client_notice(struct client *c, const struct rmem_evict *evict)
+int client_notice(struct client *c, enum rmem_type type, const void *body, uint32_t body_size)
 {
 	struct rmem_msg *msg = (struct rmem_msg *)send_buffer(c, CLIENT_NOTICE);
-	uint32_t size = sizeof(*msg) + sizeof(*evict);
+	uint32_t size = sizeof(*msg) + body_size;
 	int err;
 
 	if (c->dead || c->notice_busy)
 		return -1;
-	*msg = (struct rmem_msg){ .type = htole16(RMEM_EVICT), .size = htole32(size) };
-	memcpy(msg + 1, evict, sizeof(*evict));
+	*msg = (struct rmem_msg){ .type = htole16(type), .size = htole32(size) };
+	memcpy(msg + 1, body, body_size);
 	err = post_send(c, CLIENT_NOTICE, size);
 	c->notice_busy = !err;
 	if (!err)

@@ -101,12 +101,13 @@ static json_t *status(void)
 	struct store_stats s;
 
 	store_stats(donor.store, &s);
-	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
+	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
 			 "state", donor.draining ? "draining" : "serving", "version", RMEM_PROGRAM_VERSION,
 			 "listen", conf->listen, "port", conf->port, "device", conf->device, "persist", conf->persist,
 			 "uptime_s", (json_int_t)(now_ms() - donor.started) / 1000, "clients", (json_int_t)connected(),
 			 "regions", (json_int_t)s.regions, "slabs", (json_int_t)s.slabs, "bytes", (json_int_t)s.bytes,
-			 "free", (json_int_t)s.free, "evictions", (json_int_t)evictions());
+			 "free", (json_int_t)s.free, "evictions", (json_int_t)evictions(),
+			 "host_free", (json_int_t)pressure_left());
 }
 
 static void do_status(struct control *control, const json_t *request)
@@ -121,11 +122,12 @@ static json_t *stats(void)
 	struct store_stats s;
 
 	store_stats(donor.store, &s);
-	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
 			 "turns", (json_int_t)n->turns, "requests", (json_int_t)n->requests,
 			 "bad_messages", (json_int_t)n->bad_messages, "greetings", (json_int_t)n->greetings,
 			 "denied", (json_int_t)n->denied, "connects", (json_int_t)n->connects,
-			 "evicted", (json_int_t)n->evictions, "txns", (json_int_t)s.txns, "copies", (json_int_t)s.copies,
+			 "evicted", (json_int_t)n->evictions, "pressure_rounds", (json_int_t)n->pressure_rounds,
+			 "heat_asked", (json_int_t)n->heat_asked, "heat_answered", (json_int_t)n->heat_answered, "txns", (json_int_t)s.txns, "copies", (json_int_t)s.copies,
 			 "copied", (json_int_t)s.copied, "syncs", (json_int_t)s.syncs, "logged", (json_int_t)s.logged,
 			 "checkpoints", (json_int_t)s.checkpoints, "replayed", (json_int_t)s.replayed);
 }

@@ -2,6 +2,9 @@
 /*
  * Slabs that are taken back. Each owner is asked for one at a time. An owner that lets the time of grace pass will not
  * answer for the others either, so that these are taken together with it.
+ *
+ * pressure.c asks owners, too, about the use of their slabs. A client gets no notice of either kind before it has answered the
+ * last one, or had its time of grace; evict_next() sees to that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,8 @@ struct eviction {
 	uint64_t tag;
 	uint64_t addr; /* which its owner's next region of this tag does not have */
 	struct control *asker;
-	struct event *grace; /* NULL: the owner was not asked yet */
+	struct event *grace; /* NULL: another slab of this owner comes first */
+	bool asked;	     /* the owner was sent the notice */
 	struct eviction *next;
 };
 
@@ -43,10 +47,12 @@ static void unlink_eviction(struct eviction *e)
 static enum rmem_status take(const struct eviction *e)
 {
 	const struct region *region = region_of_tag(e->owner, e->tag);
+	uint64_t size = region ? region->size : 0;
 	enum rmem_status status = region && region->addr == e->addr ? store_evict(e->owner, e->tag) : RMEM_NO_TAG;
 
 	if (status != RMEM_OK)
 		return status;
+	pressure_gave(size);
 	donor.changed = true;
 	donor.counters.evictions++;
 	return RMEM_OK;
@@ -94,36 +100,56 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	finish_all(e->owner, "the time of grace ended");
 }
 
-static void ask(struct client *c, struct eviction *e)
+/* It counts from the notice on, and before that, since a client may never take the last notice, which is in the way. */
+static void begin_grace(struct eviction *e)
 {
 	uint64_t ms = donor.conf.grace_ms;
-	struct rmem_evict notice = { .tag = htole64(e->tag), .addr = htole64(e->addr), .grace_ms = htole32(ms) };
 	struct timeval grace = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
 
-	/* (if it fails the client is closed, which takes all that was asked of it) */
-	if (client_notice(c, &notice))
-		return;
-	e->grace = event_or_die(-1, 0, on_grace, e);
+	if (!e->grace)
+		e->grace = event_or_die(-1, 0, on_grace, e);
 	event_add(e->grace, &grace);
+}
+
+static void ask(struct client *c, struct eviction *e)
+{
+	struct rmem_evict notice = { .tag = htole64(e->tag), .addr = htole64(e->addr), .grace_ms = htole32(donor.conf.grace_ms) };
+
+	/* (if it fails the client is closed, which takes all that was asked of it) */
+	if (client_notice(c, RMEM_EVICT, &notice, sizeof(notice)))
+		return;
+	e->asked = true;
+	begin_grace(e);
+}
+
+static struct eviction *first_of(const struct owner *owner)
+{
+	struct eviction *e = list;
+
+	while (e && e->owner != owner)
+		e = e->next;
+	return e;
 }
 
 void evict_next(struct client *c)
 {
-	struct eviction *first = NULL;
+	struct eviction *first;
 
 	c->notice_waits = false;
-	for (struct eviction *e = list; e; e = e->next) {
-		if (e->owner != c->owner)
-			continue;
-		if (e->grace)
-			return;
-		first = first ? first : e;
-	}
-	if (!first || c->dead || c->notice_busy)
+	if (c->dead || c->heat == HEAT_ASKED)
 		return;
-	/* (one of them may be the answer to the slab's ALLOC) */
+	first = first_of(c->owner);
+	if (first && first->asked)
+		return;
+	if (first && !first->grace)
+		begin_grace(first);
+	if (c->notice_busy || (!first && c->heat == HEAT_QUIET))
+		return;
+	/* (the answer to the slab's ALLOC may be held) */
 	if (c->n_held)
 		c->notice_waits = true;
+	else if (c->heat == HEAT_TO_ASK)
+		pressure_ask(c);
 	else
 		ask(c, first);
 }
@@ -162,7 +188,7 @@ enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr
 	struct client *c = client_of(owner);
 	enum rmem_status status;
 
-	if (!e || !e->grace || e->addr != addr)
+	if (!e || !e->asked || e->addr != addr)
 		return RMEM_NO_TAG;
 	status = finish(e, "its owner let go of it");
 	if (c)

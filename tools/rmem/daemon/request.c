@@ -135,7 +135,7 @@ static enum rmem_status do_room(struct request *r)
 	struct rmem_room room = { .used = htole64(owner_used(r->c->owner)) };
 
 	if (!donor.draining)
-		room.left = htole64(owner_room(r->c->owner));
+		room.left = htole64(pressure_room(r->c->owner));
 	memcpy(r->answer, &room, sizeof(room));
 	r->answer_size = sizeof(room);
 	return RMEM_OK;
@@ -148,7 +148,7 @@ static enum rmem_status do_heat(struct request *r)
 
 	if (count > RMEM_HEAT_MAX || r->size != sizeof(*heat) + count * sizeof(heat->slabs[0]))
 		return bad(r, "HEAT of a wrong length");
-	return RMEM_NO_TAG;
+	return pressure_heat(r->c, heat);
 }
 
 static const struct {

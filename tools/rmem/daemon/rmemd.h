@@ -89,6 +89,9 @@ struct reply {
 	uint32_t size;
 };
 
+/* Of the use of its slabs: it is not asked, is to be asked when it may get a notice, or has not answered yet. */
+enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED };
+
 /*
  * A connection. It ends by client_close(), which frees all that it has of the device; the struct and its buffers stay until
  * the end of the turn, marked dead, for whoever works on it just then.
@@ -119,6 +122,7 @@ struct client {
 	unsigned int in_flight; /* work requests in the send queue */
 	bool notice_busy;	/* the notice's buffer is one of them */
 	bool notice_waits;	/* until the answers that are held are sent */
+	enum heat heat;
 	int64_t heard;		/* ms; of the last completion */
 	uint64_t requests;
 	bool dead;
@@ -137,7 +141,7 @@ bool client_resume(struct client *c);
 /* Sends the answers that are held back, once the store is synced. */
 void client_answer(struct client *c);
 /* 0, or -1 when the buffer is not free or the client is gone. */
-int client_notice(struct client *c, const struct rmem_evict *evict);
+int client_notice(struct client *c, enum rmem_type type, const void *body, uint32_t body_size);
 /* Says something to a client that has been silent, if only to find out that it is dead. */
 void client_probe(struct client *c);
 void clients_bury(void); /* frees the dead */
@@ -176,7 +180,7 @@ struct control;
 enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
 /* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it, but perhaps for another one of this tag. */
 enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr);
-/* The buffer for notices has become free. */
+/* The client may perhaps get its next notice, of whichever kind. */
 void evict_next(struct client *c);
 /* The region ends, perhaps by its owner's transaction. */
 void evict_gone(const struct region *region);
@@ -190,6 +194,21 @@ void drain(void);
 bool drained(const char *name);
 uint64_t evictions(void); /* under way */
 
+/* ------------------------------------------------------------------ pressure.c */
+
+void pressure_open(void);
+void pressure_close(void);
+/* Bytes that the host has left, as an average of the last seconds. */
+uint64_t pressure_left(void);
+/* A slab of so many bytes is gone. */
+void pressure_gave(uint64_t bytes);
+/* Bytes that this owner's ALLOCs could still get. */
+uint64_t pressure_room(const struct owner *owner);
+/* For evict.c: the client is HEAT_TO_ASK, and may get a notice. */
+void pressure_ask(struct client *c);
+/* The client answers. RMEM_NO_TAG: it was not asked. */
+enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat);
+
 /* ------------------------------------------------------------------ control.c */
 
 int control_open(const char *path);
@@ -200,6 +219,7 @@ void control_evicted(struct control *asker, const char *how);
 
 struct counters {
 	uint64_t turns, requests, greetings, denied, connects, bad_messages, evictions;
+	uint64_t pressure_rounds, heat_asked, heat_answered;
 };
 
 struct donor {

@@ -192,6 +192,7 @@ int serve_open(void)
 	open_signals();
 	probe = event_or_die(-1, EV_PERSIST, on_probe, NULL);
 	event_add(probe, &probe_time);
+	pressure_open();
 	if (open_listener())
 		return -1;
 	return control_open(donor.conf.socket);
@@ -266,6 +267,7 @@ void serve_close(void)
 	}
 	free_event(&accept_later);
 	free_event(&probe);
+	pressure_close();
 	for (unsigned int i = 0; i < 3; i++)
 		free_event(&signals[i]);
 	if (listener >= 0)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <rmem.h>
 #include "files.h"
+#include "host.h"
 
 #define ADDR_FIRST (UINT64_C(1) << 32)
 #define ADDR_END (UINT64_C(1) << 62)
@@ -26,29 +27,14 @@ static uint64_t round_up(uint64_t n, uint64_t unit)
 
 /* --------------------------------------------------------------- memory -- */
 
-/* A number of /proc/meminfo; 0 if it can't be read. */
-static uint64_t meminfo(const char *name)
-{
-	char line[128];
-	unsigned long long n, found = 0;
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, name, strlen(name)) && sscanf(line + strlen(name), ": %llu", &n) == 1)
-			found = n;
-	if (f)
-		fclose(f);
-	return found;
-}
-
 /* Bytes that the host has for us. Huge pages are set apart, and taking them leaves the rest of the host what it has. */
 static uint64_t host_free(const struct store *store)
 {
 	uint64_t available;
 
 	if (store->options.huge)
-		return meminfo("HugePages_Free") * STRIDE;
-	available = meminfo("MemAvailable") << 10;
+		return host_meminfo("HugePages_Free") * STRIDE;
+	available = host_available();
 	return available > store->options.headroom ? available - store->options.headroom : 0;
 }
 
@@ -444,8 +430,7 @@ static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 	while (want < owner->queued + count)
 		want *= 2;
 	/* (the host's memory is not a client's to fill) */
-	if (want * sizeof(*queue) > (1u << 20) && (meminfo("MemAvailable") << 10) < owner->store->options.headroom +
-	    want * sizeof(*queue))
+	if (want * sizeof(*queue) > (1u << 20) && host_available() < owner->store->options.headroom + want * sizeof(*queue))
 		return RMEM_FULL;
 	queue = reallocarray(owner->queue, want, sizeof(*queue));
 	if (!queue)

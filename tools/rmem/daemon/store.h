@@ -45,7 +45,7 @@ struct store_options {
 	const char *dir;	/* NULL: nothing persists. Made if it is not there (0700); one rmemd a directory (flock) */
 	bool huge;		/* hugetlb pages of 2 MiB; sizes are rounded up in memory, not in @size */
 	uint64_t memory;	/* at most so many bytes in regions; 0: no such limit */
-	uint64_t headroom;	/* bytes of MemAvailable that stay free for the host */
+	uint64_t headroom;	/* bytes of host_available() that stay free for the host */
 	uint64_t segment;	/* bytes of log after which they go to the files; 0: 64 MiB */
 	/* A region ends, its memory goes away after this returns. */
 	void (*region_gone)(struct region *, void *arg);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "host.h"
+
+#define CGROUPS "/sys/fs/cgroup"
+
+/* The number behind a name and @between at the start of a line. -1: there is none. */
+static int read_named(const char *path, const char *name, const char *between, uint64_t *number)
+{
+	char line[256], format[16];
+	unsigned long long n;
+	FILE *f = fopen(path, "re");
+	int ret = -1;
+
+	snprintf(format, sizeof(format), "%s%%llu", between);
+	while (ret && f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name)) && sscanf(line + strlen(name), format, &n) == 1)
+			ret = 0;
+	if (f)
+		fclose(f);
+	if (!ret)
+		*number = n;
+	return ret;
+}
+
+uint64_t host_meminfo(const char *name)
+{
+	uint64_t n;
+
+	return read_named("/proc/meminfo", name, ": ", &n) ? 0 : n;
+}
+
+/* ------------------------------------------------------------------ cgroups */
+
+static int cgroup_number(const char *cgroup, const char *file, const char *name, uint64_t *number)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), CGROUPS "%s/%s", cgroup, file) >= sizeof(path) ? -1 :
+	       read_named(path, name, " ", number);
+}
+
+/* Bytes; UINT64_MAX: it has no limit. */
+static uint64_t cgroup_left(const char *cgroup)
+{
+	uint64_t max, current, cache = 0;
+
+	if (cgroup_number(cgroup, "memory.max", "", &max) || cgroup_number(cgroup, "memory.current", "", &current))
+		return UINT64_MAX;
+	cgroup_number(cgroup, "memory.stat", "inactive_file", &cache);
+	current -= cache < current ? cache : current;
+	return max > current ? max - current : 0;
+}
+
+/* Where this process is, as the cgroups' file system has it. -1: in none, or that is not known. */
+static int own_cgroup(char *cgroup, size_t size)
+{
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	int ret = -1;
+
+	while (ret && f && fgets(cgroup, size, f)) {
+		if (strncmp(cgroup, "0::/", 4) || !strchr(cgroup, '\n'))
+			continue;
+		memmove(cgroup, cgroup + 3, strlen(cgroup + 3) + 1);
+		*strchr(cgroup, '\n') = '\0';
+		ret = 0;
+	}
+	if (f)
+		fclose(f);
+	return ret;
+}
+
+/* All that it lies in may have a limit. */
+uint64_t host_available(void)
+{
+	uint64_t available = host_meminfo("MemAvailable") << 10, left;
+	char cgroup[PATH_MAX];
+
+	if (own_cgroup(cgroup, sizeof(cgroup)))
+		return available;
+	for (;;) {
+		char *slash = strrchr(cgroup, '/');
+
+		left = cgroup_left(cgroup);
+		if (left < available)
+			available = left;
+		if (!slash)
+			return available;
+		*slash = '\0';
+	}
+}

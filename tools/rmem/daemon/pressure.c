@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Memory that the host needs for itself. Each second rmemd looks at what the host has left. When that is less than the headroom,
+ * both now and on average, a round begins: slabs whose owners are not connected go at once. If these are not enough, some more
+ * slabs than have to go are chosen at random, rmemd asks their owners how much they use them, and evicts the coldest. The next
+ * round begins when all evictions have ended.
+ */
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+#include "rmemd.h"
+
+#define SPARE 5 /* slabs that are asked for and may stay */
+#define MOST (RMEM_HEAT_MAX - SPARE)
+#define UNKNOWN UINT64_MAX
+
+struct candidate {
+	struct owner *owner;
+	uint64_t tag, addr, size;
+	uint64_t heat;
+};
+
+static struct event *each_second;
+static uint64_t smoothed; /* bytes that the host has left */
+static bool helpless;	  /* there was no slab to evict, and it was said */
+
+/* The round, while it asks. */
+static struct {
+	bool asking;
+	uint32_t number;
+	int64_t deadline;
+	uint64_t bytes;	   /* have to go */
+	unsigned int most; /* slabs that may go for it */
+	unsigned int count;
+	struct candidate candidates[RMEM_HEAT_MAX];
+} current;
+
+/* ------------------------------------------------------------------ what the host has */
+
+static uint64_t above_headroom(uint64_t bytes)
+{
+	return bytes > donor.conf.headroom ? bytes - donor.conf.headroom : 0;
+}
+
+/* Bytes that have to go. A short peak of the host's need is none of ours, nor is what the last round has made good already. */
+static uint64_t look(void)
+{
+	uint64_t now = host_available(), better;
+
+	smoothed = (4 * smoothed + now) / 5;
+	better = now > smoothed ? now : smoothed;
+	return better < donor.conf.headroom ? donor.conf.headroom - better : 0;
+}
+
+/*
+ * The kernel does not count pages that are free, but wait on some CPU's list for their next use, and slabs leave many there.
+ * So the average has a slab at once, and follows what is counted from there.
+ */
+void pressure_gave(uint64_t bytes)
+{
+	if (!donor.conf.huge)
+		smoothed += bytes;
+}
+
+uint64_t pressure_left(void)
+{
+	return smoothed;
+}
+
+/* (slabs in huge pages, which are set apart, are not taken from the host's other memory) */
+uint64_t pressure_room(const struct owner *owner)
+{
+	uint64_t room = owner_room(owner), host = above_headroom(smoothed);
+
+	return donor.conf.huge || room < host ? room : host;
+}
+
+/* ------------------------------------------------------------------ slabs of nobody */
+
+/* (the owner has no connection that could end, so that only this region goes) */
+static int release_of(struct owner *owner, void *bytes)
+{
+	struct region *region, *next;
+	uint64_t *left = bytes;
+
+	if (client_of(owner))
+		return 0;
+	for (region = owner_regions(owner); region && *left; region = next) {
+		uint64_t size = region->size;
+
+		next = region->next;
+		if (region->flags & RMEM_SLAB && evict(owner, region->tag, NULL) == RMEM_OK)
+			*left -= size < *left ? size : *left;
+	}
+	return !*left;
+}
+
+static void release(uint64_t *bytes)
+{
+	uint64_t before = donor.counters.evictions, slabs;
+
+	store_each_owner(donor.store, release_of, bytes);
+	slabs = donor.counters.evictions - before;
+	if (slabs)
+		say(LOG_NOTICE, "memory: the host has less than its headroom: slabs of clients that are not connected taken: %ju",
+		    (uintmax_t)slabs);
+}
+
+/* ------------------------------------------------------------------ choosing */
+
+struct total {
+	uint64_t slabs, bytes;
+};
+
+static int count_of(struct owner *owner, void *arg)
+{
+	struct total *total = arg;
+
+	for (const struct region *region = owner_regions(owner); region; region = region->next) {
+		if (!(region->flags & RMEM_SLAB))
+			continue;
+		total->slabs++;
+		total->bytes += region->size;
+	}
+	return 0;
+}
+
+/* Each slab has the same chance: the one that is seen as number n takes a place of @wanted with a chance of wanted / n. */
+struct choice {
+	unsigned int wanted;
+	uint32_t seen;
+};
+
+static int choose_of(struct owner *owner, void *arg)
+{
+	struct choice *choice = arg;
+
+	for (const struct region *region = owner_regions(owner); region; region = region->next) {
+		uint32_t at;
+
+		if (!(region->flags & RMEM_SLAB))
+			continue;
+		choice->seen++;
+		at = current.count < choice->wanted ? current.count++ : randombytes_uniform(choice->seen);
+		if (at < choice->wanted)
+			current.candidates[at] = (struct candidate){ .owner = owner, .tag = region->tag, .addr = region->addr,
+								     .size = region->size, .heat = UNKNOWN };
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ asking */
+
+static bool concerns(const struct client *c)
+{
+	for (unsigned int i = 0; i < current.count; i++)
+		if (current.candidates[i].owner == c->owner)
+			return true;
+	return false;
+}
+
+static void ask_all(void)
+{
+	current.number++;
+	current.asking = true;
+	current.deadline = now_ms() + donor.conf.grace_ms;
+	for (struct client *c = donor.clients; c; c = c->next) {
+		if (c->dead || !concerns(c))
+			continue;
+		c->heat = HEAT_TO_ASK;
+		evict_next(c);
+	}
+}
+
+/* The buffer for notices is free. */
+void pressure_ask(struct client *c)
+{
+	union {
+		struct rmem_ask_heat ask;
+		uint8_t bytes[sizeof(struct rmem_ask_heat) + RMEM_HEAT_MAX * sizeof(rmem_le64)];
+	} body;
+	uint32_t count = 0;
+
+	for (unsigned int i = 0; i < current.count; i++)
+		if (current.candidates[i].owner == c->owner)
+			body.ask.tags[count++] = htole64(current.candidates[i].tag);
+	body.ask.round = htole32(current.number);
+	body.ask.count = htole32(count);
+	c->heat = HEAT_ASKED;
+	donor.counters.heat_asked++;
+	client_notice(c, RMEM_ASK_HEAT, &body, sizeof(body.ask) + count * sizeof(body.ask.tags[0]));
+}
+
+enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat)
+{
+	if (c->heat != HEAT_ASKED || le32toh(heat->round) != current.number)
+		return RMEM_NO_TAG;
+	for (uint32_t n = 0; n < le32toh(heat->count); n++) {
+		uint64_t value = le64toh(heat->slabs[n].heat);
+
+		for (unsigned int i = 0; i < current.count; i++)
+			if (current.candidates[i].owner == c->owner &&
+			    current.candidates[i].tag == le64toh(heat->slabs[n].tag))
+				current.candidates[i].heat = value < UNKNOWN ? value : UNKNOWN - 1;
+	}
+	c->heat = HEAT_QUIET;
+	donor.counters.heat_answered++;
+	evict_next(c);
+	return RMEM_OK;
+}
+
+static bool waits(void)
+{
+	for (const struct client *c = donor.clients; c; c = c->next)
+		if (!c->dead && c->heat != HEAT_QUIET)
+			return true;
+	return false;
+}
+
+/* ------------------------------------------------------------------ evicting */
+
+/* What nobody knows of counts as the hottest: it goes when there is not enough else. */
+static int colder(const void *left, const void *right)
+{
+	uint64_t a = ((const struct candidate *)left)->heat, b = ((const struct candidate *)right)->heat;
+
+	return (a > b) - (a < b);
+}
+
+/* (an owner may have freed it, and have another slab of that tag) */
+static bool is_there(const struct candidate *candidate)
+{
+	const struct region *region = region_of_tag(candidate->owner, candidate->tag);
+
+	return region && region->addr == candidate->addr;
+}
+
+static void decide(void)
+{
+	uint64_t bytes = 0;
+	unsigned int slabs = 0;
+
+	qsort(current.candidates, current.count, sizeof(current.candidates[0]), colder);
+	for (unsigned int i = 0; i < current.count && slabs < current.most && bytes < current.bytes; i++) {
+		const struct candidate *candidate = &current.candidates[i];
+
+		if (!is_there(candidate) || evict(candidate->owner, candidate->tag, NULL))
+			continue;
+		bytes += candidate->size;
+		slabs++;
+	}
+	say(LOG_NOTICE, "memory: the host has %ju bytes less than its headroom: slabs evicted: %u, the coldest of %u",
+	    (uintmax_t)current.bytes, slabs, current.count);
+}
+
+/* What the operator wants evicted has waited for the owners' answers. */
+static void end_asking(void)
+{
+	current.asking = false;
+	for (struct client *c = donor.clients; c; c = c->next) {
+		c->heat = HEAT_QUIET;
+		evict_next(c);
+	}
+}
+
+/* The host may have got memory back since it asked. */
+static void answered(uint64_t bytes)
+{
+	end_asking();
+	if (bytes < current.bytes)
+		current.bytes = bytes;
+	if (bytes)
+		decide();
+}
+
+static void no_slabs(void)
+{
+	if (!helpless)
+		say(LOG_WARNING, "memory: the host has less than its headroom, and there is no slab to evict");
+	helpless = true;
+}
+
+static void begin(uint64_t bytes)
+{
+	struct total total = { 0 };
+	struct choice choice = { 0 };
+	uint64_t size;
+
+	donor.counters.pressure_rounds++;
+	release(&bytes);
+	store_each_owner(donor.store, count_of, &total);
+	if (bytes && !total.slabs)
+		no_slabs();
+	if (!bytes || !total.slabs)
+		return;
+	size = total.bytes / total.slabs;
+	current.bytes = bytes;
+	current.most = (bytes - 1) / size < MOST ? (bytes - 1) / size + 1 : MOST;
+	current.count = 0;
+	choice.wanted = current.most + SPARE;
+	store_each_owner(donor.store, choose_of, &choice);
+	/* (if all of them go, there is nothing to ask) */
+	if (current.count > current.most)
+		ask_all();
+	else
+		decide();
+}
+
+static void on_second(evutil_socket_t fd, short what, void *arg)
+{
+	uint64_t bytes = look();
+
+	(void)fd, (void)what, (void)arg;
+	if (current.asking) {
+		if (!waits() || now_ms() >= current.deadline)
+			answered(bytes);
+	} else if (!bytes) {
+		helpless = false;
+	} else if (!donor.conf.huge && !evictions()) {
+		begin(bytes);
+	}
+}
+
+void pressure_open(void)
+{
+	const struct timeval second = { .tv_sec = 1 };
+
+	smoothed = host_available();
+	each_second = event_or_die(-1, EV_PERSIST, on_second, NULL);
+	event_add(each_second, &second);
+}
+
+void pressure_close(void)
+{
+	if (each_second)
+		event_free(each_second);
+	each_second = NULL;
+}
