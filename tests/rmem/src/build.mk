@@ -31,8 +31,8 @@ $(BUILD)/tests/rmem-heap: tests/rmem/src/heap.c \
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@ $(filter %.c %.o,$^) -pthread
 
-# rmem-load: a client that checks each byte. rmem-stray: what no client may do; it speaks to a donor without librmem.
-rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-stray
+# rmem-load: a client that checks each byte. rmem-slabs: one whose slabs are taken. rmem-stray: what no client may do; it speaks to a donor without librmem.
+rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-slabs $(BUILD)/tests/rmem-stray
 rmem_client_cflags := $(CFLAGS) -D_GNU_SOURCE -Wshadow -Wmissing-prototypes -Wstrict-prototypes
 ALL += $(rmem_client_tests)
 
@@ -43,6 +43,11 @@ $(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch]) $(rmem_dir)/lib/
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread && \
 		mv $@.new $@
+
+$(BUILD)/tests/rmem-slabs: tests/rmem/src/slabs.c $(rmem_dir)/lib/rmem.h $(librmem)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $< $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' && mv $@.new $@
 
 $(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
 	$(call say,CC,$@)

@@ -172,8 +172,28 @@ static void make_flush(void)
 
 static void make_evicted(void)
 {
-	*(struct rmem_evict *)body = (struct rmem_evict){ .tag = htole64(any_tag()), .grace_ms = htole32(edge_of(32)) };
+	struct rmem_range range = any_range();
+
+	/* (nothing is evicted from this client) */
+	*(struct rmem_evict *)body = (struct rmem_evict){ htole64(any_tag()), htole64(range.addr), htole32(edge_of(32)),
+							  htole32(below(16) ? 0 : edge_of(32)) };
 	size = sizeof(struct rmem_evict);
+	bad = ((struct rmem_evict *)body)->reserved;
+	wrong = true;
+}
+
+/* (nor is it asked) */
+static void make_heat(void)
+{
+	struct rmem_heat *heat = body;
+	uint32_t i, named = below(RMEM_HEAT_MAX + 8), count = below(8) ? named : edge_of(32);
+
+	*heat = (struct rmem_heat){ htole32(edge_of(32)), htole32(count) };
+	for (i = 0; i < named; i++)
+		heat->slabs[i] = (struct rmem_slab_heat){ htole64(any_tag()), htole64(edge_of(64)) };
+	size = sizeof(*heat) + named * sizeof(heat->slabs[0]);
+	bad = count > RMEM_HEAT_MAX || count != named;
+	wrong = true;
 }
 
 static const struct {
@@ -182,7 +202,7 @@ static const struct {
 } kinds[] = {
 	{ RMEM_ALLOC, make_alloc }, { RMEM_LIST, make_list },	{ RMEM_QUEUE, make_queue }, { RMEM_QUEUE, make_queue },
 	{ RMEM_GO, make_go },	    { RMEM_ABORT, make_empty }, { RMEM_FLUSH, make_flush }, { RMEM_PING, make_empty },
-	{ RMEM_EVICTED, make_evicted },
+	{ RMEM_EVICTED, make_evicted }, { RMEM_ROOM, make_empty }, { RMEM_HEAT, make_heat },
 };
 
 /* ------------------------------------------------------------------ damage */
@@ -191,7 +211,7 @@ static uint16_t unknown_type(void)
 {
 	uint16_t type = edge_of(16);
 
-	return type >= RMEM_ALLOC && type <= RMEM_EVICTED ? RMEM_EVICT : type;
+	return type >= RMEM_ALLOC && type <= RMEM_HEAT ? RMEM_EVICT : type;
 }
 
 /* It is no good message any more; so many bytes of it are sent. */
@@ -269,6 +289,21 @@ static void took_list(const struct rmem_msg *answer)
 			     (unsigned long long)le64toh(list->regions[i].tag));
 }
 
+static void took_room(const struct rmem_msg *answer)
+{
+	const struct rmem_room *room = (const void *)(answer + 1);
+	uint64_t used = 0;
+	unsigned int i;
+
+	if (le32toh(answer->size) != sizeof(*answer) + sizeof(*room))
+		fail("the answer to ROOM has a wrong size");
+	for (i = 0; i < num_known; i++)
+		used += le64toh(known[i].size);
+	if (le64toh(room->used) != used || le64toh(room->left) > 1ull << 60)
+		fail("ROOM: %llu used, %llu left, with regions of %llu", (unsigned long long)le64toh(room->used),
+		     (unsigned long long)le64toh(room->left), (unsigned long long)used);
+}
+
 static void took_go(const struct rmem_go_request *asked)
 {
 	if (le64toh(asked->txn) == last_txn)
@@ -300,8 +335,8 @@ static void took(const struct rmem_msg *answer, const struct rmem_msg *sent)
 	case RMEM_ABORT:
 		discarded();
 		break;
-	case RMEM_EVICTED:
-		forget(le64toh(((const struct rmem_evict *)asked)->tag));
+	case RMEM_ROOM:
+		took_room(answer);
 		break;
 	}
 }
