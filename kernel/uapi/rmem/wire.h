@@ -12,8 +12,8 @@
  * From then on each message is one SEND of at most RMEM_MSG_SIZE bytes: struct rmem_msg and a body by its type. The donor
  * answers each request of the client, in order, with the same id and RMEM_ANSWER set in its type. A client has at most
  * RMEM_SLOTS requests that are not answered; so many receives are posted at the donor. A notice of the donor has id 0;
- * the donor sends a client the next one only when the last was answered or its time of grace has ended, and a client posts
- * RMEM_SLOTS + 1 receives.
+ * the donor sends a client the next one only when the last was answered, its time of grace has ended, or its slab is freed; and a
+ * client posts RMEM_SLOTS + 1 receives.
  *
  * One client name has one connection; a new one, once it has proved itself, ends the old one and its queue.
  *

@@ -26,6 +26,13 @@ static void answer(struct rmem *r, uint64_t tag, uint64_t addr)
 			alloc->let_go = addr;
 }
 
+static void wait_with(struct rmem *r, uint64_t tag, uint64_t addr)
+{
+	r->early = true;
+	r->early_tag = tag;
+	r->early_addr = addr;
+}
+
 /* A slab that we don't have was freed meanwhile, or its ALLOC was answered and the thread that waits has not run yet. */
 static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
@@ -34,28 +41,28 @@ static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 	if (region && region->known.addr == addr) {
 		region->leaving = region->noticed = true;
 		r->noticed = true;
-	} else if (request_possible(r)) { /* (without an answer the donor waits until its time of grace ends) */
+	} else if (request_possible(r)) {
 		answer(r, tag, addr);
+	} else {
+		wait_with(r, tag, addr);
 	}
 }
 
 /* The table of a connection that broke says nothing about this one's regions. */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
-	if (r->state == CONNECTING) {
-		r->early = true;
-		r->early_tag = tag;
-		r->early_addr = addr;
-	} else {
+	if (r->state == CONNECTING)
+		wait_with(r, tag, addr);
+	else
 		take_notice(r, tag, addr);
-	}
 }
 
 void evict_early(struct rmem *r)
 {
-	if (r->early)
-		take_notice(r, r->early_tag, r->early_addr);
+	if (!r->early)
+		return;
 	r->early = false;
+	take_notice(r, r->early_tag, r->early_addr);
 }
 
 void evict_run(struct rmem *r)
@@ -63,6 +70,8 @@ void evict_run(struct rmem *r)
 	bool left = false;
 
 	heat_run(r);
+	if (r->state == UP)
+		evict_early(r);
 	if (!r->noticed)
 		return;
 	for (size_t i = 0; i < r->table.count; i++) {

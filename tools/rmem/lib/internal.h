@@ -174,7 +174,7 @@ struct rmem {
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
 	bool noticed;		 /* some regions are */
-	bool early;		 /* a notice came while regions were learnt; no other comes before it is answered or late */
+	bool early;		 /* a notice waits: regions are learnt, or no slot is free; no other comes before it is answered or late */
 	uint64_t early_tag, early_addr;
 	struct {
 		uint32_t round;
