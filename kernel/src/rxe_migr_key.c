@@ -5,6 +5,11 @@
 #include <crypto/utils.h>
 #include "rxe_migr_loc.h"
 
+static bool allow_unsigned;
+module_param(allow_unsigned, bool, 0644);
+MODULE_PARM_DESC(allow_unsigned,
+	"without a key: send, and believe, unsigned packets of the migration protocol (N)");
+
 /*
  * Two keys while they are being changed on one host after the other: packets
  * are signed with the first and may be signed with either. The second is the
@@ -25,26 +30,42 @@ bool rxe_migr_have_key(void)
 	return READ_ONCE(num_keys) > 0;
 }
 
-void rxe_migr_sign(struct rxe_migr_hdr *hdr)
+/*
+ * Does this host take part in the protocol? RoCE packets are UDP from any port,
+ * so any program of the host can send them. Without a key nobody can tell who
+ * did, and the administrator has to say that all are trusted.
+ */
+bool rxe_migr_speaks(void)
+{
+	return rxe_migr_have_key() || READ_ONCE(allow_unsigned);
+}
+
+/* False: it must not be sent. */
+bool rxe_migr_sign(struct rxe_migr_hdr *hdr)
 {
 	unsigned long flags;
+	bool ok;
 
 	memset(hdr->mac, 0, sizeof(hdr->mac));
 
 	spin_lock_irqsave(&key_lock, flags);
+	ok = rxe_migr_speaks();
 	if (num_keys)
 		rxe_migr_mac(hdr->mac, hdr, keys[0]);
 	spin_unlock_irqrestore(&key_lock, flags);
+
+	return ok;
 }
 
 bool rxe_migr_verify(const struct rxe_migr_hdr *hdr)
 {
 	u8 mac[RXE_MIGR_MAC_LEN];
 	unsigned long flags;
-	bool ok = false;
 	unsigned int i;
+	bool ok;
 
 	spin_lock_irqsave(&key_lock, flags);
+	ok = !num_keys && READ_ONCE(allow_unsigned);
 	for (i = 0; i < num_keys; i++) {
 		rxe_migr_mac(mac, hdr, keys[i]);
 		ok |= !crypto_memneq(mac, hdr->mac, sizeof(mac));

@@ -83,7 +83,8 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 
 /* rxe_migr_key.c */
 bool rxe_migr_have_key(void);
-void rxe_migr_sign(struct rxe_migr_hdr *hdr);
+bool rxe_migr_speaks(void);
+bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
 bool rxe_migr_verify(const struct rxe_migr_hdr *hdr);
 int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 

@@ -251,6 +251,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	sink.size = in.addr ? min_t(u64, in.length, INT_MAX) : 0;
 
 	stop = in.flags & RXE_MIGR_DUMP_STOP;
+	if (stop && !rxe_migr_speaks())
+		return -ENOKEY;
 	rxe_migr_lock(ufile, stop);
 	all.locked = stop;
 	err = rxe_migr_get_objects(ufile, &all);
@@ -321,6 +323,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_BEGIN)(struct uverbs_attr_bundle *attr
 		return err;
 	if (!in.session || in.flags)
 		return -EINVAL;
+	/* not RESUME: by then the source's task may have been ended */
+	if (!rxe_migr_speaks())
+		return -ENOKEY;
 
 	file = fget(in.fd);
 	if (!file)

@@ -78,10 +78,15 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 			      u8 opcode, const struct rxe_migr_hdr *hdr)
 {
 	struct rxe_dev *rxe = to_rdev(carrier->ibqp.device);
+	struct rxe_migr_hdr signed_hdr = *hdr;
 	struct rxe_pkt_info pkt = {};
-	struct rxe_migr_hdr *to;
 	struct sk_buff *skb;
 	int err;
+
+	signed_hdr.version = RXE_MIGR_WIRE_VERSION;
+	signed_hdr.opcode = opcode;
+	if (!rxe_migr_sign(&signed_hdr))
+		return -ENOKEY;
 
 	switch (opcode) {
 	case RXE_MIGR_OPCODE_STOP:
@@ -109,11 +114,7 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	bth_init(&pkt, opcode, 0, 0, 0, IB_DEFAULT_PKEY_FULL,
 		 be32_to_cpu(hdr->dest_qpn), 0, pkt.psn);
 
-	to = (struct rxe_migr_hdr *)(pkt.hdr + RXE_BTH_BYTES);
-	*to = *hdr;
-	to->version = RXE_MIGR_WIRE_VERSION;
-	to->opcode = opcode;
-	rxe_migr_sign(to);
+	memcpy(pkt.hdr + RXE_BTH_BYTES, &signed_hdr, sizeof(signed_hdr));
 
 	err = rxe_prepare(av, &pkt, skb);
 	if (err) {
@@ -657,7 +658,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
 	    (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) != pkt->psn ||
 	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
-	    (rxe_migr_have_key() && !rxe_migr_verify(hdr)))
+	    !rxe_migr_verify(hdr))
 		goto refuse;
 
 	rxe_migr_packet_gids(skb, &from, &to);

@@ -5,7 +5,9 @@
  *
  * All methods are called by ioctl(RDMA_VERBS_IOCTL) on the file of a uverbs
  * context, and need CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN in the initial
- * user namespace. A method called without it fails with EPERM.
+ * user namespace. A method called without it fails with EPERM. On a host without
+ * the cluster's key, unless its administrator has set the module parameter
+ * allow_unsigned, DUMP with STOP, and BEGIN, fail with ENOKEY.
  *
  *   Checkpoint                          Restore
  *     QUERY                               open, get context
