@@ -44,9 +44,9 @@ json_t *agent_hello(struct agent *a)
 	rdma_each_device(add_guid, guids);
 	rdma_key_fingerprints(keys);
 	fault_clear();
-	return json_pack("{s:i, s:s, s:s, s:[I, I], s:o, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION,
-			 "boot", host_boot_id(), "keys", (json_int_t)keys[0], (json_int_t)keys[1], "devices",
-			 devices, "guids", guids, "stage", (int)a->stage);
+	return json_pack("{s:i, s:s, s:s, s:[I, I], s:b, s:o, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION,
+			 "boot", host_boot_id(), "keys", (json_int_t)keys[0], (json_int_t)keys[1], "unsigned",
+			 host_allows_unsigned(), "devices", devices, "guids", guids, "stage", (int)a->stage);
 }
 
 /* ---------------------------------------------------------------- check -- */

@@ -36,9 +36,10 @@ static int check_key(void)
 {
 	uint64_t fingerprints[2];
 
-	if (rdma_key_fingerprints(fingerprints))
+	if (host_check_key() || rdma_key_fingerprints(fingerprints))
 		return -1;
-	return fingerprints[0] ? 0 : fault("none is set: only connections whose address moves along can move");
+	return fingerprints[0] ? 0 : fault("none is set, and allow_unsigned is: whoever can send packets can pause a "
+					   "connection, and only one whose address moves along can move");
 }
 
 static json_t *look_at_host(void)
@@ -120,15 +121,15 @@ static json_t *look_there(struct move *m)
 	return problems;
 }
 
-static bool all_ok(json_t *list)
+/* needs_key: nobody else says so, as the plan of a process does, nor need it not */
+static bool all_ok(json_t *list, bool needs_key)
 {
 	json_t *entry;
 	size_t i;
 
 	json_array_foreach(list, i, entry)
-		/* (a move without a changed address needs no key) */
 		if (!json_is_true(json_object_get(entry, "ok")) &&
-		    strcmp(json_string_value(json_object_get(entry, "what")), "cluster key"))
+		    (needs_key || strcmp(json_string_value(json_object_get(entry, "what")), "cluster key")))
 			return false;
 	return true;
 }
@@ -156,7 +157,7 @@ static void print(const struct move *m, bool ok, json_t *host, json_t *there)
 static int check(struct move *m)
 {
 	json_t *host = look_at_host(), *there = NULL;
-	bool ok = all_ok(host);
+	bool ok = all_ok(host, !m->pid && !host_allows_unsigned());
 
 	if (m->pid && (host_check_root() || move_plan(m)))
 		return failed(EXIT_REFUSED);

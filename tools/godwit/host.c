@@ -92,12 +92,41 @@ int host_check_root(void)
 	return geteuid() ? fault("godwit must run as root for this") : 0;
 }
 
-static int seconds_of(const char *parameter)
+static char *parameter(const char *name)
 {
-	char *path = xasprintf("/sys/module/rdma_rxe/parameters/%s", parameter), *text = read_file(path);
-	unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
+	char *path = xasprintf("/sys/module/rdma_rxe/parameters/%s", name), *text = read_file(path);
 
 	free(path);
+	return text;
+}
+
+bool host_allows_unsigned(void)
+{
+	char *text = parameter("allow_unsigned");
+	bool allows = text && text[0] == 'Y';
+
+	free(text);
+	return allows;
+}
+
+int host_check_key(void)
+{
+	uint64_t fingerprints[2];
+
+	if (rdma_key_fingerprints(fingerprints))
+		return -1;
+	if (fingerprints[0] || host_allows_unsigned())
+		return 0;
+	if (access(KEY_FILE, F_OK) == 0)
+		return fault("key: this host's driver has none: godwit key load");
+	return fault("key: this host has none: " KEY_HOW);
+}
+
+static int seconds_of(const char *name)
+{
+	char *text = parameter(name);
+	unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
+
 	free(text);
 	return seconds < INT_MAX ? (int)seconds : INT_MAX;
 }

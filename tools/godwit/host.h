@@ -12,6 +12,14 @@ int host_check_nft(void);
 int host_check_plugin(void);
 int host_check_device(const char *device);	/* our driver, of a version that we understand */
 int host_check_root(void);
+/* The driver has the cluster's key, or is told to do without. */
+int host_check_key(void);
+bool host_allows_unsigned(void);
+
+#define KEY_FILE	"/etc/godwit/key"
+/* What is to be done where there is none. */
+#define KEY_HOW		"godwit key generate FILE, and godwit key set FILE here, at the destination and at all peers' hosts; or, " \
+			"on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"
 
 const char *host_boot_id(void);
 int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */

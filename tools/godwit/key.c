@@ -16,7 +16,6 @@
 #include "rdma.h"
 
 #define KEY_DIR		"/etc/godwit"
-#define KEY_FILE	KEY_DIR "/key"
 #define KEY_DIGITS	(2 * RXE_MIGR_KEY_LEN)
 
 struct keys {

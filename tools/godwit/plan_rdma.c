@@ -303,11 +303,11 @@ static void look_at_silent_peer(struct look *look, const struct context *c, cons
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
 	if (addresses_have(look->addresses, &sgid))
 		plan_moves_but(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
-			       "protocol, or another key: it lives through the move if its own retries last longer",
+			       "protocol, or another key or none: it lives through the move if its own retries last longer",
 			       c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
 	else
 		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
-			   "protocol, or another key, and would not find this one at another address: --address",
+			   "protocol, or another key or none, and would not find this one at another address: --address",
 			   c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
 }
 

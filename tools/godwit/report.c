@@ -126,7 +126,7 @@ static void print_closing_line(const struct report *report)
 	size_t i;
 
 	json_array_foreach(report->stock_peers, i, gid)
-		printf("godwit: the peer at %s has a driver without this protocol, or another key: it could not be told\n",
+		printf("godwit: the peer at %s has a driver without this protocol, or another key or none: it could not be told\n",
 		       json_string_value(gid));
 	printf("godwit: moved %s to %s", what(report), report->host);
 	/* (a guard that had to take over knows no times) */

@@ -260,6 +260,8 @@ static int check_keys(struct move *m)
 	    (!ours[0] || !theirs[0] || ours[0] != theirs[1] || ours[1] != theirs[0]))
 		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
 			     key_text(ours[0], a), m->host, key_text(theirs[0], b));
+	if (!ours[0] && !json_is_true(json_object_get(m->peer.hello, "unsigned")))
+		return fault("key: %s has none: " KEY_HOW, m->host);
 	if (m->gids_change && !ours[0])
 		return fault("key: the RDMA address changes, and peers believe that only with the cluster's "
 			     "key: godwit key set, here, on %s and at all peers", m->host);
@@ -404,6 +406,14 @@ static int check_moves_here(const struct move *m)
 	return ret;
 }
 
+static bool can_ask_peers(void)
+{
+	bool can = !host_check_key();
+
+	fault_clear();
+	return can;
+}
+
 int move_plan(struct move *m)
 {
 	struct contexts asked = { 0 };
@@ -411,8 +421,8 @@ int move_plan(struct move *m)
 
 	if (check_moves_here(m))
 		return -1;
-	/* (who does not say where to, may mean an address that goes along) */
-	ret = m->host ? plan_ask_peers(m->pid, &asked) : 0;
+	/* (who does not say where to, may mean an address that goes along; and without a key nobody is asked) */
+	ret = m->host && can_ask_peers() ? plan_ask_peers(m->pid, &asked) : 0;
 	if (!ret)
 		ret = plan_make(&m->plan, m->pid, m->container.name, &m->addresses, &asked);
 	contexts_free(&asked);
