@@ -268,8 +268,11 @@ struct ibv_context *open_context_file(const char *device,
 	ctx = ibv_begin_restore_context(fd, session);
 	if (ctx)
 		return ctx;
-	fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
-	     device);
+	if (errno == ENOKEY)
+		fail(NO_KEY);
+	else
+		fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
+		     device);
 	close(fd);
 	return NULL;
 }

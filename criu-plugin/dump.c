@@ -162,20 +162,23 @@ static void populate(void *buf, size_t size)
  * Memory for the largest dump, with its pages: the driver would wait for each
  * of them while the context stands still. Without, it is got when it is needed.
  */
-static void get_room_ahead(struct ibv_context *ctx)
+static int get_room_ahead(struct ibv_context *ctx)
 {
-	int size;
+	int size, ret;
 	void *buf;
 
-	if (ibv_dump_context(ctx, &size, NULL, 0) != ENOSPC ||
-	    (size_t)size <= dump.room_size)
-		return;
+	ret = ibv_dump_context(ctx, &size, NULL, 0);
+	if (ret == ENOKEY)
+		return fail(NO_KEY);
+	if (ret != ENOSPC || (size_t)size <= dump.room_size)
+		return 0;
 	buf = realloc(dump.room, size + ROOM_SLACK);
 	if (!buf)
-		return;
+		return 0;
 	dump.room = buf;
 	dump.room_size = size + ROOM_SLACK;
 	populate(dump.room, dump.room_size);
+	return 0;
 }
 
 /* The task runs: what it has just closed, or not opened yet, is none of ours. */
@@ -206,7 +209,7 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 	}
 	if (!ibv_query_migration(ctx, &query)) {
 		ret = find_device(ctx, now) < 0 ? -1 : 0;
-		get_room_ahead(ctx);
+		ret = ret ?: get_room_ahead(ctx);
 	}
 	ibv_detach_context(ctx);
 	return ret;
@@ -287,6 +290,8 @@ static int stop_context(struct dumped_context *c)
 		c->buf = buf;
 		ret = ibv_dump_context(c->ctx, &count, c->buf, size);
 	}
+	if (ret == ENOKEY)	/* since a moment ago */
+		return fail(NO_KEY);
 	if (ret)
 		return fail("%s: the context cannot be stopped: %s", device,
 			    strerror(ret));

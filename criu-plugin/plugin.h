@@ -58,6 +58,11 @@ int check_criu(void);
 /* Say why it failed: what, why, what to do. The first line counts. -1. */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* ENOKEY of the driver */
+#define NO_KEY \
+	"key: the driver has none: godwit key load, or, if this host never had one, godwit key set, the same on all hosts; or, " \
+	"on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"
+
 /* Lines said from now on, also in forked processes, are known to this one. */
 int error_share(void);
 
