@@ -47,7 +47,8 @@ extern "C" {
  * Stop the context and write its records to dump. With dump NULL or length
  * too short: ENOSPC, *count is the number of bytes needed, and no state
  * changes. On success *count is the number of records, and a record header of
- * zeros, as far as there is room, ends them.
+ * zeros, as far as there is room, ends them. ENOKEY: this host has no key, see
+ * ibv_migration_key(), and may not do without.
  */
 int ibv_dump_context(struct ibv_context *ctx, int *count, void *dump,
 		     size_t length);
@@ -234,7 +235,11 @@ int ibv_cm_device(struct ibv_context *ctx, int fd,
  */
 int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid);
 
-/* The cluster's key; fingerprint may be NULL. */
+/*
+ * The cluster's key; fingerprint may be NULL. Without one, unless the driver's
+ * parameter allow_unsigned is set, no context is stopped, and none begins to be
+ * restored.
+ */
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint);
 
