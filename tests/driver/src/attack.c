@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * attack [OPTION...] forge | noise | replay | stop | resume: send packets of the migration protocol to another host's
+ * attack [OPTION...] forge | noise | replay | stop | resume | each: send packets of the migration protocol to another host's
  * queue pair, as one's own host and as its peer's, from the interface eth0.
  *
  * forge sends what is to be refused and counted, noise what is to be dropped as any noise is, replay what was recorded
  * of the peer, as it is and as one's own; stop and resume, with the key and as the peer, what is to be believed.
+ * each sends one packet of each opcode in which nothing is wrong, but that without --key it is not signed.
  * Says "sent=N" and, of what is recorded, "accepted=N": what is answered again, or makes no difference.
+ * With --udp it needs no capability: what it sends comes from a socket of UDP, and is its own host's.
  *
  * attack record FILE: write what comes from others into the file, until it is killed.
  */
@@ -19,6 +21,7 @@
 
 static struct {
 	migr_key key;
+	bool has_key, udp;
 	uint8_t mac[6];			/* to whom */
 	const char *to, *as, *own;	/* addresses: the target's, its peer's, ours */
 	uint32_t qpn, peer_qpn;
@@ -152,6 +155,18 @@ static void read_key(const char *file)
 	for (unsigned i = 0; i < sizeof(o.key); i++)
 		CHECK(fscanf(f, "%2hhx", &o.key[i]) == 1);
 	fclose(f);
+	o.has_key = true;
+}
+
+/* As the peer, with nothing wrong in it. */
+static void say(int opcode)
+{
+	struct rxe_migr_hdr hdr = next_of(opcode, o.as);
+	struct frame f;
+
+	migr_sign(&hdr, o.has_key ? o.key : NULL);
+	f = frame_of(&hdr, o.as);
+	shoot(&f);
 }
 
 int main(int argc, char **argv)
@@ -159,7 +174,8 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "key", 1, 0, 'k' }, { "mac", 1, 0, 'm' }, { "to", 1, 0, 't' }, { "as", 1, 0, 'a' }, { "own", 1, 0, 'o' },
 		{ "qpn", 1, 0, 'q' }, { "peer-qpn", 1, 0, 'p' }, { "other-qpn", 1, 0, 'r' }, { "epoch", 1, 0, 'e' },
-		{ "peer-epoch", 1, 0, 'f' }, { "rq-psn", 1, 0, 'R' }, { "sq-psn", 1, 0, 'S' }, { "file", 1, 0, 'F' }, { 0 }
+		{ "peer-epoch", 1, 0, 'f' }, { "rq-psn", 1, 0, 'R' }, { "sq-psn", 1, 0, 'S' }, { "file", 1, 0, 'F' },
+		{ "udp", 0, 0, 'u' }, { 0 }
 	};
 	const char *what;
 	int c;
@@ -180,25 +196,29 @@ int main(int argc, char **argv)
 		case 'R': o.rq_psn = atoi(optarg); break;
 		case 'S': o.sq_psn = atoi(optarg); break;
 		case 'F': o.file = optarg; break;
+		case 'u': o.udp = true; break;
 		default: return 2;
 		}
 	CHECK(optind + 1 == argc);
 	what = argv[optind];
 	rng = time(NULL);
 	printf("seed %llu\n", (unsigned long long)rng);
-	wire_on("eth0", o.mac);
+	if (o.udp)
+		wire_by_udp(o.own);
+	else
+		wire_on("eth0", o.mac);
 	if (!strcmp(what, "record"))
 		record(o.file);
 	else if (!strcmp(what, "replay"))
 		replay();
-	else if (!strcmp(what, "stop") || !strcmp(what, "resume")) {
-		struct rxe_migr_hdr hdr = next_of(what[0] == 's' ? RXE_MIGR_OPCODE_STOP : RXE_MIGR_OPCODE_RESUME, o.as);
-		struct frame f;
-
-		migr_sign(&hdr, o.key);
-		f = frame_of(&hdr, o.as);
-		shoot(&f);
-	} else
+	else if (!strcmp(what, "stop"))
+		say(RXE_MIGR_OPCODE_STOP);
+	else if (!strcmp(what, "resume"))
+		say(RXE_MIGR_OPCODE_RESUME);
+	else if (!strcmp(what, "each"))
+		for (int opcode = RXE_MIGR_OPCODE_STOP; opcode <= RXE_MIGR_OPCODE_MOVED; opcode++)
+			say(opcode);
+	else
 		for (int times = 0; times < 10; times++)
 			for (int opcode = RXE_MIGR_OPCODE_STOP; opcode <= RXE_MIGR_OPCODE_MOVED; opcode++)
 				for (int own = 0; own < 2; own++) {

@@ -3,6 +3,7 @@
  * stopctl [--times N] [--hold MS] [--gap MS] [--seed N] [--freeze] PID: stop the RDMA contexts of a running
  * process as a checkpoint does, and let them go on in place, at random moments and for random times.
  *
+ * With --restore no process is named: it only begins a restore, of nothing.
  * --hold and --gap are the longest times stopped and between. With --freeze the process itself stands
  * meanwhile. Prints one line: times=N, and the longest and mean time from stop to the last peer's answer.
  * Ends with 0 too when the process has ended, if it was stopped once.
@@ -111,11 +112,18 @@ static uint64_t await(struct ibv_context *ctx)
 	    q.num_failed);
 }
 
+static int begin_restore(void)
+{
+	if (!ibv_open_restore_context("rxe0", 7))
+		DIE("ibv_open_restore_context: %s", strerror(errno));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "times", 1, 0, 't' }, { "hold", 1, 0, 'h' }, { "gap", 1, 0, 'g' }, { "seed", 1, 0, 's' },
-		{ "freeze", 0, 0, 'f' }, { 0 }
+		{ "freeze", 0, 0, 'f' }, { "restore", 0, 0, 'r' }, { 0 }
 	};
 	unsigned times = 10, hold = 50, gap = 50, done, i;
 	uint64_t longest = 0, sum = 0, ns;
@@ -125,6 +133,8 @@ int main(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'f')
 			freeze = true;
+		else if (c == 'r')
+			return begin_restore();
 		else if (c == 't')
 			times = atoi(optarg);
 		else if (c == 'h')

@@ -63,6 +63,9 @@ struct ibv_context *wire_open(void);
 /* No such wire: an interface of this host, and at this address, whoever is behind it. */
 void wire_on(const char *interface, const uint8_t mac[6]);
 
+/* No wire at all: a socket of UDP of this host's own address, for which nobody needs a capability. Only sends. */
+void wire_by_udp(const char *from);
+
 /* Take what comes next as it is. Is it of the migration protocol? */
 bool wire_frame_of_ours(struct frame *f);
 
