@@ -57,19 +57,24 @@ bool rxe_migr_sign(struct rxe_migr_hdr *hdr)
 	return ok;
 }
 
-bool rxe_migr_verify(const struct rxe_migr_hdr *hdr)
+/*
+ * Is it believed? *authentic: a key says so. Whether there is one may change
+ * until the packet is acted upon, so nobody asks again.
+ */
+bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic)
 {
 	u8 mac[RXE_MIGR_MAC_LEN];
 	unsigned long flags;
 	unsigned int i;
 	bool ok;
 
+	*authentic = false;
 	spin_lock_irqsave(&key_lock, flags);
-	ok = !num_keys && READ_ONCE(allow_unsigned);
 	for (i = 0; i < num_keys; i++) {
 		rxe_migr_mac(mac, hdr, keys[i]);
-		ok |= !crypto_memneq(mac, hdr->mac, sizeof(mac));
+		*authentic |= !crypto_memneq(mac, hdr->mac, sizeof(mac));
 	}
+	ok = *authentic || (!num_keys && READ_ONCE(allow_unsigned));
 	spin_unlock_irqrestore(&key_lock, flags);
 
 	return ok;

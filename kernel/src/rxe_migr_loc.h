@@ -85,7 +85,7 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 bool rxe_migr_have_key(void);
 bool rxe_migr_speaks(void);
 bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
-bool rxe_migr_verify(const struct rxe_migr_hdr *hdr);
+bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
 int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
 /* rxe_migr_tomb.c */
@@ -94,7 +94,7 @@ void rxe_migr_unbury(struct rxe_qp *qp);
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
 		       const union ib_gid *from, const union ib_gid *to,
-		       bool *found);
+		       bool authentic, bool *found);
 unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
 

@@ -187,12 +187,12 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
  */
 static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 				 const struct rxe_migr_hdr *hdr,
-				 const union ib_gid *from)
+				 const union ib_gid *from, bool authentic)
 {
 	u32 epoch = be32_to_cpu(hdr->epoch);
 	unsigned long flags;
 
-	if (!rxe_migr_have_key() || hdr->src_qpn != tomb->nak.src_qpn ||
+	if (!authentic || hdr->src_qpn != tomb->nak.src_qpn ||
 	    hdr->psn != tomb->nak.dest_qpn ||
 	    memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) ||
 	    memcmp(hdr->old_gid, tomb->nak.old_gid, sizeof(hdr->old_gid)) ||
@@ -215,13 +215,13 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 }
 
 /*
- * A packet of ours, whose signature is in order, came for a number, and no QP
- * takes it. Does a tombstone? *found: there is one.
+ * A packet of ours, which is believed, came for a number, and no QP takes it.
+ * Does a tombstone? *found: there is one.
  */
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
 		       const union ib_gid *from, const union ib_gid *to,
-		       bool *found)
+		       bool authentic, bool *found)
 {
 	u8 answer = 0, opcode = hdr->opcode;
 	struct rxe_dev *rxe = pkt->rxe;
@@ -239,14 +239,13 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		goto unlock;
 
 	if (opcode == RXE_MIGR_OPCODE_MOVED) {
-		taken = rxe_migr_learn_place(tomb, hdr, from);
+		taken = rxe_migr_learn_place(tomb, hdr, from, authentic);
 	} else if (opcode == RXE_MIGR_OPCODE_RESUME &&
 		   hdr->src_qpn == tomb->nak.dest_qpn &&
 		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
 		   rxe_migr_is_bound(hdr, &tomb->nak) &&
 		   (rxe_migr_is_peer(tomb, from) ||
-		    (rxe_migr_have_key() &&
-		     rxe_migr_is_peer(tomb, hdr->old_gid)))) {
+		    (authentic && rxe_migr_is_peer(tomb, hdr->old_gid)))) {
 		taken = true;
 		av = tomb->av;
 		spin_lock_irqsave(&tomb->lock, flags);

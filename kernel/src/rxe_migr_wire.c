@@ -414,7 +414,7 @@ static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
  * is, lest the peer believes that it has a peer; the CM learns of it all the same.
  */
 static int rxe_migr_rcv_resume(struct rxe_qp *qp,
-			       const struct rxe_migr_hdr *hdr)
+			       const struct rxe_migr_hdr *hdr, bool authentic)
 {
 	bool same = !memcmp(hdr->new_gid, qp->pri_av.grh.dgid.raw,
 			    sizeof(hdr->new_gid));
@@ -433,8 +433,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 		return -ESTALE;
 
 	/* only who holds the cluster's key can send a connection elsewhere */
-	if (!same &&
-	    (!rxe_migr_have_key() || !rxe_migr_was_at(qp, hdr->old_gid)))
+	if (!same && (!authentic || !rxe_migr_was_at(qp, hdr->old_gid)))
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
@@ -454,13 +453,13 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
  */
 static int rxe_migr_rcv_moved(struct rxe_qp *qp,
 			      const struct rxe_migr_hdr *hdr,
-			      const union ib_gid *from)
+			      const union ib_gid *from, bool authentic)
 {
 	if (memcmp(hdr->old_gid, from->raw, sizeof(hdr->old_gid)) ||
 	    memcmp(qp->pri_av.grh.dgid.raw, from->raw, sizeof(from->raw)) ||
 	    !rxe_migr_same_family(hdr->new_gid, from->raw))
 		return -EINVAL;
-	if (!rxe_migr_have_key())
+	if (!authentic)
 		return -EPERM;
 	if (!rxe_migr_new_move(qp, be32_to_cpu(hdr->epoch)))
 		return -ESTALE;
@@ -500,9 +499,9 @@ static void rxe_migr_note_last(struct rxe_qp *qp,
 	qp->migr.last_known = true;
 }
 
-/* Act on a packet whose sender and signature are in order. */
+/* Act on a packet that is believed. authentic: its sender has the key. */
 static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
-			const union ib_gid *from)
+			const union ib_gid *from, bool authentic)
 {
 	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
 				 sizeof(from->raw));
@@ -524,13 +523,13 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_MOVED)
-		return rxe_migr_rcv_moved(qp, hdr, from);
+		return rxe_migr_rcv_moved(qp, hdr, from, authentic);
 
 	if (memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
-		return rxe_migr_rcv_resume(qp, hdr);
+		return rxe_migr_rcv_resume(qp, hdr, authentic);
 
 	if (!from_peer)
 		return -EINVAL;
@@ -566,7 +565,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 }
 
 static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
-			   const union ib_gid *from, const union ib_gid *to)
+			   const union ib_gid *from, const union ib_gid *to,
+			   bool authentic)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
@@ -578,7 +578,7 @@ static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		return -EINVAL;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	ret = rxe_migr_act(qp, hdr, from);
+	ret = rxe_migr_act(qp, hdr, from, authentic);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	if (ret == -ETIMEDOUT)
 		rxe_migr_kick(qp, 0);
@@ -633,7 +633,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	union ib_gid from, to;
 	struct rxe_qp *qp;
 	int ret = -EINVAL;
-	bool found;
+	bool found, authentic;
 	u32 qpn;
 
 	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
@@ -658,7 +658,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
 	    (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) != pkt->psn ||
 	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
-	    !rxe_migr_verify(hdr))
+	    !rxe_migr_verify(hdr, &authentic))
 		goto refuse;
 
 	rxe_migr_packet_gids(skb, &from, &to);
@@ -666,11 +666,12 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
 	found = qp;
 	if (found) {
-		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to);
+		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to, authentic);
 		rxe_put(qp);
 	}
 	/* it may be for one that had this number before */
-	if (ret == -EINVAL && rxe_migr_rcv_tomb(pkt, hdr, &from, &to, &found))
+	if (ret == -EINVAL &&
+	    rxe_migr_rcv_tomb(pkt, hdr, &from, &to, authentic, &found))
 		return;
 	if (ret >= 0 || !found)
 		return;
