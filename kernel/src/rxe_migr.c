@@ -881,6 +881,7 @@ enable:
  * A peer that never answered anything may have a driver without this protocol.
  * It was not paused then, and if our address is the old one, it need not be
  * waited for. It is called all the same until the deadline: it may be far away.
+ * Only calls that were sent count, see rxe_migr_call_again().
  */
 static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 {
@@ -894,12 +895,35 @@ static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 	       !memcmp(&gid, &qp->migr.old_gid, sizeof(gid));
 }
 
+/*
+ * Say this for the time that tries counts. Without a key nothing is said: that
+ * is no call which nobody answered, and a key is looked for now and then.
+ */
+static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
+				unsigned int tries)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags;
+
+	if (rxe_migr_send(qp, opcode) != -ENOKEY)
+		return;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	/* unless they are counted anew meanwhile */
+	if (m->tries == tries) {
+		m->tries--;
+		m->next_tx = jiffies + RXE_MIGR_BACKOFF_MAX;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+}
+
 static void rxe_migr_work(struct work_struct *work)
 {
 	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, delay = 0;
 	bool give_up, move, ack, alive, seek = false;
+	unsigned int tries = 0;
 	u8 opcode = 0;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
@@ -945,6 +969,7 @@ static void rxe_migr_work(struct work_struct *work)
 		opcode = 0;
 	} else if (opcode) {
 		delay = rxe_migr_backoff(m->tries++);
+		tries = m->tries;
 		m->next_tx = jiffies + delay;
 	}
 	if (m->has_deadline) {
@@ -957,7 +982,7 @@ static void rxe_migr_work(struct work_struct *work)
 	if (give_up)
 		rxe_migr_give_up(qp);
 	if (opcode)
-		rxe_migr_send(qp, opcode);
+		rxe_migr_call_again(qp, opcode, tries);
 	if (opcode && seek)
 		rxe_migr_send_moved(qp);
 	if (delay) {
