@@ -169,6 +169,10 @@ static int rxe_migr_dump_locked(struct ib_uverbs_file *ufile,
 	if (!sink->buf)
 		return -ENOMEM;
 
+	/* it may have been cleared while the lock was waited for */
+	if (stop && !stopped && !rxe_migr_speaks())
+		return -ENOKEY;
+
 	/* modify verbs that come now find the context stopped */
 	if (stop && !stopped) {
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
