@@ -214,19 +214,19 @@ static int rxe_migr_unstop(struct rxe_ucontext *uc)
  * A running program never waits for who looks at its context: ib_core only
  * tries to get hw_destroy_rwsem when an object is made, and says EIO if it is
  * taken for writing, or is going to be. A program whose context is stopped is
- * frozen.
+ * frozen, but it runs while the size of its dump is asked for.
  */
-static void rxe_migr_lock(struct ib_uverbs_file *ufile, bool stop)
+static void rxe_migr_lock(struct ib_uverbs_file *ufile, bool write)
 {
-	if (stop)
+	if (write)
 		down_write(&ufile->hw_destroy_rwsem);
 	else
 		down_read(&ufile->hw_destroy_rwsem);
 }
 
-static void rxe_migr_unlock(struct ib_uverbs_file *ufile, bool stop)
+static void rxe_migr_unlock(struct ib_uverbs_file *ufile, bool write)
 {
-	if (stop)
+	if (write)
 		up_write(&ufile->hw_destroy_rwsem);
 	else
 		up_read(&ufile->hw_destroy_rwsem);
@@ -239,7 +239,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	struct rxe_migr_uobjs all = {};
 	struct rxe_migr_sink sink = { .all = &all };
 	struct rxe_migr_dump resp = {};
-	bool stop, did_stop = false;
+	bool stop, write, did_stop = false;
 	struct rxe_migr_buf in;
 	int err, err2;
 
@@ -257,8 +257,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	stop = in.flags & RXE_MIGR_DUMP_STOP;
 	if (stop && !rxe_migr_speaks())
 		return -ENOKEY;
-	rxe_migr_lock(ufile, stop);
-	all.locked = stop;
+	write = stop && sink.size;	/* nothing is stopped without room for it */
+	rxe_migr_lock(ufile, write);
+	all.locked = write;
 	err = rxe_migr_get_objects(ufile, &all);
 	if (!err)
 		err = rxe_migr_dump_locked(ufile, uc, stop, &sink, &did_stop);
@@ -277,7 +278,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	if (err && did_stop)
 		rxe_migr_unstop(uc);
 	rxe_migr_put_objects(&all);
-	rxe_migr_unlock(ufile, stop);
+	rxe_migr_unlock(ufile, write);
 	kvfree(sink.buf);
 
 	return err;

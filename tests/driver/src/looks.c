@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * looks: a process makes and destroys objects as fast as it can, with three threads, while another looks at its
- * context a thousand times. No call of the first may fail, and nothing of it may be left.
+ * context, and asks for the size of its dump, a thousand times. No call of the first may fail, and nothing of it may
+ * be left.
  * looks storm: the context is stopped and let go all the time, as no checkpoint does, under a program that runs: its
  * calls may fail, but nothing of it may be left, or hang.
  * looks churn: the first of the two alone, until SIGTERM. Its first line is its PID.
@@ -206,7 +207,10 @@ static void look(struct ibv_context *attached, char *buf, size_t size)
 	struct dump d = { .buf = buf, .size = size };
 	struct rxe_migr_event_fd file;
 	struct rxe_migr_query query;
+	int room;
 
+	IS(ENOSPC, ibv_dump_context(attached, &room, NULL, 0));
+	CHECK(room > 0);
 	IS(0, ibv_inspect_context(attached, &d.count, buf, size));
 	CHECK(files_in(&d) >= 1);
 	IS(0, ibv_query_migration(attached, &query));
