@@ -109,10 +109,8 @@ bool host_allows_unsigned(void)
 	return allows;
 }
 
-int host_check_key(void)
+int host_check_key(uint64_t fingerprints[2])
 {
-	uint64_t fingerprints[2];
-
 	if (rdma_key_fingerprints(fingerprints))
 		return -1;
 	if (fingerprints[0] || host_allows_unsigned())

@@ -5,6 +5,7 @@
 #ifndef GODWIT_HOST_H
 #define GODWIT_HOST_H
 
+#include <stdint.h>
 #include "godwit.h"
 
 int host_check_criu(void);
@@ -12,8 +13,8 @@ int host_check_nft(void);
 int host_check_plugin(void);
 int host_check_device(const char *device);	/* our driver, of a version that we understand */
 int host_check_root(void);
-/* The driver has the cluster's key, or is told to do without. */
-int host_check_key(void);
+/* The driver has the cluster's key, or is told to do without. fingerprints: see rdma_key_fingerprints(). */
+int host_check_key(uint64_t fingerprints[2]);
 bool host_allows_unsigned(void);
 
 #define KEY_FILE	"/etc/godwit/key"

@@ -339,7 +339,7 @@ static int keys_of(const char *device, void *arg)
 	int ret;
 
 	if (!ctx)
-		return -1;
+		return 0;	/* any other speaks for the driver as well */
 	ret = ibv_migration_key(ctx, &key, &fingerprints[0]) ?: ibv_migration_key(ctx, &old, &fingerprints[1]);
 	ibv_close_device(ctx);
 	return ret ? fault("device %s: its driver has no cluster key: %s", device, strerror(ret)) : 1;
@@ -347,8 +347,16 @@ static int keys_of(const char *device, void *arg)
 
 int rdma_key_fingerprints(uint64_t fingerprints[2])
 {
+	int ret;
+
 	fingerprints[0] = fingerprints[1] = 0;
-	return rdma_each_device(keys_of, fingerprints) < 0 ? -1 : 0;
+	ret = rdma_each_device(keys_of, fingerprints);
+	if (ret > 0) {
+		fault_clear();	/* of devices before that can't be opened */
+		return 0;
+	}
+	return ret < 0 || fault_is_set() ? -1 :
+	       fault("no rxe device here, so the driver's key is not known: add one");
 }
 
 /* -------------------------------------------------------------- rdma_cm -- */

@@ -144,7 +144,7 @@ bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
 
 /*
  * Of this host: the fingerprint of the key that signs, 0: none is set, and of the one that is accepted, too, 0: none.
- * -1 with fault().
+ * -1 with fault(): the driver can't be asked, as by any device it could.
  */
 int rdma_key_fingerprints(uint64_t fingerprints[2]);
 

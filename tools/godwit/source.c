@@ -249,6 +249,7 @@ static int check_keys(struct move *m)
 {
 	json_t *keys = json_object_get(m->peer.hello, "keys");
 	uint64_t theirs[2] = { json_integer_value(json_array_get(keys, 0)), json_integer_value(json_array_get(keys, 1)) };
+	const char *unknown = json_string_value(json_object_get(m->peer.hello, "keys_unknown"));
 	uint64_t ours[2];
 	char a[20], b[20];
 
@@ -256,6 +257,8 @@ static int check_keys(struct move *m)
 		return 0;
 	if (rdma_key_fingerprints(ours))
 		return -1;
+	if (unknown)
+		return fault("key: %s: %s", m->host, unknown);
 	if (ours[0] != theirs[0] &&
 	    (!ours[0] || !theirs[0] || ours[0] != theirs[1] || ours[1] != theirs[0]))
 		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
@@ -406,26 +409,34 @@ static int check_moves_here(const struct move *m)
 	return ret;
 }
 
-static bool can_ask_peers(void)
+/* Why it neither asks peers nor moves RDMA: it has no key, or nobody can tell. NULL: it does. Free it. */
+static char *why_mute(void)
 {
-	bool can = !host_check_key();
+	uint64_t fingerprints[2];
+	char *why = host_check_key(fingerprints) ? xstrdup(fault_text()) : NULL;
 
 	fault_clear();
-	return can;
+	return why;
 }
 
 int move_plan(struct move *m)
 {
 	struct contexts asked = { 0 };
+	char *mute;
 	int ret;
 
 	if (check_moves_here(m))
 		return -1;
-	/* (who does not say where to, may mean an address that goes along; and without a key nobody is asked) */
-	ret = m->host && can_ask_peers() ? plan_ask_peers(m->pid, &asked) : 0;
+	/* (once: who was not asked for want of a key must not move with one that is there a moment later) */
+	mute = why_mute();
+	/* (who does not say where to, may mean an address that goes along) */
+	ret = m->host && !mute ? plan_ask_peers(m->pid, &asked) : 0;
 	if (!ret)
 		ret = plan_make(&m->plan, m->pid, m->container.name, &m->addresses, &asked);
 	contexts_free(&asked);
+	if (!ret && m->plan.rdma && mute)
+		plan_problem(&m->plan, "%s", mute);
+	free(mute);
 	if (ret)
 		return -1;
 	m->report.rdma = m->plan.rdma;
