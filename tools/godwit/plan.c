@@ -151,8 +151,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	*plan = (struct plan){
 		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
-		.cm_peers = json_array(), .stock_peers = json_array(), .gids = json_object(), .addresses = addresses,
-		.contained = contained, .units = json_incref(units),
+		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
+		.addresses = addresses, .contained = contained, .units = json_incref(units),
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -214,6 +214,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->cm_ids);
 	json_decref(plan->cm_peers);
 	json_decref(plan->stock_peers);
+	json_decref(plan->silent_peers);
 	json_decref(plan->gids);
 	json_decref(plan->units);
 	*plan = (struct plan){ 0 };

@@ -34,6 +34,7 @@ struct plan {
 	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */
 	json_t *gids;		/* that it sends from: {OLD: {"there": NEW, "mtu": of its interface here}}, by map_gids() */
 	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
+	json_t *silent_peers;	/* GIDs of these and of peers that may be gone, where the address moves along all the same */
 	const struct addresses *addresses; /* that move along */
 	json_t *units;		/* what systemd says of units: plan_supervisor() */
 };

@@ -301,14 +301,16 @@ static void look_at_silent_peer(struct look *look, const struct context *c, cons
 	}
 	inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
-	if (addresses_have(look->addresses, &sgid))
-		plan_moves_but(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
-			       "protocol, or another key or none: it lives through the move if its own retries last longer",
-			       c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
-	else
+	if (!addresses_have(look->addresses, &sgid)) {
 		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
 			   "protocol, or another key or none, and would not find this one at another address: --address",
 			   c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
+		return;
+	}
+	add_gid(plan->silent_peers, qp->dgid);
+	plan_moves_but(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
+		       "protocol, or another key or none: it lives through the move if its own retries last longer",
+		       c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
 }
 
 static void look_at_qp(struct look *look, const struct context *c, const struct rxe_migr_rec_qp *qp)

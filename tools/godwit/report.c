@@ -61,17 +61,31 @@ void report_progress(uint64_t done, uint64_t whole)
 	fprintf(stderr, "\r  %-9s     %3u %%  %s", phase_name, now > 99 ? 99 : now, phase_what);
 }
 
+static void line(const char *begin, const char *format, va_list ap)
+{
+	fprintf(stderr, "%s%s", shown && tty ? "\r\033[K" : "", begin);
+	vfprintf(stderr, format, ap);
+	fputc('\n', stderr);
+}
+
 void report_note(const char *format, ...)
 {
 	va_list ap;
 
 	if (!shown)
 		return;
-	fprintf(stderr, "%s  ", tty ? "\r\033[K" : "");
 	va_start(ap, format);
-	vfprintf(stderr, format, ap);
+	line("  ", format, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+}
+
+void report_beforehand(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	line("godwit: ", format, ap);
+	va_end(ap);
 }
 
 void report_warn(struct report *report, const char *text)

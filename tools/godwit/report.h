@@ -30,6 +30,8 @@ void report_detail(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* How far the phase is, of a whole. */
 void report_progress(uint64_t done, uint64_t whole);
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What whoever calls godwit must know before the process is frozen; shown in any case. */
+void report_beforehand(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_warn(struct report *report, const char *text);
 
 /* The closing line; gives back the exit code. */

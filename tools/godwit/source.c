@@ -501,6 +501,24 @@ static int prepare_there(struct move *m)
 	return answer ? peer_ping(&m->peer) : -1;
 }
 
+/* A peer that can't be told: its own retries decide whether it lives. Nothing is stopped yet. */
+static void name_silent_peers(const struct move *m)
+{
+	json_t *gid, *live;
+	size_t i, j;
+
+	json_array_foreach(m->plan.silent_peers, i, gid) {
+		const char *may = "does not answer, or ";
+
+		json_array_foreach(m->plan.stock_peers, j, live)
+			if (json_equal(gid, live))
+				may = "";
+		report_beforehand("the peer at %s %shas a driver without this protocol, or another key or none: it can't be "
+				  "told, and lives through the move only if its own retries last longer",
+				  json_string_value(gid), may);
+	}
+}
+
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->pid);
@@ -509,6 +527,7 @@ int move_check(struct move *m)
 		peer_close(&m->peer);
 		return EXIT_REFUSED;
 	}
+	name_silent_peers(m);
 	report_detail("process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->pid,
 		     m->plan.tree.n, m->plan.tree.n == 1 ? "" : "es", m->plan.contexts.n,
 		     m->plan.contexts.n == 1 ? "" : "s", m->plan.qps, m->plan.qps == 1 ? "" : "s",
