@@ -43,6 +43,7 @@ static struct {
 	RdmaDeviceEntry	*devices;
 	uint32_t	num_devices;
 	uint64_t	stop_ns;
+	pid_t		root;		/* of the tree: CRIU names it first */
 	bool		began;
 	void		*room;		/* for a dump, got ahead */
 	size_t		room_size;
@@ -137,6 +138,7 @@ static int begin(void)
 		return fail("no memory");
 	if (guard_start())
 		return -1;
+	pass_lock(dump.root);
 	dump.began = true;
 	return 0;
 }
@@ -218,6 +220,8 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 /* What takes time and can be done while the task still runs. */
 int look_ahead(int pid)
 {
+	if (!dump.root)
+		dump.root = pid;
 	return for_each_fd(pid, look_at_device, NULL) ? -1 : -ENOTSUP;
 }
 
@@ -869,5 +873,6 @@ void dump_end(bool failed)
 		ibv_detach_context(c->ctx);
 	}
 	end_cm();
+	pass_lock_end();
 	guard_leave(!failed);
 }

@@ -270,6 +270,11 @@ int guard_start(void);
 int guard_watch(pid_t pid);
 void guard_leave(bool saved);
 
+/* lock.c: CRIU's lock of a network namespace lets RDMA's packets pass. */
+void pass_lock(pid_t root);
+void pass_lock_end(void);
+void forget_lock(pid_t root);	/* a restored tree's */
+
 /* -------------------------------------------------------------- restoring -- */
 
 /*

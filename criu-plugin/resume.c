@@ -341,6 +341,7 @@ static int resume_tree(pid_t root)
 			ret = resume(&r);
 		}
 	}
+	forget_lock(root);
 	if (ret)
 		kill_tree(&r, root);
 	for (n = 0; r.ctx && n < saved.num_contexts; n++)
