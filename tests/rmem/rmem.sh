@@ -50,6 +50,31 @@ load() {
 	"${need:-wait_for}" 60 seen "$out" '^rmem-load: connected\|^exit '
 }
 
+# speaker HOST NAME [OPTION...]: rmem-says runs there as this client, connected to the donor at $at
+declare -A speaks=() speaks_at=() asked=()
+speaker() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	run "$1" sh -c 'rm -f "/run/$0" && mkfifo "/run/$0" && exec "$@" <>"/run/$0"' "$2" \
+		"$build/tests/rmem-says" --host "$at" --client "$2" --key "/root/$2.key" "${@:3}"
+	speaks[$2]=$out speaks_at[$2]=$1 asked[$2]=0
+	"${need:-wait_for}" 60 seen "$out" '^rmem-says: connected\|^exit '
+}
+
+# ask NAME COMMAND: it does this. answers NAME REGEX: and what it was asked last came to this
+ask() {
+	asked[$1]=$((asked[$1] + 1))
+	on "${speaks_at[$1]}" sh -c "echo '${*:2}' >/run/$1"
+}
+answers() {
+	expect 120 seen "${speaks[$1]}" "^${asked[$1]} "
+	seen "${speaks[$1]}" "^${asked[$1]} .*: $2\$" ||
+		broken "$1: $(grep -A 1 "^${asked[$1]} " "$(here "${speaks[$1]}")" | paste -s -d ' '), not $2"
+}
+asks() { # asks NAME COMMAND REGEX: both
+	ask "$1" "$2"
+	answers "$1" "$3"
+}
+
 # here FILE: one of the guests' /lab
 here() { echo "$share${1#/lab}"; }
 

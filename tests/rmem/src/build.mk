@@ -31,14 +31,17 @@ $(BUILD)/tests/rmem-heap: tests/rmem/src/heap.c \
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@ $(filter %.c %.o,$^) -pthread
 
-# rmem-load: a client that checks each byte. rmem-slabs: one whose slabs are taken. rmem-stray: what no client may do; it speaks to a donor without librmem.
-rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-slabs $(BUILD)/tests/rmem-stray
+# rmem-load: a client that checks each byte. rmem-says: one that does what a test tells it. rmem-slabs: one whose slabs are
+# taken. rmem-stray: what no client may do; it speaks to a donor without librmem.
+rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-says $(BUILD)/tests/rmem-slabs $(BUILD)/tests/rmem-stray
 rmem_client_cflags := $(CFLAGS) -D_GNU_SOURCE -Wshadow -Wmissing-prototypes -Wstrict-prototypes
 ALL += $(rmem_client_tests)
 
 $(rmem_client_tests): tests/driver/src/random.h
 
-$(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch]) $(rmem_dir)/lib/rmem.h $(librmem)
+$(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch])
+$(BUILD)/tests/rmem-says: tests/rmem/src/says.c
+$(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-says: $(rmem_dir)/lib/rmem.h $(librmem)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread && \

@@ -12,6 +12,8 @@
  *	--reconnect	makes a broken connection anew, for as long as --patience SECONDS (60);
  *			else one is a failure
  *	--keep		leaves its regions there; what it finds at its start it frees in any case
+ *	--leave N	one round in N ends the connection with a transaction in the queue, and makes another
+ *	--usurp N	one step in N finds that another connection has taken this client's name (--reconnect)
  *	--end-host HOST	where the donor is at the end, if not at the same address: a second connection
  *			asks there for the regions and the last transaction
  *
@@ -33,7 +35,13 @@ FILE *log_file;
 atomic_bool stop;
 atomic_ullong rounds_done, bytes_put, bytes_got;
 
+static atomic_ullong did[DID_KINDS];
 static struct thread threads[MAX_THREADS];
+
+void count(enum did kind, unsigned int n)
+{
+	atomic_fetch_add(&did[kind], n);
+}
 
 void say(struct thread *t, const char *format, ...)
 {
@@ -89,7 +97,7 @@ static void usage(void)
 {
 	fprintf(stderr, "usage: rmem-load --host HOST --client NAME --key FILE [--port PORT] [--seed N]\n"
 			"	[--threads N] [--ops N] [--log FILE] [--timeout MS] [--reconnect]\n"
-			"	[--patience SECONDS] [--keep] [--end-host HOST]\n");
+			"	[--patience SECONDS] [--keep] [--leave N] [--usurp N] [--end-host HOST]\n");
 	exit(2);
 }
 
@@ -108,6 +116,8 @@ static void take_option(int option, const char *value)
 	case 'r': options.reconnect = true; break;
 	case 'P': options.patience = strtoul(value, NULL, 0); break;
 	case 'K': options.keep = true; break;
+	case 'L': options.leave = strtoul(value, NULL, 0); break;
+	case 'u': options.usurp = strtoul(value, NULL, 0); break;
 	case 'e': options.end_host = value; break;
 	default: usage();
 	}
@@ -119,14 +129,14 @@ static void take_options(int argc, char **argv)
 		{ "host", 1, NULL, 'h' }, { "client", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { "port", 1, NULL, 'p' },
 		{ "seed", 1, NULL, 's' }, { "threads", 1, NULL, 't' }, { "ops", 1, NULL, 'o' }, { "log", 1, NULL, 'l' },
 		{ "timeout", 1, NULL, 'm' }, { "reconnect", 0, NULL, 'r' }, { "patience", 1, NULL, 'P' },
-		{ "keep", 0, NULL, 'K' }, { "end-host", 1, NULL, 'e' }, { 0 },
+		{ "keep", 0, NULL, 'K' }, { "leave", 1, NULL, 'L' }, { "usurp", 1, NULL, 'u' }, { "end-host", 1, NULL, 'e' }, { 0 },
 	};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
 		take_option(option, optarg);
 	if (optind != argc || !options.host || !options.client || !options.key || !options.threads ||
-	    options.threads > MAX_THREADS)
+	    options.threads > MAX_THREADS || (options.usurp && !options.reconnect))
 		usage();
 	if (options.log) {
 		log_file = fopen(options.log, "w");
@@ -148,16 +158,53 @@ static int count_one(const struct rmem_region *region, void *count)
 	return 0;
 }
 
-static void connect_to(const char *host)
+static struct rmem *open_to(const char *host)
 {
 	struct rmem_options o = { .host = host, .port = options.port, .client = options.client, .key_file = options.key,
 				  .timeout_ms = options.timeout_ms };
 	const char *reason = "";
+	struct rmem *r;
 
+	r = rmem_connect(&o, &reason);
+	if (!r)
+		fail(&threads[0], "%s: %s: %s", host, strerror(errno), reason);
+	return r;
+}
+
+static void connect_to(const char *host)
+{
 	say(&threads[0], "connect to %s", host);
-	rmem = rmem_connect(&o, &reason);
-	if (!rmem)
-		fail(&threads[0], "%s: %s", strerror(errno), reason);
+	rmem = open_to(host);
+}
+
+/* Half of the threads have the library's buffers between, half have not. */
+static void register_buffer(struct thread *t)
+{
+	if (t->index % 2 && rmem_register(rmem, t->buf, MAX_REGION))
+		fail(t, "register: %s", rmem_error());
+}
+
+void leave(struct thread *t)
+{
+	say(t, "leave, and connect again");
+	rmem_close(rmem);
+	rmem = open_to(options.host);
+	for (unsigned int i = 0; i < options.threads; i++)
+		register_buffer(&threads[i]);
+	if (rmem_last_txn(rmem) != first_txn + commits)
+		fail(t, "the last transaction is %llu; it must be %llu", (unsigned long long)rmem_last_txn(rmem),
+		     (unsigned long long)(first_txn + commits));
+	count(DID_LEAVE, 1);
+}
+
+void usurp(struct thread *t)
+{
+	char before[sizeof(t->doing)];
+
+	memcpy(before, t->doing, sizeof(before));
+	say(t, "another connection after %s", before);
+	rmem_close(open_to(options.host));
+	count(DID_USURP, 1);
 }
 
 static void begin(void)
@@ -175,6 +222,18 @@ static void begin(void)
 	first_txn = rmem_last_txn(rmem);
 	printf("rmem-load: connected as %s\n", options.client);
 	fflush(stdout);
+}
+
+static void report(void)
+{
+	static const char *const names[DID_KINDS] = {
+		"put", "get", "put8", "flush", "alloc", "cp", "free", "go", "abort", "leave", "usurp",
+	};
+
+	printf("rmem-load: did");
+	for (unsigned int i = 0; i < DID_KINDS; i++)
+		printf(" %s=%llu", names[i], atomic_load(&did[i]));
+	putchar('\n');
 }
 
 /* What the donor says, not what librmem has counted. */
@@ -198,6 +257,7 @@ static void end(void)
 		     (unsigned long long)(first_txn + commits));
 	rmem_close(rmem);
 	repair_report();
+	report();
 	printf("rmem-load: %llu operations, %llu commits, %llu bytes put, %llu got, all as the model says\n",
 	       atomic_load(&rounds_done), (unsigned long long)commits, atomic_load(&bytes_put), atomic_load(&bytes_got));
 }
@@ -223,8 +283,13 @@ static void run(const sigset_t *signals)
 	for (i = 0; i < options.threads; i++) {
 		threads[i].index = i;
 		threads[i].buf = aligned_alloc(PAGE, MAX_REGION);
-		if (!threads[i].buf || pthread_create(&threads[i].id, NULL, thread_main, &threads[i]))
-			fail(&threads[i], "no memory, or no thread");
+		if (!threads[i].buf)
+			fail(&threads[i], "no memory");
+		register_buffer(&threads[i]);
+	}
+	for (i = 0; i < options.threads; i++) {
+		if (pthread_create(&threads[i].id, NULL, thread_main, &threads[i]))
+			fail(&threads[i], "no thread");
 	}
 	while (!sigwait(signals, &sig) && sig != SIGUSR2) {
 		if (sig == SIGUSR1) {

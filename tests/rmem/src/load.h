@@ -64,6 +64,7 @@ struct thread {
 	unsigned int num_freed;
 	struct region *fresh;
 	unsigned int restarts; /* of the donor, that it knows of */
+	enum { STAYS, LEAVES, LEFT } leaving; /* the connection, with its transaction in the queue */
 };
 
 struct options {
@@ -71,6 +72,7 @@ struct options {
 	uint64_t seed, ops;
 	unsigned int threads, timeout_ms, patience;
 	bool reconnect, keep;
+	unsigned int leave, usurp; /* one round, one step in so many; 0: none */
 };
 extern struct options options;
 
@@ -80,6 +82,15 @@ extern atomic_bool stop;
 extern atomic_ullong rounds_done, bytes_put, bytes_got;
 extern pthread_mutex_t txn_lock;
 extern uint64_t first_txn, commits;	/* under txn_lock: the last transaction at the start, and those since */
+
+/* What has succeeded, for the last lines. */
+enum did { DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_KINDS };
+void count(enum did did, unsigned int n);
+
+/* Ends the connection, and makes another. No thread is in a call. */
+void leave(struct thread *t);
+/* Another connection of the same name comes and goes: it ends ours. */
+void usurp(struct thread *t);
 
 /* Says what is done next, also in the log. */
 void say(struct thread *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -112,6 +123,7 @@ int do_alloc(struct thread *t);
 int do_abort(struct thread *t);
 int do_go(struct thread *t);
 int do_check(struct thread *t);
+int do_leave(struct thread *t);
 void committed(struct thread *t);
 
 /* load_repair.c: calls of librmem are made between the first two. */

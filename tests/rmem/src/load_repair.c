@@ -46,8 +46,13 @@ static void connect_anew(struct thread *t)
 void repair(struct thread *t, unsigned int connection)
 {
 	pthread_rwlock_wrlock(&calls);
-	if (connections == connection)
+	if (t->leaving == LEAVES) {
+		leave(t);
+		connections++;
+		t->leaving = LEFT;
+	} else if (connections == connection) {
 		connect_anew(t);
+	}
 	pthread_rwlock_unlock(&calls);
 }
 

@@ -21,6 +21,8 @@ static int step(struct thread *t, int (*what)(struct thread *))
 	int result;
 
 	t->again = what;
+	if (options.usurp && !below(options.usurp))
+		usurp(t);
 	result = what(t);
 	if (!result)
 		t->again = NULL;
@@ -134,6 +136,7 @@ int do_puts(struct thread *t)
 	for (p = t->parts; p < t->parts + t->num_parts; p++)
 		memcpy(p->region->now + p->off, p->data, p->len);
 	atomic_fetch_add(&bytes_put, parts_length(t));
+	count(DID_PUT, t->num_parts);
 	return 0;
 }
 
@@ -151,6 +154,7 @@ int do_gets(struct thread *t)
 	for (p = t->parts; p < t->parts + t->num_parts; p++)
 		compare(t, p->region, p->off, p->data, p->region->now + p->off, p->len);
 	atomic_fetch_add(&bytes_got, parts_length(t));
+	count(DID_GET, t->num_parts);
 	return 0;
 }
 
@@ -174,9 +178,11 @@ static int do_put8(struct thread *t)
 	memcpy(&value, t->buf, 8);
 	say(t, "put8 at tag %llu + %llu", TAG(p->region), LL(p->off));
 	result = ask(t, rmem_put8(rmem, p->region->addr + p->off, value));
-	if (!result)
-		memcpy(p->region->now + p->off, &value, 8);
-	return result;
+	if (result)
+		return result;
+	memcpy(p->region->now + p->off, &value, 8);
+	count(DID_PUT8, 1);
+	return 0;
 }
 
 static int put8_and_get(struct thread *t)
@@ -198,9 +204,11 @@ int do_flush(struct thread *t)
 
 	say(t, "flush of %llu bytes at tag %llu + %llu", LL(p->len), TAG(p->region), LL(p->off));
 	result = ask(t, rmem_flush(rmem, p->region->addr + p->off, p->len));
-	if (!result)
-		memcpy(p->region->durable + p->off, p->region->now + p->off, p->len);
-	return result;
+	if (result)
+		return result;
+	memcpy(p->region->durable + p->off, p->region->now + p->off, p->len);
+	count(DID_FLUSH, 1);
+	return 0;
 }
 
 static int flush(struct thread *t)
@@ -233,6 +241,7 @@ int do_alloc(struct thread *t)
 	fresh->addr = addr;
 	t->regions[t->num_regions++] = fresh;
 	t->fresh = NULL;
+	count(DID_ALLOC, 1);
 	return 0;
 }
 
@@ -256,6 +265,9 @@ void committed(struct thread *t)
 	commits++;
 	if (last != first_txn + commits)
 		fail(t, "the last transaction is %llu; it must be %llu", LL(last), LL(first_txn + commits));
+	count(DID_GO, 1);
+	count(DID_CP, t->num_copies);
+	count(DID_FREE, t->num_freed);
 	model_commit(t);
 	pthread_mutex_unlock(&txn_lock);
 }
@@ -279,9 +291,11 @@ int do_abort(struct thread *t)
 	result = ask(t, rmem_txn_abort(rmem));
 	if (!result)
 		result = refused(t, rmem_txn_go(rmem), -ENODATA);
-	if (!result)
-		pthread_mutex_unlock(&txn_lock);
-	return result;
+	if (result)
+		return result;
+	count(DID_ABORT, 1);
+	pthread_mutex_unlock(&txn_lock);
+	return 0;
 }
 
 static void plan_copies(struct thread *t)
@@ -356,9 +370,32 @@ static int do_bad_go(struct thread *t)
 	return result;
 }
 
+/*
+ * What a client has queued is gone with its connection. The first call says that the connection is to be repaired, which is
+ * where no other thread is in a call; the second comes after that.
+ */
+int do_leave(struct thread *t)
+{
+	int result;
+
+	if (t->leaving == STAYS) {
+		t->leaving = LEAVES;
+		return -ENOTCONN;
+	}
+	say(t, "go after the connection was left");
+	result = refused(t, rmem_txn_go(rmem), -ENODATA);
+	if (result)
+		return result;
+	t->leaving = STAYS;
+	pthread_mutex_unlock(&txn_lock);
+	return 0;
+}
+
 static int transaction(struct thread *t)
 {
 	plan_copies(t);
+	if (options.leave && !below(options.leave))
+		return transact(t, do_leave);
 	if (t->num_freed && !below(4))
 		return transact(t, do_bad_go);
 	return transact(t, below(5) ? do_go : do_abort);
@@ -470,9 +507,6 @@ void *load_thread(void *thread)
 	struct thread *t = thread;
 
 	rng = options.seed + t->index;
-	/* (half of the threads have the library's buffers between, half have not) */
-	if (t->index % 2 && rmem_register(rmem, t->buf, MAX_REGION))
-		fail(t, "register: %s", rmem_error());
 	while (!enough()) {
 		go_on(t, round_of);
 		t->rounds++;
