@@ -56,3 +56,16 @@ $(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rm
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@
+
+# rmem-steps: a client and a donor that are killed at each step between them.
+ALL += $(BUILD)/tests/rmem-steps $(BUILD)/tests/rmem-steps-kill.so
+
+$(BUILD)/tests/rmem-steps: tests/rmem/src/steps.c tests/rmem/src/steps_client.c tests/rmem/src/steps.h $(rmem_dir)/lib/rmem.h $(librmem)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' && mv $@.new $@
+
+$(BUILD)/tests/rmem-steps-kill.so: tests/rmem/src/steps_kill.c tests/rmem/src/steps.h
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -fPIC -shared -o $@.new $< && mv $@.new $@

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rmem-steps: ends a client, a donor that persists, or both, at each step of what they say to each other, and looks what is there
+ * then.
+ *
+ *	steps_kill.c	a library that both have preloaded: counts steps, and ends its process at one of them
+ *	steps_client.c	the client: things in a fixed order, and what must be there after each of them
+ *	steps.c		the command line, processes, the points
+ */
+#ifndef STEPS_H
+#define STEPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rmem.h"
+
+#define STEPS_ENV "RMEM_STEPS" /* the path of a file that is a struct steps */
+
+struct steps {
+	uint64_t taken;
+	uint64_t at;	/* the step at which it ends; 0: none */
+	int32_t after;	/* 1: the step is done first */
+	int32_t mate;	/* a process that ends with it; 0: none */
+	uint64_t acked; /* of the client: so many units are done, it was told */
+	char failed[300];
+};
+
+struct who {
+	const char *host, *port, *client, *key;
+};
+
+/* All units; ends with 0 when they are done, goes on over restarts. */
+int client_run(const struct who *who, struct steps *steps);
+/* What is there must be what so many units make, or one more. NULL, or what is wrong. *@found: how many. */
+const char *client_check(const struct who *who, uint64_t acked, uint64_t *found);
+uint64_t client_units(void);
+
+#endif
