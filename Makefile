@@ -24,6 +24,8 @@
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
 #   make bench-blackout
 #                   a move with RDMA against CRIU's dump and restore without; docs/benchmarks/blackout.md
+#   make bench-rmem
+#                   remote memory against verbs alone, and against redis; docs/benchmarks/rmem.md
 #   make install    DESTDIR=, prefix from ./configure
 #   make style      what CI asks of the sources
 #   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
@@ -45,11 +47,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout bench-rmem install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout clean
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout bench-rmem clean
 check check-all: tree-all
 	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
 
@@ -77,7 +79,7 @@ soak: tree-all
 demo demo-rmem: tree-all
 	$(Q)tests/$@
 
-bench-overhead bench-blackout: tree-all
+bench-overhead bench-blackout bench-rmem: tree-all
 	$(Q)benchmarks/$(@:bench-%=%)/run
 
 # (root may; anybody else is told what to install)

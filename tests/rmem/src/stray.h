@@ -29,6 +29,7 @@ struct link {
 	struct rmem_challenge challenge;
 	struct rmem_proof proof;
 	struct rmem_welcome welcome;
+	struct ibv_comp_channel *channel; /* of the CQ, if link_events was set */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
@@ -53,6 +54,7 @@ struct options {
 };
 extern struct options options;
 extern uint64_t connections;
+extern bool link_events; /* of links that are made: their completions make events */
 
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 int64_t now_ms(void);

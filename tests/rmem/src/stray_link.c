@@ -15,6 +15,7 @@ enum { SENDS = RECEIVES * RMEM_MSG_SIZE, DATA = SENDS + RMEM_SLOTS * RMEM_MSG_SI
 enum { SEND_ID = 1000, REACH_ID = 2000 };
 
 uint64_t connections;
+bool link_events;
 static struct rmem_port port; /* the first connection opens it */
 static struct ibv_pd *pd;
 
@@ -93,8 +94,9 @@ static void objects_make(struct link *l)
 
 	l->buffers = aligned_alloc(4096, ALL);
 	l->data = l->buffers + DATA;
-	l->cq = ibv_create_cq(port.context, 2 * RMEM_SLOTS + RECEIVES, NULL, NULL, 0);
-	if (!l->buffers || !l->cq)
+	l->channel = link_events ? ibv_create_comp_channel(port.context) : NULL;
+	l->cq = ibv_create_cq(port.context, 2 * RMEM_SLOTS + RECEIVES, NULL, l->channel, 0);
+	if (!l->buffers || !l->cq || (link_events && !l->channel))
 		fail("no memory, or no CQ: %s", strerror(errno));
 	memset(l->buffers, 0, ALL);
 	l->mr = ibv_reg_mr(pd, l->buffers, ALL, IBV_ACCESS_LOCAL_WRITE);
@@ -111,6 +113,8 @@ void link_close(struct link *l)
 	ibv_destroy_qp(l->qp);
 	ibv_dereg_mr(l->mr);
 	ibv_destroy_cq(l->cq);
+	if (l->channel)
+		ibv_destroy_comp_channel(l->channel);
 	free(l->buffers);
 	l->qp = NULL;
 }
