@@ -44,7 +44,7 @@ $2 == "rmem" || $2 == "redis" {
 	both[$1, $2, row] = $7
 	if ($2 == "rmem")
 		keep("syncs" row, $9 / $8)
-	if (((($1, "rmem", row)) in both) && ((($1, "redis", row)) in both))
+	if ((($1, "rmem", row) in both) && (($1, "redis", row) in both))
 		keep("faster" row, both[$1, "rmem", row] / both[$1, "redis", row])
 }
 $2 == "recovery" {
@@ -63,7 +63,7 @@ END {
 	for (i = 1; i <= datas; i++) {
 		r = median("ratio" data[i])
 		printf "| %s | %.1f | %.1f | %.3f | %s |\n", data[i], median("rmem" data[i]), median("verbs" data[i]), r,
-			r < goal ? "below the goal" : ""
+			(r < goal ? "below the goal" : "")
 	}
 	print "\nCommits, durable at a donor that persists, and SETs of as many bytes in redis, which syncs always; microseconds:\n"
 	print "| pages | clients | commit p50 | p99 | per second | syncs for each commit | redis p50 | p99 | per second | rate to redis | |"
@@ -71,9 +71,9 @@ END {
 	for (i = 1; i <= commits; i++) {
 		row = commit[i]
 		s = median("syncs" row)
-		printf "| %s | %d | %d | %.0f | %.2f | %d | %d | %.0f | %.2f | %s |\n", row, median("rmemp50" row), median("rmemp99" row),
-			median("rmemrate" row), s, median("redisp50" row), median("redisp99" row), median("redisrate" row),
-			median("faster" row), several[row] && s >= 1 ? "no group commit" : ""
+		printf "| %s | %d | %d | %.0f | %.2f | %d | %d | %.0f | %.2f | %s |\n", row, median("rmemp50" row),
+			median("rmemp99" row), median("rmemrate" row), s, median("redisp50" row), median("redisp99" row), median("redisrate" row),
+			median("faster" row), (several[row] && s >= 1 ? "no group commit" : "")
 	}
 	print "\nFrom a donor's start after a kill until it listens:\n"
 	print "| MiB committed | ms | records replayed |"

@@ -47,13 +47,13 @@ static bool step(void)
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-#define STEP(name, ...)                                                                                                             \
-	({                                                                                                                          \
-		bool last = step();                                                                                                 \
-		__auto_type result = NEXT(name)(__VA_ARGS__);                                                                       \
-		if (last)                                                                                                           \
-			end();                                                                                                      \
-		result;                                                                                                             \
+#define STEP(name, ...) \
+	({ \
+		bool last = step(); \
+		__auto_type result = NEXT(name)(__VA_ARGS__); \
+		if (last) \
+			end(); \
+		result; \
 	})
 
 ssize_t write(int fd, const void *data, size_t size)
