@@ -33,21 +33,26 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_DEV_DEL,	 /* DEV */
 	RMEM_SWAP_DEV_SET,	 /* DEV; HOT */
 	RMEM_SWAP_DONOR_ADD,	 /* DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU */
-	RMEM_SWAP_DONOR_CONNECT, /* DEV, DONOR, QPN, PSN, GID, MTU */
+	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up: what it had of this client before is freed by then */
+	RMEM_SWAP_DONOR_CONNECT,
 	RMEM_SWAP_DONOR_DEL,	 /* DEV, DONOR; answered when all its slabs are unmapped */
-	/* A dump: first each device, then each of its donors, then each of its slabs that is or was mapped. */
+	/*
+	 * A dump; DEV: of that one alone. For each device one message without DONOR and without SLAB_INDEX, then one for each of
+	 * its donors, with DONOR and without SLAB_INDEX, then one for each of its slabs that is mapped, or warm enough to count:
+	 * SLAB_INDEX, HEAT, PAGES, and DONOR if it is mapped.
+	 */
 	RMEM_SWAP_STATUS,
-	RMEM_SWAP_EVENT, /* to the group: DEV, DONOR, WHAT, REASON */
+	RMEM_SWAP_EVENT, /* to the group: DEV, WHAT, DONOR unless it is the disk's, REASON or SLAB_INDEX where there is one */
 	__RMEM_SWAP_CMD_MAX,
 };
 #define RMEM_SWAP_CMD_MAX (__RMEM_SWAP_CMD_MAX - 1)
 
 enum rmem_swap_what {
 	RMEM_SWAP_DONOR_UP = 1,	  /* connected, and slabs can be placed there */
-	RMEM_SWAP_DONOR_LOST = 2, /* its slabs are unmapped; what was under way went to the disk */
+	RMEM_SWAP_DONOR_LOST = 2, /* its slabs are unmapped; what was under way goes to the disk */
 	RMEM_SWAP_DONOR_GONE = 3, /* by DONOR_DEL */
 	RMEM_SWAP_EVICTED = 4,	  /* the donor took one slab back */
-	RMEM_SWAP_DISK_ERROR = 5,
+	RMEM_SWAP_DISK_ERROR = 5, /* pages could not be written to the disk; told once a second at most */
 };
 
 enum rmem_swap_donor_state {
@@ -82,7 +87,8 @@ enum rmem_swap_attr {
 	RMEM_SWAP_A_PAGES,	/* u64: of a slab, or of all of a donor's: pages that it has */
 	RMEM_SWAP_A_SLABS,	/* u32: of a donor, or a device: slabs that are mapped */
 	RMEM_SWAP_A_ROOM,	/* u64: of a donor: what it last said that it has left; bytes */
-	RMEM_SWAP_A_PAUSED,	/* u32: of a donor: 1 when it is being moved, as far as the RDMA device tells */
+	RMEM_SWAP_A_STALLED,	/* u32: of a donor: page I/Os that are under way for more than a second, as while it is being moved */
+	RMEM_SWAP_A_TXN,	/* u64: last_txn of the donor's rmem_welcome */
 	/* u64: counters of a device since it was made; OUT_ and IN_ count pages. Those with a * are told of a donor, too. */
 	RMEM_SWAP_A_OUT_REMOTE, /* * written to a donor (and to the disk) */
 	RMEM_SWAP_A_OUT_DISK,	/* written to the disk alone */
@@ -96,6 +102,8 @@ enum rmem_swap_attr {
 	RMEM_SWAP_A_REQUEUED,	/* * page I/Os that went to the disk because a donor was lost */
 	RMEM_SWAP_A_DISCARDED,
 	RMEM_SWAP_A_WAITING,	/* u32: pages that wait for the disk now */
+	RMEM_SWAP_A_DISK_ERRORS, /* u64: page writes that the disk failed */
+	RMEM_SWAP_A_BAD,	/* u64: pages that the disk does not have since such a failure */
 	__RMEM_SWAP_A_MAX,
 };
 #define RMEM_SWAP_A_MAX (__RMEM_SWAP_A_MAX - 1)
