@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What both ends of a connection do alike: keys and MACs, the RDMA device of an address, a queue pair's way to RTS. */
+/*
+ * What those who connect have in common: keys and MACs, the RDMA device of an address, a queue pair's way to RTS; and the
+ * client's side of the handshake, which librmem and rmemswap make.
+ */
 #ifndef RMEM_COMMON_H
 #define RMEM_COMMON_H
 
@@ -52,5 +55,34 @@ void rmem_qp_describe(const struct rmem_port *port, const struct ibv_qp *qp, str
  * 0 or -errno.
  */
 int rmem_qp_connect(const struct rmem_port *port, struct ibv_qp *qp, const struct rmem_qp *mine, const struct rmem_qp *theirs);
+
+int64_t rmem_now_ms(void); /* CLOCK_MONOTONIC */
+
+/* What a status that is not RMEM_OK means, in words, and as -errno. */
+const char *rmem_status_text(unsigned int status, int *error);
+
+/* The donor that a client connects to, and who the client is. */
+struct rmem_dest {
+	const char *host, *service, *client;
+	const uint8_t *key;
+};
+
+struct rmem_handshake {
+	int fd;			       /* -1: none; whoever began it closes it */
+	int64_t deadline;	       /* of rmem_now_ms(), for all of it */
+	struct sockaddr_storage local; /* the address that the donor sees, so the one that the queue pair must have */
+	struct rmem_hello hello;
+	struct rmem_challenge challenge;
+	struct rmem_proof proof;
+	struct rmem_welcome welcome;
+};
+
+/*
+ * First rmem_greet(): it ends with the donor's challenge. Then the caller makes a queue pair at the address h->local and
+ * describes it in h->proof.qp. Then rmem_prove(): it ends with a welcome that was proved. Both block until the deadline at most.
+ * 0, or -errno and *@why, which the caller frees.
+ */
+int rmem_greet(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);
+int rmem_prove(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);
 
 #endif

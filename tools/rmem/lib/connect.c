@@ -5,20 +5,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "tcp.h"
+#include "internal.h"
 
 #define CONNECT_MS 10000
 #define REQUEST_MS 60000 /* a donor that is moved live is silent for seconds; see also too_late() */
-
-struct handshake {
-	int fd;
-	int64_t deadline;
-	struct sockaddr_storage local;
-	struct rmem_hello hello;
-	struct rmem_challenge challenge;
-	struct rmem_proof proof;
-	struct rmem_welcome welcome;
-};
 
 int enter(struct rmem *r)
 {
@@ -40,56 +30,40 @@ int leave(struct rmem *r, int ret)
 
 /* ------------------------------------------------------------------ the handshake, without the lock */
 
-static int greet(struct rmem *r, struct handshake *h)
+/* @ret, and what went wrong is what rmem_error() says. */
+static int told(int ret, char *why)
 {
-	socklen_t size = sizeof(h->local);
-	int ret;
-
-	h->deadline = now_ms() + r->connect_ms;
-	h->fd = tcp_dial(r->host, r->service, h->deadline);
-	if (h->fd < 0)
-		return h->fd;
-	if (getsockname(h->fd, (struct sockaddr *)&h->local, &size))
-		return fail(-errno, "donor %s: %s", r->host, strerror(errno));
-	h->hello = (struct rmem_hello){ .magic = htole32(RMEM_MAGIC), .version = htole32(RMEM_VERSION) };
-	memcpy(h->hello.client, r->client, sizeof(h->hello.client));
-	rmem_random(h->hello.nonce, sizeof(h->hello.nonce));
-	ret = tcp_send(r->host, h->fd, &h->hello, sizeof(h->hello), h->deadline);
-	if (!ret)
-		ret = tcp_receive(r->host, h->fd, &h->challenge, sizeof(h->challenge), h->deadline);
 	if (ret)
-		return ret;
-	if (le32toh(h->challenge.magic) != RMEM_MAGIC)
-		return fail(-EPROTO, "donor %s, port %s: what answers there is not rmemd: name its port", r->host, r->service);
-	if (h->challenge.status)
-		return answer_failed(r, "a connection", le32toh(h->challenge.status));
-	if (le32toh(h->challenge.version) != RMEM_VERSION)
-		return answer_failed(r, "a connection", RMEM_BAD_VERSION);
-	return 0;
+		fail(ret, "%s", why ? why : "handshake: no memory");
+	free(why);
+	return ret;
 }
 
-static int prove(struct rmem *r, struct handshake *h)
+static struct rmem_dest dest_of(const struct rmem *r)
 {
-	uint8_t mac[RMEM_MAC_SIZE];
-	int ret;
+	return (struct rmem_dest){ .host = r->host, .service = r->service, .client = r->client, .key = r->key };
+}
 
-	rmem_mac_client(h->proof.mac, r->key, &h->hello, &h->challenge, &h->proof.qp);
-	ret = tcp_send(r->host, h->fd, &h->proof, sizeof(h->proof), h->deadline);
-	if (!ret)
-		ret = tcp_receive(r->host, h->fd, &h->welcome, sizeof(h->welcome), h->deadline);
-	if (ret)
-		return ret;
-	if (h->welcome.status)
-		return answer_failed(r, r->client, le32toh(h->welcome.status));
-	rmem_mac_donor(mac, r->key, &h->hello, &h->challenge, &h->proof, &h->welcome);
-	if (!rmem_mac_equal(mac, h->welcome.mac))
-		return fail(-EACCES, "donor %s: it does not know the key of %s: another host has its address?", r->host, r->client);
-	return 0;
+static int greet(struct rmem *r, struct rmem_handshake *h)
+{
+	const struct rmem_dest dest = dest_of(r);
+	char *why = NULL;
+
+	h->deadline = now_ms() + r->connect_ms;
+	return told(rmem_greet(&dest, h, &why), why);
+}
+
+static int prove(struct rmem *r, struct rmem_handshake *h)
+{
+	const struct rmem_dest dest = dest_of(r);
+	char *why = NULL;
+
+	return told(rmem_prove(&dest, h, &why), why);
 }
 
 /* ------------------------------------------------------------------ connecting */
 
-static int unlocked(struct rmem *r, struct handshake *h, int (*step)(struct rmem *, struct handshake *))
+static int unlocked(struct rmem *r, struct rmem_handshake *h, int (*step)(struct rmem *, struct rmem_handshake *))
 {
 	int ret;
 
@@ -99,7 +73,7 @@ static int unlocked(struct rmem *r, struct handshake *h, int (*step)(struct rmem
 	return ret;
 }
 
-static int pair_up(struct rmem *r, struct handshake *h)
+static int pair_up(struct rmem *r, struct rmem_handshake *h)
 {
 	int ret = unlocked(r, h, greet);
 
@@ -139,7 +113,7 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 /* What broke while it was learnt is not up. Then the restart is not known, so that the next connection tells of it, too. */
 static void connection_up(struct rmem *r)
 {
-	struct handshake h = { .fd = -1 };
+	struct rmem_handshake h = { .fd = -1 };
 	int ret;
 
 	r->state = CONNECTING;

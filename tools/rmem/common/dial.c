@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-/* A TCP connection with a deadline. Without the lock. */
+/* A TCP connection with a deadline. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
-#include "tcp.h"
+#include "common.h"
+#include "dial.h"
+#include "why.h"
 
 static int wait_for(int fd, short events, int64_t deadline)
 {
 	struct pollfd p = { .fd = fd, .events = events };
 
 	for (;;) {
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - rmem_now_ms();
 		int n = left > 0 ? poll(&p, 1, left) : 0;
 
 		if (n > 0)
@@ -52,29 +54,39 @@ static int dial_each(const struct addrinfo *list, int64_t deadline)
 	for (const struct addrinfo *ai = list; ai; ai = ai->ai_next)
 		left++;
 	for (const struct addrinfo *ai = list; ai && ret < 0; ai = ai->ai_next, left--) {
-		int64_t now = now_ms();
+		int64_t now = rmem_now_ms();
 
 		ret = dial_one(ai, now + (deadline - now) / left);
 	}
 	return ret;
 }
 
-int tcp_dial(const char *host, const char *service, int64_t deadline)
+int rmem_dial(const char *host, const char *service, int64_t deadline, char **why)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list;
 	int ret = getaddrinfo(host, service, &hints, &list);
 
-	if (ret)
-		return fail(ret == EAI_SYSTEM && errno ? -errno : -EHOSTUNREACH, "donor %s: %s", host, gai_strerror(ret));
+	if (ret) {
+		int error = ret == EAI_SYSTEM && errno ? -errno : -EHOSTUNREACH;
+
+		rmem_why(why, "donor %s: %s", host, gai_strerror(ret));
+		return error;
+	}
 	ret = dial_each(list, deadline);
 	freeaddrinfo(list);
 	if (ret < 0)
-		return fail(ret, "donor %s, port %s: %s: does rmemd run there?", host, service, strerror(-ret));
+		rmem_why(why, "donor %s, port %s: %s: does rmemd run there?", host, service, strerror(-ret));
 	return ret;
 }
 
-int tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline)
+static int broke(const char *host, int ret, char **why)
+{
+	rmem_why(why, "donor %s: the handshake: %s", host, strerror(-ret));
+	return ret;
+}
+
+int rmem_tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline, char **why)
 {
 	const uint8_t *at = data;
 
@@ -85,7 +97,7 @@ int tcp_send(const char *host, int fd, const void *data, size_t size, int64_t de
 		if (ret == -EAGAIN)
 			ret = wait_for(fd, POLLOUT, deadline);
 		if (ret && ret != -EINTR)
-			return fail(ret, "donor %s: the handshake: %s", host, strerror(-ret));
+			return broke(host, ret, why);
 		if (n > 0) {
 			at += n;
 			size -= n;
@@ -94,7 +106,7 @@ int tcp_send(const char *host, int fd, const void *data, size_t size, int64_t de
 	return 0;
 }
 
-int tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline)
+int rmem_tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline, char **why)
 {
 	uint8_t *at = data;
 
@@ -102,12 +114,14 @@ int tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadl
 		ssize_t n = recv(fd, at, size, 0);
 		int ret = n < 0 ? -errno : 0;
 
-		if (!n)
-			return fail(-ECONNRESET, "donor %s: it closed the connection in the handshake: see its log", host);
+		if (!n) {
+			rmem_why(why, "donor %s: it closed the connection in the handshake: see its log", host);
+			return -ECONNRESET;
+		}
 		if (ret == -EAGAIN)
 			ret = wait_for(fd, POLLIN, deadline);
 		if (ret && ret != -EINTR)
-			return fail(ret, "donor %s: the handshake: %s", host, strerror(-ret));
+			return broke(host, ret, why);
 		if (n > 0) {
 			at += n;
 			size -= n;

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* A TCP connection to a donor. @deadline is one of rmem_now_ms(). 0 or a descriptor, or -errno and *@why, which the caller frees. */
+#ifndef RMEM_DIAL_H
+#define RMEM_DIAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int rmem_dial(const char *host, const char *service, int64_t deadline, char **why);
+int rmem_tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline, char **why);
+int rmem_tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline, char **why);
+
+#endif
