@@ -12,6 +12,8 @@ rmemd_obj := $(call rmem_objects,daemon)
 rmemctl_obj := $(call rmem_objects,ctl)
 librmem_obj := $(call rmem_objects,lib)
 librvm_obj := $(call rmem_objects,rvm)
+# What rmemd and rmemswap share.
+rmem_service_obj := $(call rmem_objects,service)
 # What both ends of a handshake do.
 rmem_common_obj := $(call rmem_objects,common)
 # The store alone, which tests of it link against.
@@ -38,12 +40,12 @@ ALL += $(BUILD)/rmemd $(BUILD)/rmemctl $(librmem) $(librvm) $(rmem_pc) $(rmem_ex
 INSTALL += install-rmem
 .PHONY: install-rmem
 
-$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj): $(BUILD)/%.o: %.c
+$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj): $(BUILD)/%.o: %.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_cflags) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-$(BUILD)/rmemd: $(rmemd_obj) $(rmem_common_obj)
+$(BUILD)/rmemd: $(rmemd_obj) $(rmem_service_obj) $(rmem_common_obj)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lz
 
@@ -71,7 +73,7 @@ $(rmem_pc): $(rmem_dir)/lib/librmem.pc.in $(BUILD)/config.mk
 	$(Q)mkdir -p $(@D)
 	$(Q)sed 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|; s|@version@|$(GODWIT_VERSION)|' $< >$@
 
--include $(patsubst %.o,%.d,$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj))
+-include $(patsubst %.o,%.d,$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj))
 
 install-rmem: $(BUILD)/rmemd $(BUILD)/rmemctl $(librmem) $(librvm) $(rmem_pc)
 	$(call say,INSTALL,$(DESTDIR)$(BINDIR)/rmemd)

@@ -11,6 +11,8 @@
 
 #define CONF_PATH "/etc/rmemd.conf"
 
+const char say_as[] = "rmemd";
+
 struct arguments {
 	const char *conf, *persist, *listen, *device;
 };

@@ -14,10 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <syslog.h>
 
 #include "../common/common.h"
 #include "../lib/rmem.h"
+#include "../service/say.h"
 #include <rmem/wire.h>
 #include "store.h"
 
@@ -27,17 +27,6 @@ enum {
 	EXIT_FAILED = 1, /* the disk, the device, the address to listen on */
 	EXIT_USAGE = 2,	 /* the command line, rmemd.conf */
 };
-
-/* ------------------------------------------------------------------ say.c */
-
-/* One line to stderr; @priority is one of syslog(3). Control characters are not printed. */
-void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same as LOG_ERR, and -1. */
-int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* These end the program when memory does. */
-void *xcalloc(size_t n, size_t size);
-char *xstrdup(const char *text);
-int64_t now_ms(void); /* CLOCK_MONOTONIC */
 
 /* ------------------------------------------------------------------ conf.c */
 

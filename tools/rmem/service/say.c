@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "rmemd.h"
+#include "../common/common.h"
+#include "say.h"
 
 static void say_line(int priority, const char *format, va_list ap)
 {
 	char line[1024];
 	bool journal = getenv("JOURNAL_STREAM") || getenv("NOTIFY_SOCKET");
-	int start = journal ? sprintf(line, "<%d>", priority) : sprintf(line, "rmemd: ");
+	int start = journal ? sprintf(line, "<%d>", priority) : snprintf(line, sizeof(line), "%s: ", say_as);
 	int n = vsnprintf(line + start, sizeof(line) - start - 1, format, ap);
 	size_t end = start + (n < 0 ? 0 : n);
 
@@ -52,7 +53,7 @@ void *xcalloc(size_t n, size_t size)
 	if (p)
 		return p;
 	say(LOG_CRIT, "memory: there is none left");
-	_exit(EXIT_FAILED);
+	_exit(EXIT_FAILURE);
 }
 
 char *xstrdup(const char *text)
@@ -64,8 +65,5 @@ char *xstrdup(const char *text)
 
 int64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+	return rmem_now_ms();
 }

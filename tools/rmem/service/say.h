@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* What rmemd and rmemswap say, and how they take memory and time. */
+#ifndef RMEM_SAY_H
+#define RMEM_SAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <syslog.h>
+
+extern const char say_as[]; /* each program's own name */
+
+/* One line to stderr; @priority is one of syslog(3). Control characters are not printed. */
+void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same as LOG_ERR, and -1. */
+int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* These end the program when memory does. */
+void *xcalloc(size_t n, size_t size);
+char *xstrdup(const char *text);
+int64_t now_ms(void); /* CLOCK_MONOTONIC */
+
+#endif
