@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Remote memory: build/rmemd, build/rmemctl, build/librmem.so.1, build/librvm.so.1; build/rmem-hello and other examples.
+# Remote memory: build/rmemd, build/rmemctl, build/rmemswap, build/librmem.so.1, build/librvm.so.1; build/rmem-hello and other examples.
 
 rmem_dir := tools/rmem
 rmem_build := $(BUILD)/tools/rmem
@@ -10,6 +10,7 @@ rmem_objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(rmem_dir)/$(1)/*.c))
 
 rmemd_obj := $(call rmem_objects,daemon)
 rmemctl_obj := $(call rmem_objects,ctl)
+rmemswap_obj := $(call rmem_objects,swap)
 librmem_obj := $(call rmem_objects,lib)
 librvm_obj := $(call rmem_objects,rvm)
 # What rmemd and rmemswap share.
@@ -36,11 +37,11 @@ rmem_alias := $(addprefix rmem_connect.3=,rmem_reconnect.3 rmem_close.3 rmem_err
 	$(addprefix rmem_cp.3=,rmem_free.3 rmem_txn_go.3 rmem_txn_abort.3 rmem_last_txn.3) \
 	$(addprefix rmem_on_evict.3=,rmem_fd.3 rmem_poll.3)
 
-ALL += $(BUILD)/rmemd $(BUILD)/rmemctl $(librmem) $(librvm) $(rmem_pc) $(rmem_examples)
+ALL += $(BUILD)/rmemd $(BUILD)/rmemctl $(BUILD)/rmemswap $(librmem) $(librvm) $(rmem_pc) $(rmem_examples)
 INSTALL += install-rmem
 .PHONY: install-rmem
 
-$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj): $(BUILD)/%.o: %.c
+$(rmemd_obj) $(rmemctl_obj) $(rmemswap_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj): $(BUILD)/%.o: %.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_cflags) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
@@ -52,6 +53,12 @@ $(BUILD)/rmemd: $(rmemd_obj) $(rmem_service_obj) $(rmem_common_obj)
 $(BUILD)/rmemctl: $(rmemctl_obj)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson
+
+$(rmemswap_obj): rmem_cflags += -I/usr/include/libnl3
+
+$(BUILD)/rmemswap: $(rmemswap_obj) $(rmem_service_obj) $(rmem_common_obj)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lnl-genl-3 -lnl-3 -lpthread
 
 include $(rmem_dir)/rvm/rvm.mk
 
@@ -73,14 +80,16 @@ $(rmem_pc): $(rmem_dir)/lib/librmem.pc.in $(BUILD)/config.mk
 	$(Q)mkdir -p $(@D)
 	$(Q)sed 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|; s|@version@|$(GODWIT_VERSION)|' $< >$@
 
--include $(patsubst %.o,%.d,$(rmemd_obj) $(rmemctl_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj))
+-include $(patsubst %.o,%.d,$(rmemd_obj) $(rmemctl_obj) $(rmemswap_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj))
 
-install-rmem: $(BUILD)/rmemd $(BUILD)/rmemctl $(librmem) $(librvm) $(rmem_pc)
+install-rmem: $(BUILD)/rmemd $(BUILD)/rmemctl $(BUILD)/rmemswap $(librmem) $(librvm) $(rmem_pc)
 	$(call say,INSTALL,$(DESTDIR)$(BINDIR)/rmemd)
 	$(Q)install -D -m 755 -t $(DESTDIR)$(BINDIR) $(BUILD)/rmemctl
-	$(Q)install -D -m 755 $(BUILD)/rmemd $(DESTDIR)$(PREFIX)/sbin/rmemd
+	$(Q)install -D -m 755 -t $(DESTDIR)$(PREFIX)/sbin $(BUILD)/rmemd $(BUILD)/rmemswap
 	$(Q)mkdir -p $(DESTDIR)$(PREFIX)/lib/systemd/system
-	$(Q)sed 's,@SBINDIR@,$(PREFIX)/sbin,' $(rmem_dir)/daemon/rmemd.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/rmemd.service
+	$(Q)for unit in daemon/rmemd swap/rmemswap; do \
+		sed 's,@SBINDIR@,$(PREFIX)/sbin,' $(rmem_dir)/$$unit.service \
+			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service || exit 1; done
 	$(Q)install -D -m 755 -t $(DESTDIR)$(LIBDIR) $(librmem) $(librvm)
 	$(Q)ln -sf librmem.so.1 $(DESTDIR)$(LIBDIR)/librmem.so && ln -sf librvm.so.1 $(DESTDIR)$(LIBDIR)/librvm.so
 	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR) $(rmem_dir)/lib/rmem.h $(rmem_dir)/rvm/rvm.h

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A donor's thread: it connects the donor, waits until it is lost, and connects it again.
+ *
+ *	WAITS -> UP		an attempt has succeeded
+ *	UP -> WAITS		the kernel says that it is lost
+ *	WAITS, UP -> AWAY	donor_leave(): it is drained
+ *	AWAY -> WAITS		donor_again(): the settings were read
+ *	any -> ENDED		donor_leave() for good
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "rmemswap.h"
+
+#define CONNECT_MS 5000
+#define FIRST_PAUSE_MS 1000
+#define LONGEST_PAUSE_MS 60000
+#define STACK_SIZE (256 * 1024) /* all of it is locked in memory */
+
+static void told(void)
+{
+	if (eventfd_write(service.wake, 1))
+		say(LOG_ERR, "eventfd: %s", strerror(errno));
+}
+
+/* ------------------------------------------------------------------ an attempt, without the lock */
+
+static int failed(struct donor *d, int ret, char *why)
+{
+	snprintf(d->why, sizeof(d->why), "%s", why ? why : strerror(-ret));
+	free(why);
+	return ret;
+}
+
+static int refused(struct donor *d, const char *what, int ret)
+{
+	snprintf(d->why, sizeof(d->why), "donor %s: %s: %.160s", d->conf->name, what, d->kernel.why);
+	return ret;
+}
+
+static int make_queue_pair(struct donor *d, struct rmem_handshake *h)
+{
+	struct rmem_port port;
+	char *why = NULL;
+	int ret;
+
+	if (rmem_port_of((struct sockaddr *)&h->local, d->conf->rdma, &port, &why))
+		return failed(d, -ENODEV, why);
+	d->known = d->half = true;
+	ret = kernel_donor_add(&d->kernel, d->device, d->conf->name, &port, &h->proof.qp);
+	ibv_close_device(port.context);
+	return ret ? refused(d, "a queue pair", ret) : 0;
+}
+
+static int pair_up(struct donor *d, struct rmem_handshake *h)
+{
+	const struct rmem_dest dest = {
+		.host = d->conf->host, .service = d->conf->port, .client = d->conf->client, .key = d->conf->key,
+	};
+	char *why = NULL;
+	int ret = rmem_greet(&dest, h, &why);
+
+	if (ret)
+		return failed(d, ret, why);
+	ret = make_queue_pair(d, h);
+	if (ret)
+		return ret;
+	ret = rmem_prove(&dest, h, &why);
+	if (ret)
+		return failed(d, ret, why);
+	ret = kernel_donor_connect(&d->kernel, d->device, d->conf->name, &h->welcome);
+	d->half = ret;
+	return ret ? refused(d, "its connection", ret) : 0;
+}
+
+static int attempt(struct donor *d)
+{
+	struct rmem_handshake h = { .fd = -1, .deadline = now_ms() + CONNECT_MS };
+	int ret = pair_up(d, &h);
+
+	if (h.fd >= 0)
+		close(h.fd);
+	/* Half a connection is no use to the next attempt. */
+	if (d->half && ret != -EEXIST && !kernel_donor_del(&d->kernel, d->device, d->conf->name))
+		d->known = false;
+	d->half = false;
+	return ret;
+}
+
+/* ------------------------------------------------------------------ the thread, with the lock */
+
+static void unlocked_attempt(struct donor *d)
+{
+	char before[sizeof(d->why)];
+	int ret;
+
+	d->lost = false;
+	memcpy(before, d->why, sizeof(before));
+	pthread_mutex_unlock(&service.lock);
+	ret = attempt(d);
+	pthread_mutex_lock(&service.lock);
+	if (!ret && !d->lost) {
+		d->state = DONOR_UP;
+		d->pause_ms = FIRST_PAUSE_MS;
+		*d->why = 0;
+		say(LOG_INFO, "donor %s: connected, %s port %s", d->conf->name, d->conf->host, d->conf->port);
+	} else {
+		/* (the same again and again would fill the log) */
+		if (ret && strcmp(before, d->why))
+			say(LOG_WARNING, "%s; it is tried again", d->why);
+		d->next = now_ms() + d->pause_ms;
+		d->pause_ms = d->pause_ms * 2 < LONGEST_PAUSE_MS ? d->pause_ms * 2 : LONGEST_PAUSE_MS;
+	}
+	told();
+}
+
+static void unlocked_leave(struct donor *d)
+{
+	int ret = 0;
+
+	d->leave = false;
+	if (d->known) {
+		pthread_mutex_unlock(&service.lock);
+		ret = kernel_donor_del(&d->kernel, d->device, d->conf->name);
+		pthread_mutex_lock(&service.lock);
+	}
+	if (ret == -ENOENT)
+		ret = 0;
+	if (ret)
+		refused(d, "it can't be removed", ret);
+	else
+		d->known = false;
+	d->left = ret;
+	d->state = DONOR_AWAY;
+	told();
+}
+
+static void wait_until(struct donor *d, int64_t when)
+{
+	struct timespec t = { .tv_sec = when / 1000, .tv_nsec = when % 1000 * 1000000 };
+
+	pthread_cond_timedwait(&d->changed, &service.lock, &t);
+}
+
+static void *run(void *arg)
+{
+	struct donor *d = arg;
+
+	spare_memory();
+	pthread_mutex_lock(&service.lock);
+	for (;;) {
+		if (d->leave)
+			unlocked_leave(d);
+		else if (d->end)
+			break;
+		else if (d->state == DONOR_WAITS && now_ms() >= d->next)
+			unlocked_attempt(d);
+		else if (d->state == DONOR_WAITS)
+			wait_until(d, d->next);
+		else
+			pthread_cond_wait(&d->changed, &service.lock);
+	}
+	d->state = DONOR_ENDED;
+	told();
+	pthread_mutex_unlock(&service.lock);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ what others ask of it */
+
+static void make_condition(struct donor *d)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->changed, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+static int start_thread(struct donor *d)
+{
+	pthread_attr_t attr;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	ret = pthread_create(&d->thread, &attr, run, d);
+	pthread_attr_destroy(&attr);
+	return ret ? fault("donor %s: its thread: %s", d->conf->name, strerror(ret)) : 0;
+}
+
+struct donor *donor_start(const struct conf_donor *conf, const char *device, bool known, bool up)
+{
+	struct donor *d = xcalloc(1, sizeof(*d));
+
+	d->conf = conf_donor_copy(conf);
+	snprintf(d->device, sizeof(d->device), "%s", device);
+	d->asker = -1;
+	d->state = up ? DONOR_UP : DONOR_WAITS;
+	d->known = known;
+	d->pause_ms = FIRST_PAUSE_MS;
+	make_condition(d);
+	if (!kernel_open(&d->kernel) && !start_thread(d))
+		return d;
+	kernel_close(&d->kernel);
+	conf_donor_free(d->conf);
+	pthread_cond_destroy(&d->changed);
+	free(d);
+	return NULL;
+}
+
+void donor_lost(struct donor *d)
+{
+	d->lost = true;
+	if (d->state != DONOR_UP)
+		return;
+	d->state = DONOR_WAITS;
+	d->next = now_ms() + d->pause_ms;
+	pthread_cond_signal(&d->changed);
+}
+
+void donor_leave(struct donor *d, bool end)
+{
+	d->leave = true;
+	d->end |= end;
+	pthread_cond_signal(&d->changed);
+}
+
+void donor_again(struct donor *d)
+{
+	if (d->state != DONOR_AWAY && d->state != DONOR_WAITS)
+		return;
+	d->state = DONOR_WAITS;
+	d->next = now_ms();
+	d->pause_ms = FIRST_PAUSE_MS;
+	*d->why = 0;
+	pthread_cond_signal(&d->changed);
+}
+
+void donor_free(struct donor *d)
+{
+	pthread_join(d->thread, NULL);
+	kernel_close(&d->kernel);
+	conf_donor_free(d->conf);
+	pthread_cond_destroy(&d->changed);
+	free(d);
+}

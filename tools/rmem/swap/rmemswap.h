@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rmemswap: what user space does for rmem_swap.ko (rmem/swap.h). The kernel goes on without it: a donor that is lost costs no
+ * page, it is only not connected again while nobody runs.
+ *
+ * The service has an event loop in its first thread (service.c), and a thread for each donor (donor.c), so that one that does
+ * not answer holds up nobody. What both use is protected by service.lock.
+ */
+#ifndef RMEMSWAP_H
+#define RMEMSWAP_H
+
+#include <jansson.h>
+#include <netlink/netlink.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <rmem/swap.h>
+#include <rmem/wire.h>
+
+#include "../common/common.h"
+#include "../service/say.h"
+
+#define CONF_PATH "/etc/rmemswap.conf"
+#define SOCKET_PATH "/run/rmemswap/rmemswap.sock"
+
+/* Exit codes, as rmemswap(8) promises them. */
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2, /* the command line, rmemswap.conf */
+	EXIT_LEFT = 3,	/* run: SIGQUIT; the devices stay as they are */
+};
+
+/* ------------------------------------------------------------------ conf.c */
+
+struct conf_device {
+	char name[RMEM_SWAP_NAME_SIZE];
+	char *disk;
+	uint64_t size, slab; /* 0: the kernel's default */
+	uint32_t hot, buffers;
+	uint32_t priority;
+	bool has_hot, block;
+	bool made; /* by this process */
+	int line;
+	struct conf_device *next;
+};
+
+struct conf_donor {
+	char name[RMEM_SWAP_DONOR_SIZE];
+	char client[RMEM_NAME_SIZE];
+	char *host, *port, *rdma;
+	char *device;
+	uint8_t key[RMEM_KEY_SIZE];
+	bool has_key;
+	int line;
+	struct conf_donor *next;
+};
+
+struct conf {
+	struct conf_device *devices;
+	struct conf_donor *donors;
+};
+
+/* 0; or -1, and it has said why. conf_free() also after a failure. */
+int conf_read(struct conf *conf, const char *path);
+void conf_free(struct conf *conf);
+struct conf_device *conf_device(const struct conf *conf, const char *name);
+struct conf_donor *conf_donor(const struct conf *conf, const char *name);
+struct conf_donor *conf_donor_copy(const struct conf_donor *from);
+bool conf_donor_same(const struct conf_donor *a, const struct conf_donor *b);
+void conf_donor_free(struct conf_donor *donor);
+
+/* ------------------------------------------------------------------ kernel.c */
+
+/* A socket to the module; for one thread. */
+struct kernel {
+	struct nl_sock *sk;
+	int family;
+	char why[256]; /* of the last request that failed: one line */
+};
+
+/* The attributes of one message, by number. */
+typedef void kernel_message(struct nlattr **attrs, void *arg);
+
+/* 0, or -1 and it has said why. */
+int kernel_open(struct kernel *k);
+void kernel_close(struct kernel *k);
+
+/* These return 0 or -errno and k->why. */
+int kernel_dev_add(struct kernel *k, const struct conf_device *device);
+int kernel_dev_del(struct kernel *k, const char *device);
+int kernel_dev_set_hot(struct kernel *k, const char *device, uint32_t hot);
+/* @qp: what to tell the donor. */
+int kernel_donor_add(struct kernel *k, const char *device, const char *donor, const struct rmem_port *port, struct rmem_qp *qp);
+int kernel_donor_connect(struct kernel *k, const char *device, const char *donor, const struct rmem_welcome *welcome);
+int kernel_donor_del(struct kernel *k, const char *device, const char *donor);
+int kernel_status(struct kernel *k, kernel_message *each, void *arg);
+
+/* Events: the descriptor is readable when there are some. kernel_events() takes them; -ENOBUFS: some are lost. */
+int kernel_listen(struct kernel *k);
+int kernel_events(struct kernel *k, kernel_message *each, void *arg);
+
+const char *attr_text(struct nlattr **attrs, int number); /* NULL: none */
+uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64 */
+
+/* ------------------------------------------------------------------ area.c */
+
+/* Of /proc/swaps, in bytes. False: it is not swapped to. */
+bool area_used(const char *device, uint64_t *used);
+/* mkswap and swapon, unless it is on. 0 or -1, and it has said why. */
+int area_on(const struct conf_device *device);
+/* @device has no content but swap, so that it may be overwritten. 0 or -1, and it has said why. */
+int area_is_free(const struct conf_device *device);
+/*
+ * Swapoff in a process of its own: the kernel takes whoever runs it for the first that may be killed when memory is short.
+ * Its exit code is 0 or an errno. -1, and it has said why.
+ */
+pid_t area_off(const char *device);
+
+/* ------------------------------------------------------------------ donor.c */
+
+enum donor_state {
+	DONOR_WAITS,  /* until the next attempt */
+	DONOR_UP,
+	DONOR_AWAY,   /* drained: until the settings are read again */
+	DONOR_ENDED,  /* its thread is over */
+};
+
+struct donor {
+	struct conf_donor *conf;
+	char device[RMEM_SWAP_NAME_SIZE];
+	pthread_t thread;
+	pthread_cond_t changed;
+	struct kernel kernel;  /* its thread's */
+	enum donor_state state;
+	bool known;	       /* the kernel has it, or may have */
+	bool half;	       /* it has a queue pair that is not connected: its thread's */
+	bool lost;	       /* since the last attempt began */
+	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
+	int left;	       /* what the kernel said of it: 0 or -errno */
+	char why[256];	       /* why it is not up, or could not leave */
+	int64_t next;	       /* when it is tried again, ms */
+	unsigned int pause_ms; /* before that */
+	int asker;	       /* who wants to know when it has left; -1 */
+	struct donor *next_donor;
+};
+
+/* All of these with service.lock. @known: the kernel has it; @up: connected. NULL, and it has said why. */
+struct donor *donor_start(const struct conf_donor *conf, const char *device, bool known, bool up);
+void donor_lost(struct donor *d);
+void donor_leave(struct donor *d, bool end);
+void donor_again(struct donor *d);
+void donor_free(struct donor *d); /* it has ended */
+
+/* ------------------------------------------------------------------ service.c */
+
+struct service {
+	pthread_mutex_t lock;
+	struct conf conf;
+	const char *conf_path;
+	struct donor *donors;
+	int wake; /* an eventfd: the state of a donor has changed */
+};
+
+extern struct service service;
+
+int service_run(const char *conf_path, const char *socket_path);
+/* An operator's line from this descriptor, which is the service's from now on. */
+void service_asked(int fd, char *line);
+/* For a thread that may run while memory is short: its system calls wait for no write to a disk. */
+void spare_memory(void);
+
+/* control.c: the operator's socket. 0 or -1, and it has said why. */
+int control_open(const char *path);
+void control_close(void);
+void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
+struct event_base;
+void control_listen(struct event_base *base);
+
+/* ------------------------------------------------------------------ commands; they return an exit code */
+
+int status_command(bool json, bool slabs);
+int top_command(unsigned int interval, unsigned int count);
+int drain_command(const char *donor, const char *socket_path);
+/* All that the kernel tells, as rmemswap status --json prints it. NULL, and it has said why. */
+json_t *status_json(struct kernel *k);
+
+#endif
