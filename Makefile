@@ -117,7 +117,7 @@ build/config.mk: configure
 	$(Q)./configure --flavour $(flavour)
 include build/config.mk
 
-include kernel/upstream.mk tests/vm/vm.mk
+include kernel/upstream.mk kernel/rmem_swap/build.mk tests/vm/vm.mk
 include $(wildcard rdma-core-patches/build.mk criu-plugin/build.mk tools/build.mk tools/*/build.mk tests/build.mk benchmarks/*/build.mk)
 
 all: $(ALL)
@@ -125,7 +125,8 @@ all: $(ALL)
 install: all $(INSTALL)
 	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko)
 	$(Q)install -D -m 644 build/kernel/rdma_rxe.ko $(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko
-
+	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rmem_swap.ko)
+	$(Q)install -D -m 644 build/kernel/rmem_swap.ko $(DESTDIR)$(MODDIR)/updates/rmem_swap.ko
 	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
 
 style: build/kernel/upstream/.done

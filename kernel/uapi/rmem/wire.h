@@ -23,9 +23,7 @@
 #define RMEM_WIRE_H
 
 #ifdef __KERNEL__
-#include <linux/build_bug.h>
 #include <linux/types.h>
-#define _Static_assert static_assert
 typedef __le16 rmem_le16;
 typedef __le32 rmem_le32;
 typedef __le64 rmem_le64;

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+#
+# rmem_swap.ko, a module of its own: it needs nothing of ours, and is built against the kernel's headers in
+# build/kernel*/rmem_swap/.
+
+rmem_swap_files := $(wildcard kernel/rmem_swap/*.[ch] kernel/rmem_swap/Kbuild)
+
+ALL += build/kernel/rmem_swap.ko
+
+# rmem_swap_build NAME,HEADERS
+define rmem_swap_build
+build/$(1)/rmem_swap.ko: $(rmem_swap_files) $(wildcard kernel/uapi/rmem/*.h) kernel/rmem_swap/build.mk
+	$(Q)mkdir -p build/$(1)/rmem_swap
+	$(Q)for f in $(rmem_swap_files); do \
+		cmp -s $$$$f build/$(1)/rmem_swap/$$$${f##*/} || cp $$$$f build/$(1)/rmem_swap/; done
+	$$(call say,KBUILD,$$@)
+	$(Q)$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/rmem_swap \
+		CONFIG_DEBUG_INFO_BTF_MODULES= $$(KBUILD_ARGS) KCFLAGS="-I$$(CURDIR)/kernel/uapi $$(KERNEL_CFLAGS)" modules
+	$(Q)strip --strip-debug -o $$@ build/$(1)/rmem_swap/rmem_swap.ko
+endef
+
+$(eval $(call rmem_swap_build,kernel,$(KERNEL_HEADERS)))
+$(eval $(call rmem_swap_build,kernel-style,$(KERNEL_HEADERS)))
+ifneq ($(DEBUG_KERNEL),)
+$(eval $(call rmem_swap_build,kernel-debug,$(DEBUG_KERNEL)/linux))
+endif
+
+kernel: build/kernel/rmem_swap.ko
+kernel-debug: build/kernel-debug/rmem_swap.ko

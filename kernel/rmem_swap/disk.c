@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated.
+ *
+ * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for it. A flush
+ * waits until the disk has all that were there before it, then it has the disk flushed. A buffer that takes the place of an
+ * older one of its page takes it here, too.
+ */
+
+#include <linux/netlink.h>
+#include <linux/sched/mm.h>
+
+#include "rmem_swap.h"
+
+static void submit_later(struct rs_dev *dev)
+{
+	queue_work(rs_wq, &dev->disk_work);
+}
+
+/* ------------------------------------------------------------------ pending */
+
+static bool is_flushed(struct rs_dev *dev, u64 seq)
+{
+	struct rs_buf *first = list_first_entry_or_null(&dev->pending, struct rs_buf, pending);
+
+	lockdep_assert_held(&dev->disk_lock);
+
+	return !first || first->seq >= seq;
+}
+
+/* @instead_of may be NULL. */
+void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
+{
+	struct rs_dev *dev = buf->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->disk_lock, flags);
+	if (instead_of) {
+		buf->seq = instead_of->seq;
+		list_replace_init(&instead_of->pending, &buf->pending);
+	} else {
+		buf->seq = dev->seq++;
+		list_add_tail(&buf->pending, &dev->pending);
+		dev->n_pending++;
+	}
+	spin_unlock_irqrestore(&dev->disk_lock, flags);
+}
+
+static void unpend(struct rs_buf *buf)
+{
+	struct rs_dev *dev = buf->dev;
+	struct rs_io *io, *next;
+	unsigned long flags;
+	bool any = false;
+
+	spin_lock_irqsave(&dev->disk_lock, flags);
+	list_del_init(&buf->pending);
+	dev->n_pending--;
+	list_for_each_entry_safe(io, next, &dev->flushes, list) {
+		if (!is_flushed(dev, io->seq))
+			break;
+		list_move_tail(&io->list, &dev->to_flush);
+		any = true;
+	}
+	spin_unlock_irqrestore(&dev->disk_lock, flags);
+	if (any)
+		submit_later(dev);
+}
+
+/* Until the disk has all that was pending when this began. */
+void rs_disk_wait(struct rs_dev *dev)
+{
+	u64 seq;
+	bool done;
+
+	spin_lock_irq(&dev->disk_lock);
+	seq = dev->seq;
+	spin_unlock_irq(&dev->disk_lock);
+	wait_event(dev->wait, ({
+		spin_lock_irq(&dev->disk_lock);
+		done = is_flushed(dev, seq);
+		spin_unlock_irq(&dev->disk_lock);
+		done;
+	}));
+}
+
+/* ------------------------------------------------------------------ writes */
+
+static void written(struct bio *bio)
+{
+	struct rs_buf *buf = bio->bi_private;
+	struct rs_dev *dev = buf->dev;
+	blk_status_t status = bio->bi_status;
+
+	bio_uninit(bio);
+	if (status) {
+		rs_count(&dev->stats, RS_DISK_ERRORS);
+		atomic_inc(&dev->disk_failed);
+	} else if (buf->late && !buf->fua) {
+		rs_count(&dev->stats, RS_OUT_DISK);
+	}
+	rs_page_on_disk(buf, status);
+	unpend(buf);
+	rs_buf_put(buf);
+}
+
+/* From any context; the bucket's lock is held. */
+void rs_disk_write(struct rs_buf *buf)
+{
+	struct rs_dev *dev = buf->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->disk_lock, flags);
+	list_add_tail(&buf->list, &dev->to_disk);
+	spin_unlock_irqrestore(&dev->disk_lock, flags);
+	submit_later(dev);
+}
+
+static void submit_write(struct rs_buf *buf)
+{
+	struct rs_dev *dev = buf->dev;
+	blk_opf_t opf = REQ_OP_WRITE | (buf->fua ? REQ_FUA | REQ_SYNC : buf->late ? REQ_SYNC : 0);
+
+	bio_init(&buf->bio, dev->disk, &buf->bvec, 1, opf);
+	buf->bio.bi_iter.bi_sector = buf->page->index * RS_PAGE_SECTORS;
+	buf->bio.bi_private = buf;
+	buf->bio.bi_end_io = written;
+	__bio_add_page(&buf->bio, buf->data, RMEM_PAGE, 0);
+	submit_bio(&buf->bio);
+}
+
+/* ------------------------------------------------------------------ reads, flushes, discards */
+
+static void io_done(struct bio *bio)
+{
+	struct rs_io *io = bio->bi_private;
+	blk_status_t status = bio->bi_status;
+
+	bio_uninit(bio);
+	rs_io_end(io, status);
+}
+
+static void init_bio(struct rs_io *io, struct bio_vec *table, blk_opf_t opf)
+{
+	bio_init(&io->bio, io->dev->disk, table, table ? 1 : 0, opf);
+	io->bio.bi_private = io;
+	io->bio.bi_end_io = io_done;
+}
+
+void rs_disk_read(struct rs_io *io)
+{
+	struct bio_vec at = io->bvec;
+
+	init_bio(io, &io->bvec, REQ_OP_READ);
+	io->bio.bi_iter.bi_sector = io->index * RS_PAGE_SECTORS;
+	__bio_add_page(&io->bio, at.bv_page, at.bv_len, at.bv_offset);
+	submit_bio(&io->bio);
+}
+
+static void submit_flush(struct rs_io *io)
+{
+	init_bio(io, NULL, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC);
+	submit_bio(&io->bio);
+}
+
+void rs_disk_flush(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	bool now;
+
+	spin_lock_irq(&dev->disk_lock);
+	io->seq = dev->seq;
+	now = is_flushed(dev, io->seq);
+	if (!now)
+		list_add_tail(&io->list, &dev->flushes);
+	spin_unlock_irq(&dev->disk_lock);
+	if (now)
+		submit_flush(io);
+}
+
+void rs_disk_discard(struct rs_io *io, u64 first, u64 count)
+{
+	if (!bdev_max_discard_sectors(io->dev->disk)) {
+		rs_io_end(io, BLK_STS_OK);
+		return;
+	}
+	init_bio(io, NULL, REQ_OP_DISCARD);
+	io->bio.bi_iter.bi_sector = first * RS_PAGE_SECTORS;
+	io->bio.bi_iter.bi_size = count * RMEM_PAGE;
+	submit_bio(&io->bio);
+}
+
+/* What could not be submitted where it arose, since that may sleep. */
+void rs_disk_work(struct work_struct *work)
+{
+	struct rs_dev *dev = container_of(work, struct rs_dev, disk_work);
+	unsigned int noio = memalloc_noio_save();
+	struct rs_buf *buf, *next_buf;
+	struct rs_io *io, *next_io;
+	struct blk_plug plug;
+	LIST_HEAD(bufs);
+	LIST_HEAD(flushes);
+
+	spin_lock_irq(&dev->disk_lock);
+	list_splice_init(&dev->to_disk, &bufs);
+	list_splice_init(&dev->to_flush, &flushes);
+	spin_unlock_irq(&dev->disk_lock);
+
+	blk_start_plug(&plug);
+	list_for_each_entry_safe(io, next_io, &flushes, list) {
+		list_del_init(&io->list);
+		submit_flush(io);
+	}
+	list_for_each_entry_safe(buf, next_buf, &bufs, list) {
+		list_del_init(&buf->list);
+		submit_write(buf);
+	}
+	blk_finish_plug(&plug);
+	memalloc_noio_restore(noio);
+}
+
+/* ------------------------------------------------------------------ open, close */
+
+static int fits(struct rs_dev *dev, struct netlink_ext_ack *extack)
+{
+	u64 size = bdev_nr_bytes(dev->disk);
+
+	if (bdev_logical_block_size(dev->disk) > RMEM_PAGE) {
+		NL_SET_ERR_MSG(extack, "the disk has blocks of more than 4096 bytes");
+		return -EINVAL;
+	}
+	if (dev->pages > size / RMEM_PAGE) {
+		NL_SET_ERR_MSG(extack, "the disk is smaller than that");
+		return -ENOSPC;
+	}
+	if (!dev->pages)
+		dev->pages = size / RMEM_PAGE;
+	if (!dev->pages) {
+		NL_SET_ERR_MSG(extack, "the disk is empty");
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+int rs_disk_open(struct rs_dev *dev, const char *path, struct netlink_ext_ack *extack)
+{
+	int ret;
+
+	dev->disk_path = kstrdup(path, GFP_KERNEL);
+	if (!dev->disk_path)
+		return -ENOMEM;
+	dev->disk_file = bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE, dev, NULL);
+	if (IS_ERR(dev->disk_file)) {
+		ret = PTR_ERR(dev->disk_file);
+		dev->disk_file = NULL;
+		NL_SET_ERR_MSG(extack, "the disk can't be opened for this device alone");
+		return ret;
+	}
+	dev->disk = file_bdev(dev->disk_file);
+	return fits(dev, extack);
+}
+
+void rs_disk_close(struct rs_dev *dev)
+{
+	if (dev->disk_file)
+		bdev_fput(dev->disk_file);
+}

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Donors: one is added, connected, and then up until it is lost or removed. All of that but the adding is done by the donor's
+ * ordered workqueue, so nothing of one donor runs beside another thing of it; its verbs objects and its slabs need no other
+ * lock against each other.
+ */
+
+#include <linux/netlink.h>
+#include <linux/sched/mm.h>
+
+#include "rmem_swap.h"
+
+#define PATIENCE (10 * HZ) /* of a command, with a donor that is silent though its queue pair lives */
+#define SHUN (10 * HZ) /* no new slab goes to a donor so long after it evicted one or had no room */
+
+/*
+ * NEW     -> UP	connected
+ * NEW     -> DOWN	it could not be connected, or its RDMA device went
+ * UP      -> DOWN	lost
+ * any but LEAVING -> LEAVING	DONOR_DEL, DEV_DEL
+ *
+ * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place. LEAVING is for good.
+ */
+static const u8 arcs[] = {
+	[RMEM_SWAP_NEW]		= BIT(RMEM_SWAP_UP) | BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING),
+	[RMEM_SWAP_UP]		= BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING),
+	[RMEM_SWAP_DOWN]	= BIT(RMEM_SWAP_LEAVING),
+	[RMEM_SWAP_LEAVING]	= 0,
+};
+
+/* False if it may not be. */
+static bool set_state(struct rs_donor *d, enum rmem_swap_donor_state to)
+{
+	unsigned long flags;
+	bool ok;
+
+	spin_lock_irqsave(&d->lock, flags);
+	ok = arcs[d->state] & BIT(to);
+	if (ok)
+		d->state = to;
+	spin_unlock_irqrestore(&d->lock, flags);
+	return ok;
+}
+
+bool rs_donor_is_up(struct rs_donor *d)
+{
+	return READ_ONCE(d->state) == RMEM_SWAP_UP && !test_bit(RS_FAILED, &d->flags);
+}
+
+/* ------------------------------------------------------------------ lifetime */
+
+void rs_donor_get(struct rs_donor *d)
+{
+	kref_get(&d->ref);
+}
+
+static void release(struct kref *ref)
+{
+	struct rs_donor *d = container_of(ref, struct rs_donor, ref);
+
+	queue_work(rs_slow_wq, &d->free_work);
+}
+
+/* (the last one may be put by the donor's own workqueue, which can't destroy itself) */
+void rs_donor_put(struct rs_donor *d)
+{
+	kref_put(&d->ref, release);
+}
+
+static void free_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, free_work);
+	struct rs_dev *dev = d->dev;
+
+	destroy_workqueue(d->wq);
+	kfree(d);
+	rs_dev_put(dev);
+}
+
+/* ------------------------------------------------------------------ lost */
+
+/* Once, for the first reason; from any context. */
+void rs_donor_fail(struct rs_donor *d, const char *format, ...)
+{
+	unsigned long flags;
+	bool first;
+	va_list ap;
+
+	spin_lock_irqsave(&d->lock, flags);
+	first = !test_bit(RS_FAILED, &d->flags);
+	if (first) {
+		va_start(ap, format);
+		vsnprintf(d->reason, sizeof(d->reason), format, ap);
+		va_end(ap);
+		set_bit(RS_FAILED, &d->flags);
+	}
+	spin_unlock_irqrestore(&d->lock, flags);
+	if (!first)
+		return;
+	rs_talk_failed(d);
+	wake_up_all(&d->dev->wait);
+	queue_work(d->wq, &d->lost_work);
+}
+
+/* Empty if it has not failed. */
+void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON])
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&d->lock, flags);
+	strscpy(reason, d->reason, RS_REASON);
+	spin_unlock_irqrestore(&d->lock, flags);
+}
+
+static void lost_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, lost_work);
+	unsigned int noio = memalloc_noio_save();
+	bool was_up = READ_ONCE(d->state) == RMEM_SWAP_UP;
+
+	if (set_state(d, RMEM_SWAP_DOWN)) {
+		rs_verbs_drain(d);
+		rs_slabs_leave(d);
+		rs_verbs_destroy(d);
+		if (was_up) {
+			rs_count_both(d, RS_LOST);
+			rs_event(d->dev, RMEM_SWAP_DONOR_LOST, d, d->reason, NULL);
+		}
+	} else if (READ_ONCE(d->state) == RMEM_SWAP_DOWN) {
+		rs_verbs_destroy(d);
+	}
+	memalloc_noio_restore(noio);
+}
+
+/* ------------------------------------------------------------------ connect */
+
+static void connect_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, connect_work);
+	unsigned int noio = memalloc_noio_save();
+	int ret = test_bit(RS_FAILED, &d->flags) || !d->ibdev ? -ENOTCONN : rs_verbs_connect(d);
+
+	if (!ret)
+		ret = rs_talk_free_all(d);
+	if (!ret && test_bit(RS_FAILED, &d->flags))
+		ret = -ENOTCONN;
+	if (!ret && !set_state(d, RMEM_SWAP_UP))
+		ret = -ECANCELED;
+	if (ret)
+		rs_donor_fail(d, "it could not be connected: %d", ret);
+	else
+		rs_event(d->dev, RMEM_SWAP_DONOR_UP, d, NULL, NULL);
+	d->connect_ret = ret;
+	complete_all(&d->connected);
+	memalloc_noio_restore(noio);
+}
+
+/* A command has all of generic netlink wait for it. So a donor that does not answer in time is given up. */
+static void wait_or_fail(struct rs_donor *d, struct completion *done)
+{
+	if (wait_for_completion_timeout(done, PATIENCE))
+		return;
+	rs_donor_fail(d, "it did not answer in time");
+	wait_for_completion(done);
+}
+
+static struct rs_donor *find_donor(struct rs_dev *dev, const char *name)
+{
+	struct rs_donor *d;
+
+	lockdep_assert_held(&dev->lock);
+
+	list_for_each_entry(d, &dev->donors, list)
+		if (!strcmp(d->name, name))
+			return d;
+	return NULL;
+}
+
+static int begin_connect(struct rs_donor *d, const struct rs_donor_peer *peer, struct netlink_ext_ack *extack)
+{
+	if (d->state != RMEM_SWAP_NEW || d->connecting || test_bit(RS_FAILED, &d->flags)) {
+		NL_SET_ERR_MSG(extack, "the donor is not one that was just added");
+		return -EBUSY;
+	}
+	d->connecting = true;
+	d->peer_qpn = peer->qpn;
+	d->peer_psn = peer->psn;
+	d->peer_mtu = peer->mtu;
+	d->peer_gid = peer->gid;
+	d->txn = peer->txn;
+	queue_work(d->wq, &d->connect_work);
+	return 0;
+}
+
+int rs_donor_connect(struct rs_dev *dev, const char *name, const struct rs_donor_peer *peer, struct netlink_ext_ack *extack)
+{
+	char reason[RS_REASON];
+	struct rs_donor *d;
+	int ret = -ENOENT;
+
+	mutex_lock(&dev->lock);
+	d = find_donor(dev, name);
+	if (d) {
+		ret = begin_connect(d, peer, extack);
+		rs_donor_get(d);
+	} else {
+		NL_SET_ERR_MSG(extack, "the device has no such donor");
+	}
+	mutex_unlock(&dev->lock);
+	if (!ret)
+		wait_or_fail(d, &d->connected);
+	if (!ret && d->connect_ret) {
+		ret = d->connect_ret;
+		rs_donor_reason(d, reason);
+		NL_SET_ERR_MSG_FMT(extack, "%s", reason);
+	}
+	if (d)
+		rs_donor_put(d);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ mapping */
+
+/* Under d->lock, and it is up. */
+void rs_donor_map(struct rs_donor *d)
+{
+	lockdep_assert_held(&d->lock);
+
+	queue_work(d->wq, &d->map_work);
+}
+
+static void shun(struct rs_donor *d)
+{
+	WRITE_ONCE(d->shun_until, jiffies + SHUN);
+	WRITE_ONCE(d->shunned, true);
+}
+
+static void map_one(struct rs_donor *d, unsigned int index)
+{
+	struct rs_dev *dev = d->dev;
+	struct rs_slab *slab = &dev->slabs[index];
+	u64 addr;
+	u32 rkey;
+	int ret = rs_talk_alloc(d, rs_slab_tag(dev, slab), rs_slab_bytes(dev, index), &addr, &rkey);
+
+	if (ret) {
+		shun(d);
+		rs_slab_not_mapped(slab);
+	} else {
+		rs_slab_mapped(slab, addr, rkey);
+	}
+}
+
+/* (what was claimed when it was up, and is not mapped when it is lost or leaves, is unclaimed by that) */
+static void map_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, map_work);
+	unsigned int noio = memalloc_noio_save(), i;
+
+	for (i = 0; i < d->dev->n_slabs && rs_donor_is_up(d); i++)
+		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPING))
+			map_one(d, i);
+	memalloc_noio_restore(noio);
+}
+
+static void room_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, room_work);
+	unsigned int noio = memalloc_noio_save();
+	u64 left;
+
+	if (rs_donor_is_up(d) && !rs_talk_room(d, &left)) {
+		WRITE_ONCE(d->room, left);
+		WRITE_ONCE(d->rooms, d->rooms + 1);
+		wake_up_all(&d->dev->wait);
+	}
+	memalloc_noio_restore(noio);
+}
+
+/* A donor that does not say it in a second, as when it moves, has none now. */
+bool rs_donor_ask_room(struct rs_donor *d)
+{
+	unsigned int before = READ_ONCE(d->rooms);
+	unsigned long flags;
+	bool up;
+
+	spin_lock_irqsave(&d->lock, flags);
+	up = d->state == RMEM_SWAP_UP;
+	if (up)
+		queue_work(d->wq, &d->room_work);
+	spin_unlock_irqrestore(&d->lock, flags);
+	if (!up)
+		return false;
+	wait_event_timeout(d->dev->wait, READ_ONCE(d->rooms) != before || test_bit(RS_FAILED, &d->flags), HZ);
+	return READ_ONCE(d->rooms) != before;
+}
+
+/* ------------------------------------------------------------------ notices */
+
+static bool next_evict(struct rs_donor *d, u64 *tag)
+{
+	bool any;
+
+	spin_lock_irq(&d->lock);
+	any = d->n_evicts;
+	if (any) {
+		*tag = d->evicts[d->first_evict];
+		d->first_evict = (d->first_evict + 1) % RS_NOTICES;
+		d->n_evicts--;
+	}
+	spin_unlock_irq(&d->lock);
+	return any;
+}
+
+/* (a tag that we do not have is answered, too: else the donor would wait, and then take all) */
+static void evict(struct rs_donor *d, u64 tag)
+{
+	struct rs_dev *dev = d->dev;
+	struct rs_slab *slab = tag && tag <= dev->n_slabs ? &dev->slabs[tag - 1] : NULL;
+
+	if (!slab || !rs_slab_of(slab, d, RS_MAPPED)) {
+		rs_talk_evicted(d, tag);
+		return;
+	}
+	shun(d);
+	rs_slab_unmap(slab, dev);
+	if (rs_talk_evicted(d, tag))
+		return;
+	rs_count_both(d, RS_EVICTIONS);
+	rs_event(dev, RMEM_SWAP_EVICTED, d, NULL, slab);
+}
+
+static void notice_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, notice_work);
+	unsigned int noio = memalloc_noio_save();
+	u64 tag;
+
+	if (rs_donor_is_up(d) && READ_ONCE(d->heat_asked))
+		rs_talk_heat(d);
+	while (rs_donor_is_up(d) && next_evict(d, &tag))
+		evict(d, tag);
+	memalloc_noio_restore(noio);
+}
+
+/* ------------------------------------------------------------------ add, remove */
+
+static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
+{
+	struct rs_donor *d = kzalloc(sizeof(*d), GFP_KERNEL);
+
+	if (!d)
+		return NULL;
+	d->wq = alloc_ordered_workqueue("rmem_swap-donor", WQ_MEM_RECLAIM);
+	if (!d->wq) {
+		kfree(d);
+		return NULL;
+	}
+	kref_init(&d->ref);
+	rs_dev_get(dev);
+	d->dev = dev;
+	strscpy(d->name, name, sizeof(d->name));
+	spin_lock_init(&d->lock);
+	d->state = RMEM_SWAP_NEW;
+	INIT_LIST_HEAD(&d->on_ibdev);
+	init_completion(&d->asked);
+	init_completion(&d->connected);
+	init_completion(&d->left);
+	INIT_WORK(&d->free_work, free_work);
+	return d;
+}
+
+static void leave_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, leave_work);
+	struct rs_dev *dev = d->dev;
+	unsigned int noio = memalloc_noio_save();
+
+	rs_slabs_leave(d);
+	if (d->ibdev && d->connecting && !test_bit(RS_FAILED, &d->flags))
+		rs_talk_free_all(d);
+	rs_disk_wait(dev);
+	rs_donor_fail(d, "it was removed");
+	rs_verbs_destroy(d);
+	mutex_lock(&dev->lock);
+	list_del(&d->list);
+	dev->n_donors--;
+	mutex_unlock(&dev->lock);
+	rs_event(dev, RMEM_SWAP_DONOR_GONE, d, NULL, NULL);
+	complete_all(&d->left);
+	memalloc_noio_restore(noio);
+	rs_donor_put(d);
+}
+
+static void init_works(struct rs_donor *d)
+{
+	INIT_WORK(&d->connect_work, connect_work);
+	INIT_WORK(&d->map_work, map_work);
+	INIT_WORK(&d->room_work, room_work);
+	INIT_WORK(&d->notice_work, notice_work);
+	INIT_WORK(&d->lost_work, lost_work);
+	INIT_WORK(&d->leave_work, leave_work);
+}
+
+/* The one of this name that is down is replaced; its counters go on. */
+static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old, struct netlink_ext_ack *extack)
+{
+	*old = find_donor(dev, d->name);
+	if (*old && READ_ONCE((*old)->state) != RMEM_SWAP_DOWN) {
+		NL_SET_ERR_MSG(extack, "the device has this donor already");
+		*old = NULL;
+		return -EEXIST;
+	}
+	if (!*old && dev->n_donors == RS_MAX_DONORS) {
+		NL_SET_ERR_MSG(extack, "the device has as many donors as it can");
+		return -ENOSPC;
+	}
+	if (*old) {
+		memcpy(&d->stats, &(*old)->stats, sizeof(d->stats));
+		list_del(&(*old)->list);
+		dev->n_donors--;
+	}
+	return 0;
+}
+
+static int add(struct rs_dev *dev, struct rs_donor *d, struct netlink_ext_ack *extack)
+{
+	struct rs_donor *old = NULL;
+	int ret;
+
+	mutex_lock(&dev->lock);
+	ret = dev->going ? -ENODEV : replace(dev, d, &old, extack);
+	if (!ret) {
+		list_add_tail(&d->list, &dev->donors);
+		dev->n_donors++;
+		rs_donor_get(d);
+	}
+	mutex_unlock(&dev->lock);
+	if (old)
+		rs_donor_put(old);
+	return ret;
+}
+
+/* *@made is held. */
+int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 port, u32 gid_index, struct rs_donor **made,
+		 struct netlink_ext_ack *extack)
+{
+	struct rs_donor *d = alloc_donor(dev, name);
+	int ret;
+
+	if (!d)
+		return -ENOMEM;
+	init_works(d);
+	ret = rs_verbs_make(d, ibdev, port, gid_index, extack);
+	if (!ret)
+		ret = add(dev, d, extack);
+	if (!ret) {
+		*made = d;
+		return 0;
+	}
+	/* (its workqueue destroys what there is) */
+	rs_donor_fail(d, "it was not added");
+	flush_work(&d->lost_work);
+	rs_donor_put(d);
+	return ret;
+}
+
+/* False if it leaves already. */
+static bool begin_leave(struct rs_donor *d)
+{
+	if (!set_state(d, RMEM_SWAP_LEAVING))
+		return false;
+	rs_donor_get(d);
+	queue_work(d->wq, &d->leave_work);
+	return true;
+}
+
+int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack)
+{
+	struct rs_donor *d;
+	int ret = 0;
+
+	mutex_lock(&dev->lock);
+	d = find_donor(dev, name);
+	if (!d) {
+		NL_SET_ERR_MSG(extack, "the device has no such donor");
+		ret = -ENOENT;
+	} else if (!begin_leave(d)) {
+		NL_SET_ERR_MSG(extack, "the donor is being removed already");
+		ret = -EBUSY;
+		d = NULL;
+	}
+	mutex_unlock(&dev->lock);
+	if (ret)
+		return ret;
+	wait_or_fail(d, &d->left);
+	rs_donor_put(d);
+	return 0;
+}
+
+/* All of them; none is added meanwhile. */
+void rs_donors_leave(struct rs_dev *dev)
+{
+	struct rs_donor *d;
+
+	mutex_lock(&dev->lock);
+	list_for_each_entry(d, &dev->donors, list)
+		if (begin_leave(d))
+			rs_donor_put(d);
+	while ((d = list_first_entry_or_null(&dev->donors, struct rs_donor, list))) {
+		rs_donor_get(d);
+		mutex_unlock(&dev->lock);
+		wait_or_fail(d, &d->left);
+		rs_donor_put(d);
+		mutex_lock(&dev->lock);
+	}
+	mutex_unlock(&dev->lock);
+}

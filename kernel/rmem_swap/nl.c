@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* What rmemswap asks and is told: the generic netlink family of rmem/swap.h. */
+
+#include <net/genetlink.h>
+
+#include "rmem_swap.h"
+
+#define PATH_SIZE 256
+#define MAX_24 0xffffff
+
+/* 0 and 1 are those of management, 0xffffff is multicast */
+static const struct netlink_range_validation qpns = { .min = 2, .max = MAX_24 - 1 };
+
+static const struct nla_policy policy[RMEM_SWAP_A_MAX + 1] = {
+	[RMEM_SWAP_A_DEV] = { .type = NLA_NUL_STRING, .len = RMEM_SWAP_NAME_SIZE - 1 },
+	[RMEM_SWAP_A_DONOR] = { .type = NLA_NUL_STRING, .len = RMEM_SWAP_DONOR_SIZE - 1 },
+	[RMEM_SWAP_A_DISK] = { .type = NLA_NUL_STRING, .len = PATH_SIZE - 1 },
+	[RMEM_SWAP_A_SIZE] = { .type = NLA_U64 },
+	[RMEM_SWAP_A_SLAB] = { .type = NLA_U64 },
+	[RMEM_SWAP_A_HOT] = { .type = NLA_U32 },
+	[RMEM_SWAP_A_BUFFERS] = { .type = NLA_U32 },
+	[RMEM_SWAP_A_IBDEV] = { .type = NLA_NUL_STRING, .len = IB_DEVICE_NAME_MAX - 1 },
+	[RMEM_SWAP_A_IBPORT] = NLA_POLICY_RANGE(NLA_U32, 1, 255),
+	[RMEM_SWAP_A_GID_INDEX] = NLA_POLICY_MAX(NLA_U32, 255),
+	[RMEM_SWAP_A_QPN] = NLA_POLICY_FULL_RANGE(NLA_U32, &qpns),
+	[RMEM_SWAP_A_PSN] = NLA_POLICY_MASK(NLA_U32, MAX_24),
+	[RMEM_SWAP_A_MTU] = NLA_POLICY_RANGE(NLA_U32, IB_MTU_256, IB_MTU_4096),
+	[RMEM_SWAP_A_GID] = NLA_POLICY_EXACT_LEN(sizeof(union ib_gid)),
+	[RMEM_SWAP_A_TXN] = { .type = NLA_U64 },
+};
+
+/* ------------------------------------------------------------------ helpers */
+
+static int need(struct genl_info *info, int attr)
+{
+	return GENL_REQ_ATTR_CHECK(info, attr) ? -EINVAL : 0;
+}
+
+static int need_all(struct genl_info *info, const u8 *list, unsigned int n)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < n && !ret; i++)
+		ret = need(info, list[i]);
+	return ret;
+}
+
+static u64 get_u64(struct genl_info *info, int attr)
+{
+	return info->attrs[attr] ? nla_get_u64(info->attrs[attr]) : 0;
+}
+
+static u32 get_u32(struct genl_info *info, int attr, u32 otherwise)
+{
+	return info->attrs[attr] ? nla_get_u32(info->attrs[attr]) : otherwise;
+}
+
+static const char *get_string(struct genl_info *info, int attr)
+{
+	return nla_data(info->attrs[attr]);
+}
+
+/* That of DEV, held; NULL and *@ret. */
+static struct rs_dev *get_dev(struct genl_info *info, int *ret)
+{
+	struct rs_dev *dev;
+
+	*ret = need(info, RMEM_SWAP_A_DEV);
+	if (*ret)
+		return NULL;
+	dev = rs_dev_find(get_string(info, RMEM_SWAP_A_DEV));
+	if (!dev) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_DEV], "there is no such device");
+		*ret = -ENODEV;
+	}
+	return dev;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static int do_dev_add(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = { RMEM_SWAP_A_DEV, RMEM_SWAP_A_DISK };
+	struct rs_dev_config config;
+	int ret = need_all(info, needed, ARRAY_SIZE(needed));
+
+	if (ret)
+		return ret;
+	config = (struct rs_dev_config){
+		.name = get_string(info, RMEM_SWAP_A_DEV), .disk = get_string(info, RMEM_SWAP_A_DISK),
+		.size = get_u64(info, RMEM_SWAP_A_SIZE), .slab = get_u64(info, RMEM_SWAP_A_SLAB),
+		.hot = get_u32(info, RMEM_SWAP_A_HOT, RS_HOT_DEFAULT), .buffers = get_u32(info, RMEM_SWAP_A_BUFFERS, 0),
+	};
+	return rs_dev_add(&config, info->extack);
+}
+
+static int do_dev_del(struct sk_buff *skb, struct genl_info *info)
+{
+	int ret;
+	struct rs_dev *dev = get_dev(info, &ret);
+
+	if (!dev)
+		return ret;
+	ret = rs_dev_del(dev, info->extack);
+	rs_dev_put(dev);
+	return ret;
+}
+
+static int do_dev_set(struct sk_buff *skb, struct genl_info *info)
+{
+	int ret;
+	struct rs_dev *dev = get_dev(info, &ret);
+
+	if (!dev)
+		return ret;
+	ret = need(info, RMEM_SWAP_A_HOT);
+	if (!ret)
+		WRITE_ONCE(dev->hot, get_u32(info, RMEM_SWAP_A_HOT, 0));
+	rs_dev_put(dev);
+	return ret;
+}
+
+static int answer_donor(struct genl_info *info, struct rs_donor *d)
+{
+	struct sk_buff *msg = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL);
+	void *hdr;
+
+	if (!msg)
+		return -ENOMEM;
+	hdr = genlmsg_put_reply(msg, info, &rs_family, 0, RMEM_SWAP_DONOR_ADD);
+	if (!hdr || nla_put_string(msg, RMEM_SWAP_A_DEV, d->dev->name) || nla_put_string(msg, RMEM_SWAP_A_DONOR, d->name) ||
+	    nla_put_u32(msg, RMEM_SWAP_A_QPN, d->qpn) || nla_put_u32(msg, RMEM_SWAP_A_PSN, d->psn) ||
+	    nla_put_u32(msg, RMEM_SWAP_A_MTU, d->mtu) || nla_put(msg, RMEM_SWAP_A_GID, sizeof(d->gid), &d->gid)) {
+		nlmsg_free(msg);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(msg, hdr);
+	return genlmsg_reply(msg, info);
+}
+
+static int do_donor_add(struct sk_buff *skb, struct genl_info *info)
+{
+	static const u8 needed[] = { RMEM_SWAP_A_DONOR, RMEM_SWAP_A_IBDEV, RMEM_SWAP_A_IBPORT, RMEM_SWAP_A_GID_INDEX };
+	struct rs_donor *d = NULL;
+	int ret;
+	struct rs_dev *dev = get_dev(info, &ret);
+
+	if (!dev)
+		return ret;
+	ret = need_all(info, needed, ARRAY_SIZE(needed));
+	if (!ret && !*get_string(info, RMEM_SWAP_A_DONOR)) {
+		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_DONOR], "a donor has a name");
+		ret = -EINVAL;
+	}
+	if (!ret)
+		ret = rs_donor_add(dev, get_string(info, RMEM_SWAP_A_DONOR), get_string(info, RMEM_SWAP_A_IBDEV),
+				   get_u32(info, RMEM_SWAP_A_IBPORT, 0), get_u32(info, RMEM_SWAP_A_GID_INDEX, 0), &d,
+				   info->extack);
+	if (!ret) {
+		ret = answer_donor(info, d);
+		rs_donor_put(d);
+	}
+	rs_dev_put(dev);
+	return ret;
+}
+
+static int read_peer(struct genl_info *info, struct rs_donor_peer *peer)
+{
+	static const u8 needed[] = {
+		RMEM_SWAP_A_DONOR, RMEM_SWAP_A_QPN, RMEM_SWAP_A_PSN, RMEM_SWAP_A_GID, RMEM_SWAP_A_MTU, RMEM_SWAP_A_TXN,
+	};
+	int ret = need_all(info, needed, ARRAY_SIZE(needed));
+
+	if (ret)
+		return ret;
+	peer->qpn = get_u32(info, RMEM_SWAP_A_QPN, 0);
+	peer->psn = get_u32(info, RMEM_SWAP_A_PSN, 0);
+	peer->mtu = get_u32(info, RMEM_SWAP_A_MTU, 0);
+	peer->txn = get_u64(info, RMEM_SWAP_A_TXN);
+	memcpy(&peer->gid, nla_data(info->attrs[RMEM_SWAP_A_GID]), sizeof(peer->gid));
+	if (memchr_inv(&peer->gid, 0, sizeof(peer->gid)) && peer->gid.raw[0] != 0xff)
+		return 0;
+	NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_GID], "it is the GID of no host");
+	return -EINVAL;
+}
+
+static int do_donor_connect(struct sk_buff *skb, struct genl_info *info)
+{
+	struct rs_donor_peer peer;
+	int ret;
+	struct rs_dev *dev = get_dev(info, &ret);
+
+	if (!dev)
+		return ret;
+	ret = read_peer(info, &peer);
+	if (!ret)
+		ret = rs_donor_connect(dev, get_string(info, RMEM_SWAP_A_DONOR), &peer, info->extack);
+	rs_dev_put(dev);
+	return ret;
+}
+
+static int do_donor_del(struct sk_buff *skb, struct genl_info *info)
+{
+	int ret;
+	struct rs_dev *dev = get_dev(info, &ret);
+
+	if (!dev)
+		return ret;
+	ret = need(info, RMEM_SWAP_A_DONOR);
+	if (!ret)
+		ret = rs_donor_del(dev, get_string(info, RMEM_SWAP_A_DONOR), info->extack);
+	rs_dev_put(dev);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ events */
+
+/* (when there is no memory for it nobody is told; STATUS says what is) */
+void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab)
+{
+	struct sk_buff *msg = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOWAIT | __GFP_NOWARN);
+	void *hdr = msg ? genlmsg_put(msg, 0, 0, &rs_family, 0, RMEM_SWAP_EVENT) : NULL;
+
+	if (!hdr || nla_put_string(msg, RMEM_SWAP_A_DEV, dev->name) || nla_put_u32(msg, RMEM_SWAP_A_WHAT, what) ||
+	    (d && nla_put_string(msg, RMEM_SWAP_A_DONOR, d->name)) ||
+	    (reason && nla_put_string(msg, RMEM_SWAP_A_REASON, reason)) ||
+	    (slab && nla_put_u32(msg, RMEM_SWAP_A_SLAB_INDEX, slab - dev->slabs))) {
+		nlmsg_free(msg);
+		return;
+	}
+	genlmsg_end(msg, hdr);
+	genlmsg_multicast(&rs_family, msg, 0, 0, GFP_NOWAIT | __GFP_NOWARN);
+}
+
+/* ------------------------------------------------------------------ the family */
+
+static const struct genl_small_ops ops[] = {
+	{ .cmd = RMEM_SWAP_DEV_ADD, .flags = GENL_ADMIN_PERM, .doit = do_dev_add },
+	{ .cmd = RMEM_SWAP_DEV_DEL, .flags = GENL_ADMIN_PERM, .doit = do_dev_del },
+	{ .cmd = RMEM_SWAP_DEV_SET, .flags = GENL_ADMIN_PERM, .doit = do_dev_set },
+	{ .cmd = RMEM_SWAP_DONOR_ADD, .flags = GENL_ADMIN_PERM, .doit = do_donor_add },
+	{ .cmd = RMEM_SWAP_DONOR_CONNECT, .flags = GENL_ADMIN_PERM, .doit = do_donor_connect },
+	{ .cmd = RMEM_SWAP_DONOR_DEL, .flags = GENL_ADMIN_PERM, .doit = do_donor_del },
+	{ .cmd = RMEM_SWAP_STATUS, .flags = GENL_ADMIN_PERM, .dumpit = rs_nl_status },
+};
+
+static const struct genl_multicast_group groups[] = {
+	{ .name = RMEM_SWAP_GROUP },
+};
+
+/* (requests run side by side: one may wait for a donor that moves) */
+struct genl_family rs_family __ro_after_init = {
+	.name = RMEM_SWAP_FAMILY,
+	.version = RMEM_SWAP_VERSION,
+	.maxattr = RMEM_SWAP_A_MAX,
+	.policy = policy,
+	.parallel_ops = true,
+	.module = THIS_MODULE,
+	.small_ops = ops,
+	.n_small_ops = ARRAY_SIZE(ops),
+	.resv_start_op = RMEM_SWAP_EVENT + 1,
+	.mcgrps = groups,
+	.n_mcgrps = ARRAY_SIZE(groups),
+};
+
+int rs_nl_register(void)
+{
+	return genl_register_family(&rs_family);
+}
+
+void rs_nl_unregister(void)
+{
+	genl_unregister_family(&rs_family);
+}

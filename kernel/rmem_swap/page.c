@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Pages of which a write is under way, and where a read finds its data.
+ *
+ * A write copies its data into a buffer and is done with the request's memory. The buffer lives until the disk has the data.
+ * As long as a page has a buffer, it has an entry in a hash table; its bucket's lock orders all that happens to the page:
+ *
+ *	waiting -> active -> (ready ->) writing -> free
+ *
+ * active	One at a time. If the slab is mapped, the donor gets the data by an RDMA WRITE. Then, or at once if the slab is
+ *		not mapped, the buffer goes on to the disk. The request ends before that if the donor has the data and the
+ *		request is no FUA; else it is *late*: it stays active until the disk has the data. Requests that come meanwhile
+ *		wait in their order.
+ * writing	One at a time, so two writes of a page never reach the disk in the wrong order.
+ * ready	Comes after the writing one. A newer buffer takes its place (and its place among those that a flush waits for),
+ *		and the older one is freed: it can't be late, since a late one is active, and nothing newer gets past an active
+ *		one.
+ *
+ * The page's bit in dev->remote says that the donor's copy is the newest write that has ended, or one under way is newer:
+ *	- it is cleared when a write becomes active, before its RDMA WRITE is posted;
+ *	- it is set when that has completed, and before the reference to the slab is put;
+ *	- a slab is unmapped in this order: its state, which ends new references; the last reference; its bits. So no bit outlives
+ *	  a mapping. (The state and the references stand for a generation of the mapping.)
+ *
+ * The page's bit in dev->bad says that the disk failed to write it, and has something old or torn. The next write that succeeds
+ * clears it.
+ *
+ * A read looks, under the bucket's lock:
+ *	1. The page has an entry: the newest buffer of all. Its request may not have ended; then the two were under way together,
+ *	   and the read may see either.
+ *	2. The slab is mapped and the bit is set: RDMA READ, under a reference. A write that comes meanwhile is concurrent.
+ *	3. The disk, unless the page is bad: then an error.
+ * If an RDMA READ fails, because the donor is lost, it begins anew at 1.
+ *
+ * What can meet:
+ *	write, write		in their order at the donor, since one is active; in their order on the disk, as above.
+ *	write, its donor lost	the write becomes late, and ends with what the disk says. Its bit stays clear.
+ *	write, unmap		holds a reference: the bit that it sets is cleared by the unmapping, which waits for it.
+ *	unmap, disk not done	reads find the buffer, by 1.
+ *	unmap, disk failed	the page is bad and no donor has it: reads fail, as on a disk that fails. (A write that ended early and
+ *				then fails on the disk is bad; its donor still has it, until the slab is unmapped.)
+ *	write, disk failed	late: the request fails, and the page is bad. A buffer that is ready then is written all the same.
+ *	discard, anything	clears the bit if there is no entry. If there is one, the data is newer, or concurrent. What is on
+ *				its way to the disk may arrive there after the discard, which may leave anything.
+ */
+
+#include <linux/hash.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+
+#include "rmem_swap.h"
+
+#define MAX_BUCKETS 4096
+
+static struct rs_bucket *bucket_of(struct rs_dev *dev, u64 index)
+{
+	return &dev->buckets[hash_64(index, ilog2(dev->n_buckets))];
+}
+
+static struct rs_page *find_page(struct rs_bucket *bucket, u64 index)
+{
+	struct rs_page *page;
+
+	lockdep_assert_held(&bucket->lock);
+
+	hlist_for_each_entry(page, &bucket->pages, node)
+		if (page->index == index)
+			return page;
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ buffers */
+
+/* NULL: the request stands in line, and gets one by rs_starved(). */
+struct rs_buf *rs_buf_get(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_buf *buf = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->pool_lock, flags);
+	if (list_empty(&dev->starved))
+		buf = list_first_entry_or_null(&dev->free_buffers, struct rs_buf, list);
+	if (buf) {
+		list_del_init(&buf->list);
+		dev->n_free--;
+	} else {
+		list_add_tail(&io->list, &dev->starved);
+	}
+	spin_unlock_irqrestore(&dev->pool_lock, flags);
+	return buf;
+}
+
+/* The first of those that wait for a buffer, and one for it. */
+struct rs_io *rs_starved(struct rs_dev *dev, struct rs_buf **buf)
+{
+	struct rs_io *io = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->pool_lock, flags);
+	*buf = list_first_entry_or_null(&dev->free_buffers, struct rs_buf, list);
+	if (*buf)
+		io = list_first_entry_or_null(&dev->starved, struct rs_io, list);
+	if (io) {
+		list_del_init(&io->list);
+		list_del_init(&(*buf)->list);
+		dev->n_free--;
+	}
+	spin_unlock_irqrestore(&dev->pool_lock, flags);
+	return io;
+}
+
+/*
+ * The last use of the buffer, and of the device, if that is being removed: whoever waits for all buffers takes the lock and then
+ * frees it.
+ */
+void rs_buf_put(struct rs_buf *buf)
+{
+	struct rs_dev *dev = buf->dev;
+	unsigned long flags;
+
+	buf->page = NULL;
+	buf->io = NULL;
+	spin_lock_irqsave(&dev->pool_lock, flags);
+	list_add(&buf->list, &dev->free_buffers);
+	dev->n_free++;
+	if (!list_empty(&dev->starved))
+		queue_work(rs_wq, &dev->again_work);
+	wake_up_all(&dev->wait);
+	spin_unlock_irqrestore(&dev->pool_lock, flags);
+}
+
+static bool all_free(struct rs_dev *dev)
+{
+	bool all;
+
+	spin_lock_irq(&dev->pool_lock);
+	all = dev->n_free == dev->n_buffers;
+	spin_unlock_irq(&dev->pool_lock);
+	return all;
+}
+
+/* No request is under way. */
+void rs_pages_wait(struct rs_dev *dev)
+{
+	wait_event(dev->wait, all_free(dev));
+}
+
+/* There is one: each page that there is has a buffer, and the buffer of this one is new. */
+static struct rs_page *new_page(struct rs_dev *dev, struct rs_bucket *bucket, u64 index)
+{
+	struct rs_page *page;
+
+	lockdep_assert_held(&bucket->lock);
+
+	spin_lock(&dev->pool_lock);
+	page = hlist_entry(dev->free_pages.first, struct rs_page, node);
+	hlist_del(&page->node);
+	spin_unlock(&dev->pool_lock);
+	page->index = index;
+	hlist_add_head(&page->node, &bucket->pages);
+	return page;
+}
+
+static void put_page_if_idle(struct rs_dev *dev, struct rs_page *page)
+{
+	if (page->active || page->ready || page->writing || !list_empty(&page->waiting))
+		return;
+	hlist_del(&page->node);
+	spin_lock(&dev->pool_lock);
+	hlist_add_head(&page->node, &dev->free_pages);
+	spin_unlock(&dev->pool_lock);
+}
+
+/* ------------------------------------------------------------------ writing */
+
+static void to_disk(struct rs_page *page, struct rs_buf *buf)
+{
+	struct rs_buf *older = page->ready;
+
+	rs_disk_pend(buf, older);
+	if (!page->writing) {
+		page->writing = buf;
+		rs_disk_write(buf);
+		return;
+	}
+	page->ready = buf;
+	if (older)
+		rs_buf_put(older);
+}
+
+/* The next one becomes active, if none is. Returns a request whose RDMA WRITE is to be posted, without the lock; or NULL. */
+static struct rs_io *run_page(struct rs_dev *dev, struct rs_page *page)
+{
+	struct rs_buf *buf = list_first_entry_or_null(&page->waiting, struct rs_buf, list);
+
+	if (page->active || !buf)
+		return NULL;
+	list_del_init(&buf->list);
+	page->active = buf;
+	clear_bit(page->index, dev->remote);
+	if (rs_slab_get(buf->io))
+		return buf->io;
+	buf->late = true;
+	to_disk(page, buf);
+	return NULL;
+}
+
+struct rs_io *rs_page_write(struct rs_io *io, struct rs_buf *buf)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_bucket *bucket = bucket_of(dev, io->index);
+	struct rs_page *page;
+	struct rs_io *post;
+	unsigned long flags;
+
+	memcpy_from_bvec(page_address(buf->data), &io->bvec);
+	io->buf = buf;
+	buf->io = io;
+	buf->fua = blk_mq_rq_from_pdu(io)->cmd_flags & REQ_FUA;
+	buf->late = buf->fua;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	page = find_page(bucket, io->index);
+	if (!page)
+		page = new_page(dev, bucket, io->index);
+	buf->page = page;
+	list_add_tail(&buf->list, &page->waiting);
+	post = run_page(dev, page);
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	return post;
+}
+
+/* The RDMA WRITE has completed, or has failed. Returns what is to be posted. */
+struct rs_io *rs_page_written(struct rs_io *io, bool ok)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_bucket *bucket = bucket_of(dev, io->index);
+	struct rs_buf *buf = io->buf;
+	struct rs_page *page = buf->page;
+	struct rs_io *post = NULL;
+	unsigned long flags;
+	bool late;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	if (ok)
+		set_bit(io->index, dev->remote);
+	else
+		buf->late = true;
+	rs_slab_put(io);
+	late = buf->late;
+	if (!late) {
+		page->active = NULL;
+		buf->io = NULL;
+	}
+	to_disk(page, buf);
+	if (!late)
+		post = run_page(dev, page);
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	/* (a flush that comes from now on waits for the buffer) */
+	if (!late)
+		rs_io_end(io, BLK_STS_OK);
+	return post;
+}
+
+/* The end of a disk write, in whatever context. The caller puts the buffer. */
+void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
+{
+	struct rs_dev *dev = buf->dev;
+	struct rs_page *page = buf->page;
+	struct rs_bucket *bucket = bucket_of(dev, page->index);
+	struct rs_io *io = buf->late ? buf->io : NULL, *post;
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	if (status)
+		set_bit(page->index, dev->bad);
+	else
+		clear_bit(page->index, dev->bad);
+	if (io)
+		page->active = NULL;
+	page->writing = page->ready;
+	page->ready = NULL;
+	if (page->writing)
+		rs_disk_write(page->writing);
+	post = run_page(dev, page);
+	put_page_if_idle(dev, page);
+	spin_unlock_irqrestore(&bucket->lock, flags);
+
+	if (io)
+		rs_io_end(io, status);
+	if (post)
+		rs_io_again(post);
+}
+
+/* ------------------------------------------------------------------ reading, discarding */
+
+static struct rs_buf *newest(struct rs_page *page)
+{
+	if (!list_empty(&page->waiting))
+		return list_last_entry(&page->waiting, struct rs_buf, list);
+	return page->active ?: page->ready ?: page->writing;
+}
+
+/* From a buffer it is done; from the donor there is a reference to the slab. */
+enum rs_source rs_page_read(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_bucket *bucket = bucket_of(dev, io->index);
+	enum rs_source source = RS_FROM_DISK;
+	struct rs_page *page;
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	page = find_page(bucket, io->index);
+	if (page) {
+		memcpy_to_bvec(&io->bvec, page_address(newest(page)->data));
+		source = RS_FROM_BUFFER;
+	} else if (test_bit(io->index, dev->remote) && rs_slab_get(io)) {
+		source = RS_FROM_DONOR;
+	} else if (test_bit(io->index, dev->bad)) {
+		source = RS_FROM_NOWHERE;
+	}
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	return source;
+}
+
+void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count)
+{
+	u64 end = first + count;
+	struct rs_bucket *bucket;
+	u64 index;
+
+	for (index = find_next_bit(dev->remote, end, first); index < end;
+	     index = find_next_bit(dev->remote, end, index + 1)) {
+		bucket = bucket_of(dev, index);
+		spin_lock_irq(&bucket->lock);
+		if (!find_page(bucket, index))
+			clear_bit(index, dev->remote);
+		spin_unlock_irq(&bucket->lock);
+		cond_resched();
+	}
+	atomic64_add(count, &dev->stats.n[RS_DISCARDED]);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static int make_buffer(struct rs_dev *dev, unsigned int i)
+{
+	struct rs_buf *buf = &dev->buffers[i];
+	struct rs_page *page = &dev->page_array[i];
+
+	buf->data = alloc_page(GFP_KERNEL);
+	if (!buf->data)
+		return -ENOMEM;
+	buf->dev = dev;
+	INIT_LIST_HEAD(&buf->pending);
+	list_add_tail(&buf->list, &dev->free_buffers);
+	dev->n_free++;
+	INIT_LIST_HEAD(&page->waiting);
+	hlist_add_head(&page->node, &dev->free_pages);
+	return 0;
+}
+
+/* On failure, too, rs_pages_free() frees it. */
+int rs_pages_init(struct rs_dev *dev, u32 buffers)
+{
+	unsigned int i;
+	int ret = 0;
+
+	dev->n_buffers = buffers;
+	dev->n_buckets = min_t(unsigned int, roundup_pow_of_two(buffers), MAX_BUCKETS);
+	dev->buffers = kvcalloc(buffers, sizeof(*dev->buffers), GFP_KERNEL);
+	dev->page_array = kvcalloc(buffers, sizeof(*dev->page_array), GFP_KERNEL);
+	dev->buckets = kvcalloc(dev->n_buckets, sizeof(*dev->buckets), GFP_KERNEL);
+	dev->remote = kvcalloc(BITS_TO_LONGS(dev->pages), sizeof(long), GFP_KERNEL);
+	dev->bad = kvcalloc(BITS_TO_LONGS(dev->pages), sizeof(long), GFP_KERNEL);
+	if (!dev->buffers || !dev->page_array || !dev->buckets || !dev->remote || !dev->bad)
+		return -ENOMEM;
+	for (i = 0; i < dev->n_buckets; i++)
+		spin_lock_init(&dev->buckets[i].lock);
+	for (i = 0; i < buffers && !ret; i++)
+		ret = make_buffer(dev, i);
+	return ret;
+}
+
+void rs_pages_free(struct rs_dev *dev)
+{
+	unsigned int i;
+
+	for (i = 0; dev->buffers && i < dev->n_buffers; i++)
+		if (dev->buffers[i].data)
+			__free_page(dev->buffers[i].data);
+	kvfree(dev->bad);
+	kvfree(dev->remote);
+	kvfree(dev->buckets);
+	kvfree(dev->page_array);
+	kvfree(dev->buffers);
+}

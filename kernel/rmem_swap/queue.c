@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Requests of the block layer. Each read and write is of one page (max_hw_sectors), so none crosses slabs.
+ *
+ * A request is started once and for all when it comes: what it has to wait for, it waits for on lists of ours. No request
+ * fails by the time that it takes. A donor that is silent for good makes its queue pair fail in some seconds, and then its
+ * requests go to the disk; a queue pair that lives is waited for, since its donor may be moving.
+ */
+
+#include <linux/sched/mm.h>
+
+#include "rmem_swap.h"
+
+void rs_io_end(struct rs_io *io, blk_status_t status)
+{
+	io->status = status;
+	blk_mq_complete_request(blk_mq_rq_from_pdu(io));
+}
+
+/* To be run by again_work: anew, or it holds a reference to its slab and is to be posted. */
+void rs_io_again(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->pool_lock, flags);
+	list_add_tail(&io->list, &dev->again);
+	spin_unlock_irqrestore(&dev->pool_lock, flags);
+	queue_work(rs_wq, &dev->again_work);
+}
+
+static void run_read(struct rs_io *io)
+{
+	struct rs_stats *stats = &io->dev->stats;
+
+	switch (rs_page_read(io)) {
+	case RS_FROM_BUFFER:
+		rs_count(stats, RS_IN_BUFFER);
+		rs_io_end(io, BLK_STS_OK);
+		break;
+	case RS_FROM_DONOR:
+		rs_post_all(io);
+		break;
+	case RS_FROM_DISK:
+		rs_count(stats, RS_IN_DISK);
+		rs_disk_read(io);
+		break;
+	case RS_FROM_NOWHERE:
+		rs_io_end(io, BLK_STS_IOERR);
+		break;
+	}
+}
+
+static void run_write(struct rs_io *io)
+{
+	struct rs_buf *buf = rs_buf_get(io);
+
+	if (buf)
+		rs_post_all(rs_page_write(io, buf));
+}
+
+static void run_discard(struct rs_io *io)
+{
+	struct request *rq = blk_mq_rq_from_pdu(io);
+	u64 count = blk_rq_sectors(rq) / RS_PAGE_SECTORS;
+
+	rs_pages_discard(io->dev, io->index, count);
+	rs_disk_discard(io, io->index, count);
+}
+
+static bool take_memory(struct rs_io *io)
+{
+	struct request *rq = blk_mq_rq_from_pdu(io);
+
+	io->bvec = bio_iovec(rq->bio);
+	return blk_rq_bytes(rq) == RMEM_PAGE && io->bvec.bv_len == RMEM_PAGE;
+}
+
+static void run(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	enum req_op op = req_op(blk_mq_rq_from_pdu(io));
+
+	switch (op) {
+	case REQ_OP_READ:
+	case REQ_OP_WRITE:
+		if (!take_memory(io)) {
+			rs_io_end(io, BLK_STS_IOERR);
+			break;
+		}
+		atomic_inc(&dev->slabs[io->index >> dev->slab_shift].ios);
+		if (op == REQ_OP_READ)
+			run_read(io);
+		else
+			run_write(io);
+		break;
+	case REQ_OP_FLUSH:
+		rs_disk_flush(io);
+		break;
+	case REQ_OP_DISCARD:
+		run_discard(io);
+		break;
+	default:
+		rs_io_end(io, BLK_STS_NOTSUPP);
+	}
+}
+
+/* (it may sleep: BLK_MQ_F_BLOCKING) */
+static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *data)
+{
+	struct request *rq = data->rq;
+	struct rs_io *io = blk_mq_rq_to_pdu(rq);
+	unsigned int noio = memalloc_noio_save();
+
+	io->dev = rq->q->queuedata;
+	io->index = blk_rq_pos(rq) / RS_PAGE_SECTORS;
+	io->slab = NULL;
+	WRITE_ONCE(io->donor, NULL);
+	io->buf = NULL;
+	INIT_LIST_HEAD(&io->list);
+	blk_mq_start_request(rq);
+	run(io);
+	memalloc_noio_restore(noio);
+	return BLK_STS_OK;
+}
+
+static void complete(struct request *rq)
+{
+	struct rs_io *io = blk_mq_rq_to_pdu(rq);
+
+	blk_mq_end_request(rq, io->status);
+}
+
+static enum blk_eh_timer_return timeout(struct request *rq)
+{
+	return BLK_EH_RESET_TIMER;
+}
+
+const struct blk_mq_ops rs_mq_ops = {
+	.queue_rq = queue_rq,
+	.complete = complete,
+	.timeout = timeout,
+};
+
+static struct rs_io *next_again(struct rs_dev *dev)
+{
+	struct rs_io *io;
+
+	spin_lock_irq(&dev->pool_lock);
+	io = list_first_entry_or_null(&dev->again, struct rs_io, list);
+	if (io)
+		list_del_init(&io->list);
+	spin_unlock_irq(&dev->pool_lock);
+	return io;
+}
+
+void rs_again_work(struct work_struct *work)
+{
+	struct rs_dev *dev = container_of(work, struct rs_dev, again_work);
+	unsigned int noio = memalloc_noio_save();
+	struct rs_buf *buf;
+	struct rs_io *io;
+
+	while ((io = next_again(dev))) {
+		if (io->slab)
+			rs_post_all(io);
+		else
+			run_read(io);
+	}
+	while ((io = rs_starved(dev, &buf)))
+		rs_post_all(rs_page_write(io, buf));
+	memalloc_noio_restore(noio);
+}
+
+/* ------------------------------------------------------------------ status */
+
+struct stalled {
+	struct rs_donor *donor;
+	u32 count;
+};
+
+static bool count_stalled(struct request *rq, void *data)
+{
+	struct stalled *stalled = data;
+	struct rs_io *io = blk_mq_rq_to_pdu(rq);
+
+	if (READ_ONCE(io->donor) == stalled->donor && time_after(jiffies, READ_ONCE(io->posted) + HZ))
+		stalled->count++;
+	return true;
+}
+
+u32 rs_stalled(struct rs_donor *d)
+{
+	struct stalled stalled = { .donor = d };
+
+	blk_mq_tagset_busy_iter(&d->dev->tags, count_stalled, &stalled);
+	return stalled.count;
+}

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * RDMA devices, and the verbs objects of each donor.
+ *
+ * The queue pair has the times of librmem: 268 ms for an answer, 7 times, so that a silent donor is found out in some seconds,
+ * and any number of RNR NAKs. It takes all that can be posted at once: RS_DEPTH requests, a message, and a drain.
+ */
+
+#include <linux/in6.h>
+#include <linux/netlink.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+
+#include "rmem_swap.h"
+
+#define ACK_TIMEOUT 16
+#define RETRIES 6
+#define RNR_FOR_EVER 7
+#define RNR_TIMER 12
+#define RD_ATOMIC 16
+#define HOPS 64
+#define RECVS (RMEM_SLOTS + 1)
+#define SENDS (RS_DEPTH + 4)
+#define MAX_24 0xffffff
+
+struct rs_ibdev {
+	struct list_head list;
+	struct ib_device *ib;
+	struct list_head donors;	/* rs_donor.on_ibdev */
+	wait_queue_head_t none;
+};
+
+static DEFINE_MUTEX(rs_ib_lock);
+static LIST_HEAD(rs_ibdevs);
+
+/* ------------------------------------------------------------------ page I/O */
+
+/* Returns what is to be posted next. */
+static struct rs_io *io_done(struct rs_io *io, bool ok)
+{
+	struct rs_donor *d = io->donor;
+
+	if (!ok)
+		rs_count_both(d, RS_REQUEUED);
+	if (io->buf) {
+		if (ok)
+			rs_count_both(d, RS_OUT_REMOTE);
+		return rs_page_written(io, ok);
+	}
+	if (ok)
+		rs_count_both(d, RS_IN_REMOTE);
+	rs_slab_put(io);
+	if (ok)
+		rs_io_end(io, BLK_STS_OK);
+	else
+		rs_io_again(io);
+	return NULL;
+}
+
+static void io_completed(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct rs_io *io = container_of(wc->wr_cqe, struct rs_io, cqe);
+	bool ok = wc->status == IB_WC_SUCCESS;
+
+	ib_dma_unmap_page(cq->device, io->dma, RMEM_PAGE, io->buf ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	if (!ok)
+		rs_donor_fail(io->donor, "%s: %s", io->buf ? "WRITE" : "READ", ib_wc_status_msg(wc->status));
+	rs_post_all(io_done(io, ok));
+}
+
+static bool map_memory(struct rs_io *io)
+{
+	struct ib_device *ib = io->donor->qp->device;
+
+	if (io->buf)
+		io->dma = ib_dma_map_page(ib, io->buf->data, 0, RMEM_PAGE, DMA_TO_DEVICE);
+	else
+		io->dma = ib_dma_map_page(ib, io->bvec.bv_page, io->bvec.bv_offset, RMEM_PAGE, DMA_FROM_DEVICE);
+	return !ib_dma_mapping_error(ib, io->dma);
+}
+
+/* (what the device allocates for it may be taken from the reserves: it frees memory) */
+static bool post(struct rs_io *io)
+{
+	struct rs_donor *d = io->donor;
+	u64 offset = (io->index & ((1ULL << io->dev->slab_shift) - 1)) * RMEM_PAGE;
+	struct ib_sge sge = { .length = RMEM_PAGE, .lkey = d->pd->local_dma_lkey };
+	struct ib_rdma_wr wr = {
+		.wr = {
+			.wr_cqe = &io->cqe, .sg_list = &sge, .num_sge = 1, .send_flags = IB_SEND_SIGNALED,
+			.opcode = io->buf ? IB_WR_RDMA_WRITE : IB_WR_RDMA_READ,
+		},
+		.remote_addr = io->slab->addr + offset, .rkey = io->slab->rkey,
+	};
+	unsigned int reclaim;
+	int ret;
+
+	if (!map_memory(io))
+		return false;
+	sge.addr = io->dma;
+	io->cqe.done = io_completed;
+	reclaim = memalloc_noreclaim_save();
+	ret = ib_post_send(d->qp, &wr.wr, NULL);
+	memalloc_noreclaim_restore(reclaim);
+	if (!ret)
+		return true;
+	ib_dma_unmap_page(d->qp->device, io->dma, RMEM_PAGE, io->buf ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
+	rs_donor_fail(d, "the queue pair does not take a request: %d", ret);
+	return false;
+}
+
+/* A request that holds a reference to its slab (or NULL); and those that follow it when it can't be posted. May not be in an interrupt */
+void rs_post_all(struct rs_io *io)
+{
+	while (io && !post(io))
+		io = io_done(io, false);
+}
+
+/* ------------------------------------------------------------------ messages */
+
+int rs_post_recv(struct rs_donor *d, struct rs_recv *recv)
+{
+	struct ib_sge sge = { .addr = recv->dma, .length = RMEM_MSG_SIZE, .lkey = d->pd->local_dma_lkey };
+	struct ib_recv_wr wr = { .wr_cqe = &recv->cqe, .sg_list = &sge, .num_sge = 1 };
+
+	recv->cqe.done = rs_recv_done;
+	ib_dma_sync_single_for_device(d->qp->device, recv->dma, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
+	return ib_post_recv(d->qp, &wr, NULL);
+}
+
+int rs_post_message(struct rs_donor *d, u32 size)
+{
+	struct ib_sge sge = { .addr = d->out_dma, .length = size, .lkey = d->pd->local_dma_lkey };
+	struct ib_send_wr wr = {
+		.wr_cqe = &d->out_cqe, .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED,
+	};
+
+	d->out_cqe.done = rs_sent_done;
+	ib_dma_sync_single_for_device(d->qp->device, d->out_dma, RMEM_MSG_SIZE, DMA_TO_DEVICE);
+	return ib_post_send(d->qp, &wr, NULL);
+}
+
+static void free_messages(struct rs_donor *d, struct ib_device *ib)
+{
+	unsigned int i;
+
+	for (i = 0; d->recvs && i < RECVS; i++) {
+		if (d->recvs[i].donor)
+			ib_dma_unmap_single(ib, d->recvs[i].dma, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
+		kfree(d->recvs[i].msg);
+	}
+	kfree(d->recvs);
+	d->recvs = NULL;
+	if (d->out_dma)
+		ib_dma_unmap_single(ib, d->out_dma, RMEM_MSG_SIZE, DMA_TO_DEVICE);
+	d->out_dma = 0;
+	kfree(d->out);
+	kfree(d->in);
+	d->out = d->in = NULL;
+}
+
+static int make_messages(struct rs_donor *d, struct ib_device *ib)
+{
+	struct rs_recv *recv;
+	u64 dma;
+
+	d->recvs = kcalloc(RECVS, sizeof(*d->recvs), GFP_KERNEL);
+	d->out = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
+	d->in = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
+	if (!d->recvs || !d->out || !d->in)
+		return -ENOMEM;
+	dma = ib_dma_map_single(ib, d->out, RMEM_MSG_SIZE, DMA_TO_DEVICE);
+	if (ib_dma_mapping_error(ib, dma))
+		return -ENOMEM;
+	d->out_dma = dma;
+	for (recv = d->recvs; recv < d->recvs + RECVS; recv++) {
+		recv->msg = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
+		if (!recv->msg)
+			return -ENOMEM;
+		recv->dma = ib_dma_map_single(ib, recv->msg, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
+		if (ib_dma_mapping_error(ib, recv->dma))
+			return -ENOMEM;
+		recv->donor = d;
+	}
+	return 0;
+}
+
+static int post_recvs(struct rs_donor *d)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < RECVS && !ret; i++)
+		ret = rs_post_recv(d, &d->recvs[i]);
+	return ret;
+}
+
+/* ------------------------------------------------------------------ make, destroy */
+
+static void qp_event(struct ib_event *event, void *context)
+{
+	switch (event->event) {
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		rs_donor_fail(context, "%s", ib_event_msg(event->event));
+		break;
+	default:
+		break;
+	}
+}
+
+static int make_qp(struct rs_donor *d, struct ib_device *ib)
+{
+	struct ib_qp_init_attr init = {
+		.event_handler = qp_event, .qp_context = d, .qp_type = IB_QPT_RC, .sq_sig_type = IB_SIGNAL_REQ_WR,
+		.cap = { .max_send_wr = SENDS, .max_recv_wr = RECVS + 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT, .port_num = d->port,
+		/* (the donor asks by a WRITE of nothing whether we live; no memory of ours has a key for it) */
+		.qp_access_flags = IB_ACCESS_REMOTE_WRITE,
+	};
+
+	d->pd = ib_alloc_pd(ib, 0);
+	if (IS_ERR(d->pd))
+		return PTR_ERR(d->pd);
+	d->cq = ib_alloc_cq(ib, d, SENDS + RECVS + 2, 0, IB_POLL_WORKQUEUE);
+	if (IS_ERR(d->cq))
+		return PTR_ERR(d->cq);
+	strscpy(d->ibdev_name, dev_name(&ib->dev), sizeof(d->ibdev_name));
+	init.send_cq = init.recv_cq = d->cq;
+	d->qp = ib_create_qp(d->pd, &init);
+	if (IS_ERR(d->qp))
+		return PTR_ERR(d->qp);
+	d->qpn = d->qp->qp_num;
+	return ib_modify_qp(d->qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+}
+
+static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
+{
+	if (!IS_ERR_OR_NULL(d->qp))
+		ib_destroy_qp(d->qp);
+	if (!IS_ERR_OR_NULL(d->cq))
+		ib_free_cq(d->cq);
+	free_messages(d, ib);
+	if (!IS_ERR_OR_NULL(d->pd))
+		ib_dealloc_pd(d->pd);
+	d->qp = NULL;
+	d->cq = NULL;
+	d->pd = NULL;
+}
+
+static struct rs_ibdev *find_ibdev(const char *name)
+{
+	struct rs_ibdev *ibdev;
+
+	lockdep_assert_held(&rs_ib_lock);
+
+	list_for_each_entry(ibdev, &rs_ibdevs, list)
+		if (!strcmp(dev_name(&ibdev->ib->dev), name))
+			return ibdev;
+	return NULL;
+}
+
+static int read_port(struct rs_donor *d, struct ib_device *ib, struct netlink_ext_ack *extack)
+{
+	struct ib_port_attr attr;
+	int ret;
+
+	if (!rdma_is_port_valid(ib, d->port) || !rdma_protocol_roce(ib, d->port)) {
+		NL_SET_ERR_MSG(extack, "the RDMA device has no such port, or the port is not RoCE");
+		return -EINVAL;
+	}
+	ret = ib_query_port(ib, d->port, &attr);
+	if (!ret)
+		ret = rdma_query_gid(ib, d->port, d->gid_index, &d->gid);
+	if (ret) {
+		NL_SET_ERR_MSG(extack, "the port has no such GID");
+		return ret;
+	}
+	d->mtu = attr.active_mtu;
+	d->psn = get_random_u32() & MAX_24;
+	return 0;
+}
+
+static int make_objects(struct rs_donor *d, struct ib_device *ib, struct netlink_ext_ack *extack)
+{
+	int ret = read_port(d, ib, extack);
+
+	if (ret)
+		return ret;
+	ret = make_qp(d, ib);
+	if (!ret)
+		ret = make_messages(d, ib);
+	if (!ret)
+		ret = post_recvs(d);
+	if (ret) {
+		NL_SET_ERR_MSG(extack, "the RDMA device has no queue pair for us");
+		destroy_objects(d, ib);
+	}
+	return ret;
+}
+
+int rs_verbs_make(struct rs_donor *d, const char *name, u32 port, u32 gid_index, struct netlink_ext_ack *extack)
+{
+	struct rs_ibdev *ibdev;
+	int ret = -ENODEV;
+
+	d->port = port;
+	d->gid_index = gid_index;
+	mutex_lock(&rs_ib_lock);
+	ibdev = find_ibdev(name);
+	if (!ibdev)
+		NL_SET_ERR_MSG(extack, "there is no such RDMA device");
+	else
+		ret = make_objects(d, ibdev->ib, extack);
+	if (!ret) {
+		d->ibdev = ibdev;
+		list_add_tail(&d->on_ibdev, &ibdev->donors);
+	}
+	mutex_unlock(&rs_ib_lock);
+	return ret;
+}
+
+/* All that is posted completes. From the donor's workqueue, once it has failed, or nothing is posted any more */
+void rs_verbs_drain(struct rs_donor *d)
+{
+	if (!d->ibdev || d->drained)
+		return;
+	ib_drain_qp(d->qp);
+	d->drained = true;
+}
+
+void rs_verbs_destroy(struct rs_donor *d)
+{
+	struct rs_ibdev *ibdev = d->ibdev;
+
+	if (!ibdev)
+		return;
+	rs_verbs_drain(d);
+	destroy_objects(d, ibdev->ib);
+	mutex_lock(&rs_ib_lock);
+	d->ibdev = NULL;
+	list_del_init(&d->on_ibdev);
+	wake_up_all(&ibdev->none);
+	mutex_unlock(&rs_ib_lock);
+}
+
+/* ------------------------------------------------------------------ connect */
+
+struct resolution {
+	struct completion done;
+	int status;
+};
+
+static void resolved(int status, struct sockaddr *src, struct rdma_dev_addr *addr, void *context)
+{
+	struct resolution *r = context;
+
+	r->status = status;
+	complete(&r->done);
+}
+
+static int resolve(struct rs_donor *d, u8 *mac)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} from, to;
+	const struct ib_gid_attr *gid = rdma_get_gid_attr(d->qp->device, d->port, d->gid_index);
+	struct rdma_dev_addr addr = { .net = &init_net };
+	struct resolution r;
+	int ret;
+
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
+	rdma_gid2ip(&from.any, &d->gid);
+	rdma_gid2ip(&to.any, &d->peer_gid);
+	addr.sgid_attr = gid;
+	init_completion(&r.done);
+	ret = rdma_resolve_ip(&from.any, &to.any, &addr, 1000, resolved, true, &r);
+	if (!ret) {
+		wait_for_completion(&r.done);
+		ret = r.status;
+	}
+	if (!ret)
+		memcpy(mac, addr.dst_dev_addr, ETH_ALEN);
+	rdma_put_gid_attr(gid);
+	return ret;
+}
+
+static int to_rtr(struct rs_donor *d, u32 mtu)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTR, .path_mtu = mtu, .dest_qp_num = d->peer_qpn, .rq_psn = d->peer_psn,
+		.max_dest_rd_atomic = min(d->qp->device->attrs.max_qp_rd_atom, RD_ATOMIC), .min_rnr_timer = RNR_TIMER,
+		.ah_attr = { .type = RDMA_AH_ATTR_TYPE_ROCE, .port_num = d->port },
+	};
+	int ret = resolve(d, attr.ah_attr.roce.dmac);
+
+	if (ret)
+		return ret;
+	rdma_ah_set_grh(&attr.ah_attr, &d->peer_gid, 0, d->gid_index, HOPS, 0);
+	return ib_modify_qp(d->qp, &attr, IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+			    IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+}
+
+int rs_verbs_connect(struct rs_donor *d)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS, .sq_psn = d->psn, .timeout = ACK_TIMEOUT, .retry_cnt = RETRIES,
+		.rnr_retry = RNR_FOR_EVER, .max_rd_atomic = min(d->qp->device->attrs.max_qp_init_rd_atom, RD_ATOMIC),
+	};
+	int ret = to_rtr(d, min(d->mtu, d->peer_mtu));
+
+	return ret ?: ib_modify_qp(d->qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+				   IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* ------------------------------------------------------------------ RDMA devices that come and go */
+
+static int add_one(struct ib_device *ib);
+static void remove_one(struct ib_device *ib, void *data);
+
+static struct ib_client client = {
+	.name = "rmem_swap",
+	.add = add_one,
+	.remove = remove_one,
+};
+
+static int add_one(struct ib_device *ib)
+{
+	struct rs_ibdev *ibdev = kzalloc(sizeof(*ibdev), GFP_KERNEL);
+
+	if (!ibdev)
+		return -ENOMEM;
+	ibdev->ib = ib;
+	INIT_LIST_HEAD(&ibdev->donors);
+	init_waitqueue_head(&ibdev->none);
+	ib_set_client_data(ib, &client, ibdev);
+	mutex_lock(&rs_ib_lock);
+	list_add_tail(&ibdev->list, &rs_ibdevs);
+	mutex_unlock(&rs_ib_lock);
+	return 0;
+}
+
+static bool is_unused(struct rs_ibdev *ibdev)
+{
+	bool unused;
+
+	mutex_lock(&rs_ib_lock);
+	unused = list_empty(&ibdev->donors);
+	mutex_unlock(&rs_ib_lock);
+	return unused;
+}
+
+/* (its donors' workqueues destroy the objects; the last of them wakes us with the lock held, and does not touch it afterwards) */
+static void remove_one(struct ib_device *ib, void *data)
+{
+	struct rs_ibdev *ibdev = data;
+	struct rs_donor *d;
+
+	mutex_lock(&rs_ib_lock);
+	list_del(&ibdev->list);
+	list_for_each_entry(d, &ibdev->donors, on_ibdev)
+		rs_donor_fail(d, "its RDMA device is removed");
+	mutex_unlock(&rs_ib_lock);
+	wait_event(ibdev->none, is_unused(ibdev));
+	kfree(ibdev);
+}
+
+int rs_verbs_register(void)
+{
+	return ib_register_client(&client);
+}
+
+void rs_verbs_unregister(void)
+{
+	ib_unregister_client(&client);
+}
