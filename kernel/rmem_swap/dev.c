@@ -104,7 +104,7 @@ static const struct attribute_group *groups[] = { &group, NULL };
 /* ------------------------------------------------------------------ the block device */
 
 /* (open_mutex is held) */
-static int dev_open(struct gendisk *disk, blk_mode_t mode)
+static int open_dev(struct gendisk *disk, blk_mode_t mode)
 {
 	struct rs_dev *dev = disk->private_data;
 
@@ -113,7 +113,7 @@ static int dev_open(struct gendisk *disk, blk_mode_t mode)
 
 static const struct block_device_operations fops = {
 	.owner = THIS_MODULE,
-	.open = dev_open,
+	.open = open_dev,
 };
 
 static int make_gendisk(struct rs_dev *dev)

@@ -297,14 +297,14 @@ bool rs_donor_ask_room(struct rs_donor *d)
 
 /* ------------------------------------------------------------------ notices */
 
-static bool next_evict(struct rs_donor *d, u64 *tag)
+static bool next_evict(struct rs_donor *d, struct rs_named *named)
 {
 	bool any;
 
 	spin_lock_irq(&d->lock);
 	any = d->n_evicts;
 	if (any) {
-		*tag = d->evicts[d->first_evict];
+		*named = d->evicts[d->first_evict];
 		d->first_evict = (d->first_evict + 1) % RS_NOTICES;
 		d->n_evicts--;
 	}
@@ -312,34 +312,39 @@ static bool next_evict(struct rs_donor *d, u64 *tag)
 	return any;
 }
 
-/* (a tag that we do not have is answered, too: else the donor would wait, and then take all) */
-static void evict(struct rs_donor *d, u64 tag)
+static struct rs_slab *find_slab(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rs_dev *dev = d->dev;
-	struct rs_slab *slab = tag && tag <= dev->n_slabs ? &dev->slabs[tag - 1] : NULL;
+	struct rs_slab *slab = named->tag && named->tag <= dev->n_slabs ? &dev->slabs[named->tag - 1] : NULL;
 
-	if (!slab || !rs_slab_of(slab, d, RS_MAPPED)) {
-		rs_talk_evicted(d, tag);
-		return;
+	return slab && rs_slab_of(slab, d, RS_MAPPED) && slab->addr == named->addr ? slab : NULL;
+}
+
+/* (a slab that we do not have is answered, too: else the donor would wait, and then take all) */
+static void evict(struct rs_donor *d, const struct rs_named *named)
+{
+	struct rs_slab *slab = find_slab(d, named);
+
+	if (slab) {
+		shun(d);
+		rs_slab_unmap(slab, d->dev);
 	}
-	shun(d);
-	rs_slab_unmap(slab, dev);
-	if (rs_talk_evicted(d, tag))
+	if (rs_talk_evicted(d, named) || !slab)
 		return;
 	rs_count_both(d, RS_EVICTIONS);
-	rs_event(dev, RMEM_SWAP_EVICTED, d, NULL, slab);
+	rs_event(d->dev, RMEM_SWAP_EVICTED, d, NULL, slab);
 }
 
 static void notice_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, notice_work);
 	unsigned int noio = memalloc_noio_save();
-	u64 tag;
+	struct rs_named named;
 
 	if (rs_donor_is_up(d) && READ_ONCE(d->heat_asked))
 		rs_talk_heat(d);
-	while (rs_donor_is_up(d) && next_evict(d, &tag))
-		evict(d, tag);
+	while (rs_donor_is_up(d) && next_evict(d, &named))
+		evict(d, &named);
 	memalloc_noio_restore(noio);
 }
 

@@ -124,22 +124,22 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	return BLK_STS_OK;
 }
 
-static void complete(struct request *rq)
+static void complete_rq(struct request *rq)
 {
 	struct rs_io *io = blk_mq_rq_to_pdu(rq);
 
 	blk_mq_end_request(rq, io->status);
 }
 
-static enum blk_eh_timer_return timeout(struct request *rq)
+static enum blk_eh_timer_return timed_out(struct request *rq)
 {
 	return BLK_EH_RESET_TIMER;
 }
 
 const struct blk_mq_ops rs_mq_ops = {
 	.queue_rq = queue_rq,
-	.complete = complete,
-	.timeout = timeout,
+	.complete = complete_rq,
+	.timeout = timed_out,
 };
 
 static struct rs_io *next_again(struct rs_dev *dev)

@@ -167,6 +167,11 @@ struct rs_dev {
 	struct work_struct place_work;
 };
 
+/* A slab, as the donor names it. */
+struct rs_named {
+	u64 tag, addr;
+};
+
 enum { RS_FAILED };			/* rs_donor.flags */
 
 struct rs_donor {
@@ -210,7 +215,7 @@ struct rs_donor {
 	u64 txn;			/* the last one */
 
 	/* Under lock: notices that are not handled yet. */
-	u64 evicts[RS_NOTICES];
+	struct rs_named evicts[RS_NOTICES];
 	unsigned int first_evict, n_evicts;
 	bool heat_asked;
 	u32 heat_round, heat_count;
@@ -352,7 +357,7 @@ int rs_talk_alloc(struct rs_donor *d, u64 tag, u64 size, u64 *addr, u32 *rkey);
 int rs_talk_free(struct rs_donor *d, u64 tag);
 int rs_talk_free_all(struct rs_donor *d);
 int rs_talk_room(struct rs_donor *d, u64 *left);
-int rs_talk_evicted(struct rs_donor *d, u64 tag);
+int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named);
 int rs_talk_heat(struct rs_donor *d);
 
 /* nl.c */

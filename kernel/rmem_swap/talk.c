@@ -55,7 +55,9 @@ static const char *take_evict(struct rs_donor *d, struct rmem_msg *msg, u32 size
 	if (d->n_evicts == RS_NOTICES) {
 		wrong = "it sends more notices than it may";
 	} else {
-		d->evicts[(d->first_evict + d->n_evicts) % RS_NOTICES] = le64_to_cpu(evict->tag);
+		d->evicts[(d->first_evict + d->n_evicts) % RS_NOTICES] = (struct rs_named){
+			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr),
+		};
 		d->n_evicts++;
 	}
 	spin_unlock_irqrestore(&d->lock, flags);
@@ -252,12 +254,12 @@ int rs_talk_room(struct rs_donor *d, u64 *left)
 }
 
 /* (the donor may have taken the slab already, or not have meant it: whatever it answers, it does not have it for us) */
-int rs_talk_evicted(struct rs_donor *d, u64 tag)
+int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rmem_evict *request = body_of(d->out);
 	enum rmem_status status;
 
-	*request = (struct rmem_evict){ .tag = cpu_to_le64(tag) };
+	*request = (struct rmem_evict){ .tag = cpu_to_le64(named->tag), .addr = cpu_to_le64(named->addr) };
 	return ask_simply(d, RMEM_EVICTED, sizeof(*request), &status);
 }
 
