@@ -11,8 +11,7 @@
 #define SLAB_MIN SZ_1M
 #define SLAB_MAX SZ_1G
 #define SLAB_DEFAULT SZ_1G
-#define BUFFERS_MIN 16
-#define BUFFERS_MAX (1 << 18)
+#define BUFFERS_MAX (1 << 20)
 #define BUFFERS_DEFAULT 4096
 
 DEFINE_MUTEX(rs_devs_lock);
@@ -154,7 +153,7 @@ static int make_gendisk(struct rs_dev *dev)
 
 /* ------------------------------------------------------------------ add */
 
-/* Of letters, digits, '-' and '_', so that it is a name of a file, too; and none that /dev has. */
+/* Of letters, digits, '.', '-' and '_', so that it is a name of a file, too; and none that /dev has. */
 static int check_name(const char *name, struct netlink_ext_ack *extack)
 {
 	char path[RMEM_SWAP_NAME_SIZE + 8];
@@ -162,10 +161,10 @@ static int check_name(const char *name, struct netlink_ext_ack *extack)
 	dev_t taken;
 
 	for (c = name; *c; c++)
-		if (!isascii(*c) || !(isalnum(*c) || *c == '-' || *c == '_'))
+		if (!isascii(*c) || !(isalnum(*c) || strchr(".-_", *c)))
 			break;
 	if (*c || !isalpha(name[0])) {
-		NL_SET_ERR_MSG(extack, "a device's name is of letters, digits, - and _, and begins with a letter");
+		NL_SET_ERR_MSG(extack, "a device's name is of letters, digits, and . - _, and begins with a letter");
 		return -EINVAL;
 	}
 	snprintf(path, sizeof(path), "/dev/%s", name);
@@ -188,8 +187,8 @@ static int check_config(const struct rs_dev_config *config, struct netlink_ext_a
 		NL_SET_ERR_MSG(extack, "the size is no multiple of 4096");
 		return -EINVAL;
 	}
-	if (config->buffers && (config->buffers < BUFFERS_MIN || config->buffers > BUFFERS_MAX)) {
-		NL_SET_ERR_MSG(extack, "buffers are from 16 to 262144");
+	if (config->buffers > BUFFERS_MAX) {
+		NL_SET_ERR_MSG(extack, "there are at most 1048576 buffers");
 		return -EINVAL;
 	}
 	return check_name(config->name, extack);

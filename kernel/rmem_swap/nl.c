@@ -259,7 +259,6 @@ struct genl_family rs_family __ro_after_init = {
 	.module = THIS_MODULE,
 	.small_ops = ops,
 	.n_small_ops = ARRAY_SIZE(ops),
-	.resv_start_op = RMEM_SWAP_EVENT + 1,
 	.mcgrps = groups,
 	.n_mcgrps = ARRAY_SIZE(groups),
 };

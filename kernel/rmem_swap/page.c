@@ -50,6 +50,7 @@
 
 #include "rmem_swap.h"
 
+#define MIN_BUCKETS 16
 #define MAX_BUCKETS 4096
 
 static struct rs_bucket *bucket_of(struct rs_dev *dev, u64 index)
@@ -369,7 +370,7 @@ int rs_pages_init(struct rs_dev *dev, u32 buffers)
 	int ret = 0;
 
 	dev->n_buffers = buffers;
-	dev->n_buckets = min_t(unsigned int, roundup_pow_of_two(buffers), MAX_BUCKETS);
+	dev->n_buckets = clamp_t(unsigned int, roundup_pow_of_two(buffers), MIN_BUCKETS, MAX_BUCKETS);
 	dev->buffers = kvcalloc(buffers, sizeof(*dev->buffers), GFP_KERNEL);
 	dev->page_array = kvcalloc(buffers, sizeof(*dev->page_array), GFP_KERNEL);
 	dev->buckets = kvcalloc(dev->n_buckets, sizeof(*dev->buckets), GFP_KERNEL);
