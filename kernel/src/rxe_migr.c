@@ -57,11 +57,14 @@ struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index)
 	return NULL;
 }
 
-/* Is there a peer to talk to? The caller holds qp->state_lock or the tasks. */
+/*
+ * Is there a peer to talk to? The caller holds qp->state_lock or the tasks. (A
+ * QP of the kernel never stops, and waits for a peer that does as any other.)
+ */
 bool rxe_migr_connected(struct rxe_qp *qp)
 {
 	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
-	       qp->is_user && qp->valid &&
+	       qp->valid &&
 	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
 }
 
