@@ -37,7 +37,7 @@ static bool set_state(struct rs_donor *d, enum rmem_swap_donor_state to)
 	spin_lock_irqsave(&d->lock, flags);
 	ok = arcs[d->state] & BIT(to);
 	if (ok)
-		d->state = to;
+		WRITE_ONCE(d->state, to);
 	spin_unlock_irqrestore(&d->lock, flags);
 	return ok;
 }

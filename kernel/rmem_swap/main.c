@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* A swap device over remote memory: loaded and unloaded. */
 
+#include <linux/in.h>
 #include <linux/module.h>
+#include <linux/net.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
 
 #include "rmem_swap.h"
 
@@ -10,6 +14,29 @@
  * a donor, or for a workqueue.
  */
 struct workqueue_struct *rs_wq, *rs_slow_wq;
+
+/*
+ * Packets may be received into the kernel's reserves of memory as long as a socket is known that frees memory by what it
+ * receives. The RDMA device receives by a socket that is not ours, and takes such packets; this one is only known. (If there is
+ * none, the device works; it may just wait longer for memory.)
+ */
+static struct socket *known;
+
+static void make_known(void)
+{
+	if (sock_create_kern(&init_net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &known))
+		known = NULL;
+	else
+		sk_set_memalloc(known->sk);
+}
+
+static void forget_known(void)
+{
+	if (!known)
+		return;
+	sk_clear_memalloc(known->sk);
+	sock_release(known);
+}
 
 static int __init rs_init(void)
 {
@@ -28,6 +55,7 @@ static int __init rs_init(void)
 	ret = rs_nl_register();
 	if (ret)
 		goto err_verbs;
+	make_known();
 	return 0;
 
 err_verbs:
@@ -44,6 +72,7 @@ static void __exit rs_exit(void)
 {
 	rs_nl_unregister();
 	rs_devs_del_all();
+	forget_known();
 	rs_verbs_unregister();
 	destroy_workqueue(rs_slow_wq);
 	destroy_workqueue(rs_wq);

@@ -216,11 +216,13 @@ static int do_donor_del(struct sk_buff *skb, struct genl_info *info)
 
 /* ------------------------------------------------------------------ events */
 
+static bool registered; /* the numbers of the family's groups are its own */
+
 /* (when there is no memory for it nobody is told; STATUS says what is) */
 void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab)
 {
 	struct sk_buff *msg = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOWAIT | __GFP_NOWARN);
-	void *hdr = msg ? genlmsg_put(msg, 0, 0, &rs_family, 0, RMEM_SWAP_EVENT) : NULL;
+	void *hdr = msg && READ_ONCE(registered) ? genlmsg_put(msg, 0, 0, &rs_family, 0, RMEM_SWAP_EVENT) : NULL;
 
 	if (!hdr || nla_put_string(msg, RMEM_SWAP_A_DEV, dev->name) || nla_put_u32(msg, RMEM_SWAP_A_WHAT, what) ||
 	    (d && nla_put_string(msg, RMEM_SWAP_A_DONOR, d->name)) ||
@@ -265,10 +267,14 @@ struct genl_family rs_family __ro_after_init = {
 
 int rs_nl_register(void)
 {
-	return genl_register_family(&rs_family);
+	int ret = genl_register_family(&rs_family);
+
+	WRITE_ONCE(registered, !ret);
+	return ret;
 }
 
 void rs_nl_unregister(void)
 {
+	WRITE_ONCE(registered, false);
 	genl_unregister_family(&rs_family);
 }

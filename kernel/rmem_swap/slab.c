@@ -27,7 +27,7 @@ static void set_state(struct rs_slab *slab, enum rs_slab_state to)
 
 	if (WARN_ON_ONCE(!(arcs[slab->state] & BIT(to))))
 		return;
-	slab->state = to;
+	WRITE_ONCE(slab->state, to);
 }
 
 /* ------------------------------------------------------------------ references */

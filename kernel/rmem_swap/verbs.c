@@ -97,8 +97,10 @@ static bool post(struct rs_io *io)
 	unsigned int reclaim;
 	int ret;
 
-	if (!map_memory(io))
+	if (!map_memory(io)) {
+		rs_donor_fail(d, "the RDMA device can't map a page");
 		return false;
+	}
 	sge.addr = io->dma;
 	io->cqe.done = io_completed;
 	reclaim = memalloc_noreclaim_save();
