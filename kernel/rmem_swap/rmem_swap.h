@@ -340,8 +340,13 @@ void rs_donor_put(struct rs_donor *d);
 __printf(2, 3) void rs_donor_fail(struct rs_donor *d, const char *format, ...);
 void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON]);
 bool rs_donor_is_up(struct rs_donor *d);
+
+/* control.c */
 void rs_donor_map(struct rs_donor *d);
 bool rs_donor_ask_room(struct rs_donor *d);
+void rs_map_work(struct work_struct *work);
+void rs_room_work(struct work_struct *work);
+void rs_notice_work(struct work_struct *work);
 
 /* talk.c: from the donor's workqueue */
 struct rs_recv {

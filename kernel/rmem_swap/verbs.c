@@ -113,7 +113,7 @@ static bool post(struct rs_io *io)
 	return false;
 }
 
-/* A request that holds a reference to its slab (or NULL); and those that follow it when it can't be posted. May not be in an interrupt */
+/* A request that holds a reference to its slab, or NULL; if it can't be posted, those that follow it, too. Not from an interrupt */
 void rs_post_all(struct rs_io *io)
 {
 	while (io && !post(io))
