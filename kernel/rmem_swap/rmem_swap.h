@@ -34,7 +34,7 @@
 #include <rmem/wire.h>
 
 #define RS_PAGE_SECTORS (RMEM_PAGE >> SECTOR_SHIFT)
-#define RS_DEPTH 512		/* page I/Os under way at most, in all hardware queues together */
+#define RS_DEPTH 2048		/* page I/Os under way at most, in all hardware queues together */
 #define RS_MAX_DONORS 64
 #define RS_MAX_SLABS 65536
 #define RS_NOTICES 64		/* that wait, of one donor; a sane one has a single one under way */

@@ -229,7 +229,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 	d->pd = ib_alloc_pd(ib, 0);
 	if (IS_ERR(d->pd))
 		return PTR_ERR(d->pd);
-	d->cq = ib_alloc_cq(ib, d, SENDS + RECVS + 2, 0, IB_POLL_WORKQUEUE);
+	d->cq = ib_alloc_cq_any(ib, d, SENDS + RECVS + 2, IB_POLL_WORKQUEUE);
 	if (IS_ERR(d->cq))
 		return PTR_ERR(d->cq);
 	strscpy(d->ibdev_name, dev_name(&ib->dev), sizeof(d->ibdev_name));
