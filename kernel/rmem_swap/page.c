@@ -28,7 +28,8 @@
  * A read looks, under the bucket's lock:
  *	1. The page has an entry: the newest buffer of all. Its request may not have ended; then the two were under way together,
  *	   and the read may see either.
- *	2. The slab is mapped and the bit is set: RDMA READ, under a reference. A write that comes meanwhile is concurrent.
+ *	2. The slab is mapped and the bit is set: RDMA READ, under a reference. A write that comes meanwhile is concurrent. The
+ *	   reference comes first, then the bit: else the slab may be unmapped and mapped at another donor between the two.
  *	3. The disk, unless the page is bad: then an error.
  * If an RDMA READ fails, because the donor is lost, it begins anew at 1.
  *
@@ -303,6 +304,17 @@ static struct rs_buf *newest(struct rs_page *page)
 	return page->active ?: page->ready ?: page->writing;
 }
 
+/* The donor has the page; there is a reference to the slab then. */
+static bool get_remote(struct rs_io *io)
+{
+	if (!rs_slab_get(io))
+		return false;
+	if (test_bit(io->index, io->dev->remote))
+		return true;
+	rs_slab_put(io);
+	return false;
+}
+
 /* From a buffer it is done; from the donor there is a reference to the slab. */
 enum rs_source rs_page_read(struct rs_io *io)
 {
@@ -317,7 +329,7 @@ enum rs_source rs_page_read(struct rs_io *io)
 	if (page) {
 		memcpy_to_bvec(&io->bvec, page_address(newest(page)->data));
 		source = RS_FROM_BUFFER;
-	} else if (test_bit(io->index, dev->remote) && rs_slab_get(io)) {
+	} else if (get_remote(io)) {
 		source = RS_FROM_DONOR;
 	} else if (test_bit(io->index, dev->bad)) {
 		source = RS_FROM_NOWHERE;
