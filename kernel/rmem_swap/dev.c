@@ -258,6 +258,8 @@ static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	ret = device_add_disk(NULL, dev->gendisk, groups);
 	if (ret)
 		return ret;
+	/* (before anybody finds the device, and removes it) */
+	queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
 	list_add_tail(&dev->list, &rs_devs);
 	return 0;
 }
@@ -291,9 +293,7 @@ int rs_dev_add(const struct rs_dev_config *config, struct netlink_ext_ack *extac
 	init_dev(dev, config);
 	rs_dev_get(dev);
 	ret = make(dev, config, extack);
-	if (!ret) {
-		queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
-	} else {
+	if (ret) {
 		rs_disk_close(dev);
 		rs_dev_put(dev);
 	}
