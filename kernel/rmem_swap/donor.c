@@ -98,6 +98,7 @@ void rs_donor_fail(struct rs_donor *d, const char *format, ...)
 		return;
 	rs_talk_failed(d);
 	wake_up_all(&d->dev->wait);
+	/* (queue_work() orders RS_FAILED before what lost_work reads of the verbs objects) */
 	queue_work(d->wq, &d->lost_work);
 }
 

@@ -320,8 +320,12 @@ int rs_verbs_make(struct rs_donor *d, const char *name, u32 port, u32 gid_index,
 	else
 		ret = make_objects(d, ibdev->ib, extack);
 	if (!ret) {
-		d->ibdev = ibdev;
+		WRITE_ONCE(d->ibdev, ibdev);
 		list_add_tail(&d->on_ibdev, &ibdev->donors);
+		/* It may have failed before that, and lost_work found nothing to destroy. Pairs with rs_donor_fail(). */
+		smp_mb();
+		if (test_bit(RS_FAILED, &d->flags))
+			queue_work(d->wq, &d->lost_work);
 	}
 	mutex_unlock(&rs_ib_lock);
 	return ret;
@@ -345,7 +349,7 @@ void rs_verbs_destroy(struct rs_donor *d)
 	rs_verbs_drain(d);
 	destroy_objects(d, ibdev->ib);
 	mutex_lock(&rs_ib_lock);
-	d->ibdev = NULL;
+	WRITE_ONCE(d->ibdev, NULL);
 	list_del_init(&d->on_ibdev);
 	wake_up_all(&ibdev->none);
 	mutex_unlock(&rs_ib_lock);
