@@ -278,7 +278,7 @@ static void init_works(struct rs_donor *d)
 	INIT_WORK(&d->leave_work, leave_work);
 }
 
-/* The one of this name that is down is replaced; its counters go on. */
+/* The one of this name that is down, and finished, is replaced; its counters go on. */
 static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old, struct netlink_ext_ack *extack)
 {
 	*old = find_donor(dev, d->name);
@@ -286,6 +286,12 @@ static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old
 		NL_SET_ERR_MSG(extack, "the device has this donor already");
 		*old = NULL;
 		return -EEXIST;
+	}
+	/* (it finds its slabs by the pointer to itself, and counts until its last I/O has ended) */
+	if (*old && READ_ONCE((*old)->ibdev)) {
+		NL_SET_ERR_MSG(extack, "the donor's lost connection is still being ended: try again");
+		*old = NULL;
+		return -EBUSY;
 	}
 	if (!*old && dev->n_donors == RS_MAX_DONORS) {
 		NL_SET_ERR_MSG(extack, "the device has as many donors as it can");

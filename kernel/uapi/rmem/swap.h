@@ -32,7 +32,11 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_DEV_ADD,
 	RMEM_SWAP_DEV_DEL,	 /* DEV */
 	RMEM_SWAP_DEV_SET,	 /* DEV; HOT */
-	RMEM_SWAP_DONOR_ADD,	 /* DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU */
+	/*
+	 * DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU. EBUSY: one of this name is lost, and its connection is
+	 * still being ended: try again.
+	 */
+	RMEM_SWAP_DONOR_ADD,
 	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up: what it had of this client before is freed by then */
 	RMEM_SWAP_DONOR_CONNECT,
 	RMEM_SWAP_DONOR_DEL,	 /* DEV, DONOR; answered when all its slabs are unmapped */

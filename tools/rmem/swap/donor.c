@@ -43,6 +43,7 @@ static int refused(struct donor *d, const char *what, int ret)
 	return ret;
 }
 
+/* (-EBUSY: the kernel still ends the connection that was lost; a later attempt succeeds, and of this one nothing is left) */
 static int make_queue_pair(struct donor *d, struct rmem_handshake *h)
 {
 	struct rmem_port port;
@@ -51,8 +52,9 @@ static int make_queue_pair(struct donor *d, struct rmem_handshake *h)
 
 	if (rmem_port_of((struct sockaddr *)&h->local, d->conf->rdma, &port, &why))
 		return failed(d, -ENODEV, why);
-	d->known = d->half = true;
+	d->known = true;
 	ret = kernel_donor_add(&d->kernel, d->device, d->conf->name, &port, &h->proof.qp);
+	d->half = !ret;
 	ibv_close_device(port.context);
 	return ret ? refused(d, "a queue pair", ret) : 0;
 }
@@ -86,7 +88,7 @@ static int attempt(struct donor *d)
 	if (h.fd >= 0)
 		close(h.fd);
 	/* Half a connection is no use to the next attempt. */
-	if (d->half && ret != -EEXIST && !kernel_donor_del(&d->kernel, d->device, d->conf->name))
+	if (d->half && !kernel_donor_del(&d->kernel, d->device, d->conf->name))
 		d->known = false;
 	d->half = false;
 	return ret;
