@@ -3,7 +3,9 @@
  * RDMA devices, and the verbs objects of each donor.
  *
  * The queue pair has the times of librmem: 268 ms for an answer, 7 times, so that a silent donor is found out in some seconds,
- * and any number of RNR NAKs. It takes all that can be posted at once: RS_DEPTH requests, a message, and a drain.
+ * but 6 RNR NAKs in a row, no more: a donor has a receive for each message that we send, and one that is paused, because it moves,
+ * sends none. With any number of them a broken donor would hold its I/O for ever. The queue pair takes all that can be posted at
+ * once: RS_DEPTH requests, a message, and a drain.
  */
 
 #include <linux/in6.h>
@@ -17,7 +19,7 @@
 
 #define ACK_TIMEOUT 16
 #define RETRIES 6
-#define RNR_FOR_EVER 7
+#define RNR_RETRIES 6
 #define RNR_TIMER 12
 #define RD_ATOMIC 16
 #define HOPS 64
@@ -419,7 +421,7 @@ int rs_verbs_connect(struct rs_donor *d)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_RTS, .sq_psn = d->psn, .timeout = ACK_TIMEOUT, .retry_cnt = RETRIES,
-		.rnr_retry = RNR_FOR_EVER, .max_rd_atomic = min(d->qp->device->attrs.max_qp_init_rd_atom, RD_ATOMIC),
+		.rnr_retry = RNR_RETRIES, .max_rd_atomic = min(d->qp->device->attrs.max_qp_init_rd_atom, RD_ATOMIC),
 	};
 	int ret = to_rtr(d, min(d->mtu, d->peer_mtu));
 
