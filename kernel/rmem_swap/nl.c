@@ -79,6 +79,18 @@ static struct rs_dev *get_dev(struct genl_info *info, int *ret)
 
 /* ------------------------------------------------------------------ requests */
 
+/*
+ * GENL_ADMIN_PERM asks for CAP_NET_ADMIN. That is the right to change a network, not to open a disk by its path, or to choose who
+ * gets the pages of all programs.
+ */
+static int check_right(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
+{
+	if (op->cmd == RMEM_SWAP_DEV_SET || netlink_capable(skb, CAP_SYS_ADMIN))
+		return 0;
+	NL_SET_ERR_MSG(info->extack, "this takes CAP_SYS_ADMIN, too");
+	return -EPERM;
+}
+
 static int do_dev_add(struct sk_buff *skb, struct genl_info *info)
 {
 	static const u8 needed[] = { RMEM_SWAP_A_DEV, RMEM_SWAP_A_DISK };
@@ -248,7 +260,7 @@ static const struct genl_small_ops ops[] = {
 };
 
 static const struct genl_multicast_group groups[] = {
-	{ .name = RMEM_SWAP_GROUP },
+	{ .name = RMEM_SWAP_GROUP, .flags = GENL_MCAST_CAP_NET_ADMIN },
 };
 
 /* (requests run side by side: one may wait for a donor that moves) */
@@ -258,6 +270,7 @@ struct genl_family rs_family __ro_after_init = {
 	.maxattr = RMEM_SWAP_A_MAX,
 	.policy = policy,
 	.parallel_ops = true,
+	.pre_doit = check_right,
 	.module = THIS_MODULE,
 	.small_ops = ops,
 	.n_small_ops = ARRAY_SIZE(ops),

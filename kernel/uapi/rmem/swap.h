@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
 /*
  * What rmemswap and rmem_swap.ko say to each other: the generic netlink family "rmem_swap", for CAP_NET_ADMIN in the initial
- * namespaces. (Not configfs: a request has several values that belong together, an answer names a queue pair, and rmemswap
- * waits for events.)
+ * namespaces; DEV_ADD, DEV_DEL and DONOR_* take CAP_SYS_ADMIN, too. (Not configfs: a request has several values that belong
+ * together, an answer names a queue pair, and rmemswap waits for events.)
  *
  * A device is made over a disk and has no donor at first: all goes to the disk. A donor is connected in two steps, since the
  * handshake with rmemd (rmem/wire.h), its keys and its names are user space's:
