@@ -212,7 +212,7 @@ static void init_dev(struct rs_dev *dev, const struct rs_dev_config *config)
 	INIT_LIST_HEAD(&dev->pending);
 	INIT_LIST_HEAD(&dev->flushes);
 	INIT_LIST_HEAD(&dev->to_disk);
-	INIT_LIST_HEAD(&dev->to_flush);
+	INIT_LIST_HEAD(&dev->ios_to_disk);
 	INIT_WORK(&dev->disk_work, rs_disk_work);
 	init_waitqueue_head(&dev->wait);
 	INIT_LIST_HEAD(&dev->donors);

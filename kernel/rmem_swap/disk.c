@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated.
+ * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. All are submitted by
+ * disk_work: where a request comes to us, its task may hold a plug, or a list of bios that wait for it to return, and a bio that
+ * goes there waits for what waits for it.
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for it. A flush
  * waits until the disk has all that were there before it, then it has the disk flushed. A buffer that takes the place of an
@@ -59,7 +61,7 @@ static void unpend(struct rs_buf *buf)
 	list_for_each_entry_safe(io, next, &dev->flushes, list) {
 		if (!is_flushed(dev, io->seq))
 			break;
-		list_move_tail(&io->list, &dev->to_flush);
+		list_move_tail(&io->list, &dev->ios_to_disk);
 		any = true;
 	}
 	spin_unlock_irqrestore(&dev->disk_lock, flags);
@@ -147,7 +149,7 @@ static void init_bio(struct rs_io *io, struct bio_vec *table, blk_opf_t opf)
 	io->bio.bi_end_io = io_done;
 }
 
-void rs_disk_read(struct rs_io *io)
+static void submit_read(struct rs_io *io)
 {
 	struct bio_vec at = io->bvec;
 
@@ -163,6 +165,43 @@ static void submit_flush(struct rs_io *io)
 	submit_bio(&io->bio);
 }
 
+static void submit_discard(struct rs_io *io)
+{
+	init_bio(io, NULL, REQ_OP_DISCARD);
+	io->bio.bi_iter.bi_sector = io->index * RS_PAGE_SECTORS;
+	io->bio.bi_iter.bi_size = blk_rq_bytes(blk_mq_rq_from_pdu(io));
+	submit_bio(&io->bio);
+}
+
+static void submit_io(struct rs_io *io)
+{
+	switch (req_op(blk_mq_rq_from_pdu(io))) {
+	case REQ_OP_READ:
+		submit_read(io);
+		break;
+	case REQ_OP_FLUSH:
+		submit_flush(io);
+		break;
+	default:
+		submit_discard(io);
+	}
+}
+
+static void io_to_disk(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+
+	spin_lock_irq(&dev->disk_lock);
+	list_add_tail(&io->list, &dev->ios_to_disk);
+	spin_unlock_irq(&dev->disk_lock);
+	submit_later(dev);
+}
+
+void rs_disk_read(struct rs_io *io)
+{
+	io_to_disk(io);
+}
+
 void rs_disk_flush(struct rs_io *io)
 {
 	struct rs_dev *dev = io->dev;
@@ -171,49 +210,49 @@ void rs_disk_flush(struct rs_io *io)
 	spin_lock_irq(&dev->disk_lock);
 	io->seq = dev->seq;
 	now = is_flushed(dev, io->seq);
-	if (!now)
-		list_add_tail(&io->list, &dev->flushes);
+	list_add_tail(&io->list, now ? &dev->ios_to_disk : &dev->flushes);
 	spin_unlock_irq(&dev->disk_lock);
 	if (now)
-		submit_flush(io);
+		submit_later(dev);
 }
 
-void rs_disk_discard(struct rs_io *io, u64 first, u64 count)
+void rs_disk_discard(struct rs_io *io)
 {
-	if (!bdev_max_discard_sectors(io->dev->disk)) {
+	if (bdev_max_discard_sectors(io->dev->disk))
+		io_to_disk(io);
+	else
 		rs_io_end(io, BLK_STS_OK);
-		return;
-	}
-	init_bio(io, NULL, REQ_OP_DISCARD);
-	io->bio.bi_iter.bi_sector = first * RS_PAGE_SECTORS;
-	io->bio.bi_iter.bi_size = count * RMEM_PAGE;
-	submit_bio(&io->bio);
 }
 
-/* What could not be submitted where it arose, since that may sleep. */
+/* The first request, and the first write. */
+static bool take_next(struct rs_dev *dev, struct rs_io **io, struct rs_buf **buf)
+{
+	spin_lock_irq(&dev->disk_lock);
+	*io = list_first_entry_or_null(&dev->ios_to_disk, struct rs_io, list);
+	if (*io)
+		list_del_init(&(*io)->list);
+	*buf = list_first_entry_or_null(&dev->to_disk, struct rs_buf, list);
+	if (*buf)
+		list_del_init(&(*buf)->list);
+	spin_unlock_irq(&dev->disk_lock);
+	return *io || *buf;
+}
+
+/* (in turn: when the disk takes no more for now, a read does not wait for all the writes that stand there) */
 void rs_disk_work(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(work, struct rs_dev, disk_work);
 	unsigned int noio = memalloc_noio_save();
-	struct rs_buf *buf, *next_buf;
-	struct rs_io *io, *next_io;
 	struct blk_plug plug;
-	LIST_HEAD(bufs);
-	LIST_HEAD(flushes);
-
-	spin_lock_irq(&dev->disk_lock);
-	list_splice_init(&dev->to_disk, &bufs);
-	list_splice_init(&dev->to_flush, &flushes);
-	spin_unlock_irq(&dev->disk_lock);
+	struct rs_buf *buf;
+	struct rs_io *io;
 
 	blk_start_plug(&plug);
-	list_for_each_entry_safe(io, next_io, &flushes, list) {
-		list_del_init(&io->list);
-		submit_flush(io);
-	}
-	list_for_each_entry_safe(buf, next_buf, &bufs, list) {
-		list_del_init(&buf->list);
-		submit_write(buf);
+	while (take_next(dev, &io, &buf)) {
+		if (io)
+			submit_io(io);
+		if (buf)
+			submit_write(buf);
 	}
 	blk_finish_plug(&plug);
 	memalloc_noio_restore(noio);

@@ -62,10 +62,9 @@ static void run_write(struct rs_io *io)
 static void run_discard(struct rs_io *io)
 {
 	struct request *rq = blk_mq_rq_from_pdu(io);
-	u64 count = blk_rq_sectors(rq) / RS_PAGE_SECTORS;
 
-	rs_pages_discard(io->dev, io->index, count);
-	rs_disk_discard(io, io->index, count);
+	rs_pages_discard(io->dev, io->index, blk_rq_sectors(rq) / RS_PAGE_SECTORS);
+	rs_disk_discard(io);
 }
 
 static bool take_memory(struct rs_io *io)
@@ -105,7 +104,7 @@ static void run(struct rs_io *io)
 	}
 }
 
-/* (it may sleep: BLK_MQ_F_BLOCKING) */
+/* (a discard of many pages may sleep: BLK_MQ_F_BLOCKING) */
 static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *data)
 {
 	struct request *rq = data->rq;

@@ -98,7 +98,7 @@ struct rs_buf {
 
 /* A request of the block layer. */
 struct rs_io {
-	struct list_head list;		/* starved, again, flushes, or to_flush */
+	struct list_head list;		/* starved, again, flushes, or ios_to_disk */
 	struct rs_dev *dev;
 	u64 index;			/* of its page */
 	struct rs_slab *slab;		/* the reference that it holds, with its donor */
@@ -157,7 +157,7 @@ struct rs_dev {
 	struct list_head pending;	/* buffers that the disk does not have yet */
 	struct list_head flushes;	/* rs_io.list: wait for some of them */
 	struct list_head to_disk;	/* rs_buf.list */
-	struct list_head to_flush;	/* rs_io.list */
+	struct list_head ios_to_disk;	/* rs_io.list: reads, discards, and flushes that have waited */
 	struct work_struct disk_work;
 
 	wait_queue_head_t wait;		/* slabs without references, pending buffers, donors that failed */
@@ -289,7 +289,7 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of);
 void rs_disk_write(struct rs_buf *buf);
 void rs_disk_read(struct rs_io *io);
 void rs_disk_flush(struct rs_io *io);
-void rs_disk_discard(struct rs_io *io, u64 first, u64 count);
+void rs_disk_discard(struct rs_io *io);
 void rs_disk_wait(struct rs_dev *dev);
 void rs_disk_work(struct work_struct *work);
 
