@@ -6,7 +6,8 @@
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for it. A flush
  * waits until the disk has all that were there before it, then it has the disk flushed. A buffer that takes the place of an
- * older one of its page takes it here, too.
+ * older one of its page takes it here, too. A write that ended early and then fails on the disk fails the flushes that were under
+ * way, or else the next one: the count of failures rises before any flush stops waiting for the buffer.
  */
 
 #include <linux/netlink.h>
@@ -48,7 +49,8 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
 	spin_unlock_irqrestore(&dev->disk_lock, flags);
 }
 
-static void unpend(struct rs_buf *buf)
+/* @failed: the disk has not got it, though its request has ended. */
+static void unpend(struct rs_buf *buf, bool failed)
 {
 	struct rs_dev *dev = buf->dev;
 	struct rs_io *io, *next;
@@ -58,6 +60,7 @@ static void unpend(struct rs_buf *buf)
 	spin_lock_irqsave(&dev->disk_lock, flags);
 	list_del_init(&buf->pending);
 	dev->n_pending--;
+	dev->failures += failed;
 	list_for_each_entry_safe(io, next, &dev->flushes, list) {
 		if (!is_flushed(dev, io->seq))
 			break;
@@ -102,7 +105,7 @@ static void written(struct bio *bio)
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);
-	unpend(buf);
+	unpend(buf, status && !buf->late);
 	rs_buf_put(buf);
 }
 
@@ -142,6 +145,21 @@ static void io_done(struct bio *bio)
 	rs_io_end(io, status);
 }
 
+static void flush_done(struct bio *bio)
+{
+	struct rs_io *io = bio->bi_private;
+	struct rs_dev *dev = io->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->disk_lock, flags);
+	if (dev->failures != io->failures_told) {
+		dev->failures_told = dev->failures;
+		bio->bi_status = BLK_STS_IOERR;
+	}
+	spin_unlock_irqrestore(&dev->disk_lock, flags);
+	io_done(bio);
+}
+
 static void init_bio(struct rs_io *io, struct bio_vec *table, blk_opf_t opf)
 {
 	bio_init(&io->bio, io->dev->disk, table, table ? 1 : 0, opf);
@@ -162,6 +180,7 @@ static void submit_read(struct rs_io *io)
 static void submit_flush(struct rs_io *io)
 {
 	init_bio(io, NULL, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC);
+	io->bio.bi_end_io = flush_done;
 	submit_bio(&io->bio);
 }
 
@@ -209,6 +228,7 @@ void rs_disk_flush(struct rs_io *io)
 
 	spin_lock_irq(&dev->disk_lock);
 	io->seq = dev->seq;
+	io->failures_told = dev->failures_told;
 	now = is_flushed(dev, io->seq);
 	list_add_tail(&io->list, now ? &dev->ios_to_disk : &dev->flushes);
 	spin_unlock_irq(&dev->disk_lock);

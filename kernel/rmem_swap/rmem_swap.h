@@ -106,7 +106,8 @@ struct rs_io {
 	unsigned long posted;		/* jiffies */
 	struct rs_buf *buf;		/* of a write */
 	struct bio_vec bvec;		/* of a read or write: its memory */
-	u64 seq;			/* of a flush */
+	u64 seq;			/* of a flush: it waits for the buffers before that; and what was told when it came */
+	u64 failures_told;
 	u64 dma;
 	struct ib_cqe cqe;
 	struct bio bio;			/* of a read, a flush, a discard */
@@ -153,6 +154,8 @@ struct rs_dev {
 
 	spinlock_t disk_lock;
 	u64 seq;			/* of the next buffer */
+	u64 failures;			/* of writes whose request had ended: the next flush says so */
+	u64 failures_told;		/* of them, by a flush */
 	unsigned int n_pending;
 	struct list_head pending;	/* buffers that the disk does not have yet */
 	struct list_head flushes;	/* rs_io.list: wait for some of them */
