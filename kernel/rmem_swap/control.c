@@ -5,6 +5,7 @@
 
 #include "rmem_swap.h"
 
+#define MAX_GRACE_MS 60000
 #define SHUN (10 * HZ) /* no new slab goes to a donor so long after it evicted one or had no room */
 
 /* ------------------------------------------------------------------ mapping */
@@ -108,15 +109,26 @@ static struct rs_slab *find_slab(struct rs_donor *d, const struct rs_named *name
 	return slab && rs_slab_of(slab, d, RS_MAPPED) && slab->addr == named->addr ? slab : NULL;
 }
 
+/* It takes place in any case, by the end of the time of grace. */
+static void unmap(struct rs_donor *d, struct rs_slab *slab, u32 grace_ms)
+{
+	unsigned int index = slab - d->dev->slabs;
+	u64 lost;
+
+	shun(d);
+	lost = rs_save(d, index, index + 1, msecs_to_jiffies(min_t(u32, grace_ms, MAX_GRACE_MS)) / 2);
+	rs_slab_unmap(slab, d->dev);
+	if (lost)
+		rs_save_tell(d, lost);
+}
+
 /* (a slab that we do not have is answered, too: else the donor would wait, and then take all) */
 static void evict(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rs_slab *slab = find_slab(d, named);
 
-	if (slab) {
-		shun(d);
-		rs_slab_unmap(slab, d->dev);
-	}
+	if (slab)
+		unmap(d, slab, named->grace_ms);
 	if (rs_talk_evicted(d, named) || !slab)
 		return;
 	rs_count_both(d, RS_EVICTIONS);

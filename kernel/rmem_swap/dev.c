@@ -329,12 +329,12 @@ static void del(struct rs_dev *dev)
 	mutex_unlock(&dev->lock);
 	del_gendisk(dev->gendisk);
 	rs_pages_wait(dev);
-	/* (what these queue anew, they would queue for requests and buffers that there are not) */
-	cancel_work_sync(&dev->again_work);
-	cancel_work_sync(&dev->disk_work);
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
 	rs_donors_leave(dev);
+	/* (what these queue anew, they would queue for requests and buffers that there are not) */
+	cancel_work_sync(&dev->again_work);
+	cancel_work_sync(&dev->disk_work);
 	mutex_lock(&rs_devs_lock);
 	list_del(&dev->list);
 	mutex_unlock(&rs_devs_lock);

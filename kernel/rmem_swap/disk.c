@@ -72,8 +72,8 @@ static void unpend(struct rs_buf *buf, bool failed)
 		submit_later(dev);
 }
 
-/* Until the disk has all that was pending when this began. */
-void rs_disk_wait(struct rs_dev *dev)
+/* Until the disk has all that was pending when this began, or has failed to write it. */
+void rs_disk_wait(struct rs_dev *dev, long timeout)
 {
 	u64 seq;
 	bool done;
@@ -81,12 +81,12 @@ void rs_disk_wait(struct rs_dev *dev)
 	spin_lock_irq(&dev->disk_lock);
 	seq = dev->seq;
 	spin_unlock_irq(&dev->disk_lock);
-	wait_event(dev->wait, ({
+	wait_event_timeout(dev->wait, ({
 		spin_lock_irq(&dev->disk_lock);
 		done = is_flushed(dev, seq);
 		spin_unlock_irq(&dev->disk_lock);
 		done;
-	}));
+	}), timeout);
 }
 
 /* ------------------------------------------------------------------ writes */

@@ -10,6 +10,7 @@
 
 #include "rmem_swap.h"
 
+#define NO_LIMIT (3600 * HZ)
 #define PATIENCE (10 * HZ) /* of a command, with a donor that is silent though its queue pair lives */
 
 /*
@@ -17,24 +18,27 @@
  * NEW     -> DOWN	it could not be connected, or its RDMA device went
  * UP      -> DOWN	lost
  * any but LEAVING -> LEAVING	DONOR_DEL, DEV_DEL
+ * LEAVING -> UP	it was UP, and has pages that the disk does not take
  *
- * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place. LEAVING is for good.
+ * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place.
  */
 static const u8 arcs[] = {
 	[RMEM_SWAP_NEW]		= BIT(RMEM_SWAP_UP) | BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING),
 	[RMEM_SWAP_UP]		= BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING),
 	[RMEM_SWAP_DOWN]	= BIT(RMEM_SWAP_LEAVING),
-	[RMEM_SWAP_LEAVING]	= 0,
+	[RMEM_SWAP_LEAVING]	= BIT(RMEM_SWAP_UP),
 };
 
-/* False if it may not be. */
-static bool set_state(struct rs_donor *d, enum rmem_swap_donor_state to)
+#define ANY (BIT(RMEM_SWAP_NEW) | BIT(RMEM_SWAP_UP) | BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING))
+
+/* From one of @from; false if it may not be. */
+static bool set_state(struct rs_donor *d, u8 from, enum rmem_swap_donor_state to)
 {
 	unsigned long flags;
 	bool ok;
 
 	spin_lock_irqsave(&d->lock, flags);
-	ok = arcs[d->state] & BIT(to);
+	ok = BIT(d->state) & from && arcs[d->state] & BIT(to);
 	if (ok)
 		WRITE_ONCE(d->state, to);
 	spin_unlock_irqrestore(&d->lock, flags);
@@ -118,7 +122,7 @@ static void lost_work(struct work_struct *work)
 	unsigned int noio = memalloc_noio_save();
 	bool was_up = READ_ONCE(d->state) == RMEM_SWAP_UP;
 
-	if (set_state(d, RMEM_SWAP_DOWN)) {
+	if (set_state(d, ANY, RMEM_SWAP_DOWN)) {
 		rs_verbs_drain(d);
 		rs_slabs_leave(d);
 		rs_verbs_destroy(d);
@@ -144,7 +148,7 @@ static void connect_work(struct work_struct *work)
 		ret = rs_talk_free_all(d);
 	if (!ret && test_bit(RS_FAILED, &d->flags))
 		ret = -ENOTCONN;
-	if (!ret && !set_state(d, RMEM_SWAP_UP))
+	if (!ret && !set_state(d, BIT(RMEM_SWAP_NEW), RMEM_SWAP_UP))
 		ret = -ECANCELED;
 	if (ret)
 		rs_donor_fail(d, "it could not be connected: %d", ret);
@@ -155,11 +159,19 @@ static void connect_work(struct work_struct *work)
 	memalloc_noio_restore(noio);
 }
 
-/* A command has all of generic netlink wait for it. So a donor that does not answer in time is given up. */
+/*
+ * A command has all of generic netlink wait for it. So a donor that does not answer in time is given up. The disk is waited for as
+ * long as it takes, and so is a donor that answers what there is much of.
+ */
 static void wait_or_fail(struct rs_donor *d, struct completion *done)
 {
-	if (wait_for_completion_timeout(done, PATIENCE))
-		return;
+	unsigned int steps;
+
+	do {
+		steps = READ_ONCE(d->steps);
+		if (wait_for_completion_timeout(done, PATIENCE))
+			return;
+	} while (READ_ONCE(d->on_disk) || READ_ONCE(d->steps) != steps);
 	rs_donor_fail(d, "it did not answer in time");
 	wait_for_completion(done);
 }
@@ -246,16 +258,41 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 	return d;
 }
 
-static void leave_work(struct work_struct *work)
+/* The donor has pages that the disk does not take: it is up again, unless it is lost, or the device goes. */
+static bool stays(struct rs_donor *d, u64 lost)
 {
-	struct rs_donor *d = container_of(work, struct rs_donor, leave_work);
 	struct rs_dev *dev = d->dev;
-	unsigned int noio = memalloc_noio_save();
+	bool stays;
+
+	mutex_lock(&dev->lock);
+	stays = !dev->going && !test_bit(RS_FAILED, &d->flags) && set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
+	if (stays)
+		d->kept = lost;
+	mutex_unlock(&dev->lock);
+	return stays;
+}
+
+/* What was put off while it was leaving is done now. */
+static void stay(struct rs_donor *d)
+{
+	struct rs_dev *dev = d->dev;
+	unsigned int i;
+
+	for (i = 0; i < dev->n_slabs; i++)
+		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
+			rs_slab_reopen(&dev->slabs[i]);
+	queue_work(d->wq, &d->map_work);
+	queue_work(d->wq, &d->notice_work);
+	complete_all(&d->left);
+}
+
+static void leave(struct rs_donor *d)
+{
+	struct rs_dev *dev = d->dev;
 
 	rs_slabs_leave(d);
 	if (d->ibdev && d->connecting && !test_bit(RS_FAILED, &d->flags))
 		rs_talk_free_all(d);
-	rs_disk_wait(dev);
 	rs_donor_fail(d, "it was removed");
 	rs_verbs_destroy(d);
 	mutex_lock(&dev->lock);
@@ -264,8 +301,23 @@ static void leave_work(struct work_struct *work)
 	mutex_unlock(&dev->lock);
 	rs_event(dev, RMEM_SWAP_DONOR_GONE, d, NULL, NULL);
 	complete_all(&d->left);
-	memalloc_noio_restore(noio);
 	rs_donor_put(d);
+}
+
+static void leave_work(struct work_struct *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, leave_work);
+	unsigned int noio = memalloc_noio_save();
+	u64 lost = rs_save(d, 0, d->dev->n_slabs, NO_LIMIT);
+
+	if (lost && stays(d, lost)) {
+		stay(d);
+	} else {
+		if (lost)
+			rs_save_tell(d, lost);
+		leave(d);
+	}
+	memalloc_noio_restore(noio);
 }
 
 static void init_works(struct rs_donor *d)
@@ -350,8 +402,12 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 /* False if it leaves already. */
 static bool begin_leave(struct rs_donor *d)
 {
-	if (!set_state(d, RMEM_SWAP_LEAVING))
+	lockdep_assert_held(&d->dev->lock);
+
+	if (!set_state(d, ANY, RMEM_SWAP_LEAVING))
 		return false;
+	reinit_completion(&d->left);
+	d->kept = 0;
 	rs_donor_get(d);
 	queue_work(d->wq, &d->leave_work);
 	return true;
@@ -376,8 +432,12 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	if (ret)
 		return ret;
 	wait_or_fail(d, &d->left);
+	if (d->kept) {
+		NL_SET_ERR_MSG_FMT(extack, "%llu pages are at this donor alone: the disk fails to write them", d->kept);
+		ret = -EIO;
+	}
 	rs_donor_put(d);
-	return 0;
+	return ret;
 }
 
 /* All of them; none is added meanwhile. */

@@ -38,8 +38,11 @@
  *	write, its donor lost	the write becomes late, and ends with what the disk says. Its bit stays clear.
  *	write, unmap		holds a reference: the bit that it sets is cleared by the unmapping, which waits for it.
  *	unmap, disk not done	reads find the buffer, by 1.
- *	unmap, disk failed	the page is bad and no donor has it: reads fail, as on a disk that fails. (A write that ended early and
- *				then fails on the disk is bad; its donor still has it, until the slab is unmapped.)
+ *	unmap, disk failed	A write that ended early and then fails on the disk is bad; its donor still has it. It is saved before
+ *				an orderly unmapping (save.c). If that fails, or the donor is lost, no donor has it: reads fail, as on
+ *				a disk that fails.
+ *	save, anything		What is saved is active, with a buffer that is *unread* until the donor has been read. Until then
+ *				reads go on at 2. Writes wait; the bit stays set, since the donor's copy is what the buffer gets.
  *	write, disk failed	late: the request fails, and the page is bad. A buffer that is ready then is written all the same.
  *	discard, anything	clears the bit if there is no entry. If there is one, the data is newer, or concurrent. What is on
  *				its way to the disk may arrive there after the discard, which may leave anything.
@@ -90,6 +93,21 @@ struct rs_buf *rs_buf_get(struct rs_io *io)
 		list_add_tail(&io->list, &dev->starved);
 	}
 	spin_unlock_irqrestore(&dev->pool_lock, flags);
+	return buf;
+}
+
+/* One that is free, before those who stand in line; or NULL. */
+struct rs_buf *rs_buf_take(struct rs_dev *dev)
+{
+	struct rs_buf *buf;
+
+	spin_lock_irq(&dev->pool_lock);
+	buf = list_first_entry_or_null(&dev->free_buffers, struct rs_buf, list);
+	if (buf) {
+		list_del_init(&buf->list);
+		dev->n_free--;
+	}
+	spin_unlock_irq(&dev->pool_lock);
 	return buf;
 }
 
@@ -279,7 +297,7 @@ void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
 		set_bit(page->index, dev->bad);
 	else
 		clear_bit(page->index, dev->bad);
-	if (io)
+	if (buf->late)
 		page->active = NULL;
 	page->writing = page->ready;
 	page->ready = NULL;
@@ -295,7 +313,7 @@ void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
 		rs_io_again(post);
 }
 
-/* ------------------------------------------------------------------ reading, discarding */
+/* ------------------------------------------------------------------ reading */
 
 static struct rs_buf *newest(struct rs_page *page)
 {
@@ -322,12 +340,14 @@ enum rs_source rs_page_read(struct rs_io *io)
 	struct rs_bucket *bucket = bucket_of(dev, io->index);
 	enum rs_source source = RS_FROM_DISK;
 	struct rs_page *page;
+	struct rs_buf *buf;
 	unsigned long flags;
 
 	spin_lock_irqsave(&bucket->lock, flags);
 	page = find_page(bucket, io->index);
-	if (page) {
-		memcpy_to_bvec(&io->bvec, page_address(newest(page)->data));
+	buf = page ? newest(page) : NULL;
+	if (buf && !buf->unread) {
+		memcpy_to_bvec(&io->bvec, page_address(buf->data));
 		source = RS_FROM_BUFFER;
 	} else if (get_remote(io)) {
 		source = RS_FROM_DONOR;
@@ -337,6 +357,60 @@ enum rs_source rs_page_read(struct rs_io *io)
 	spin_unlock_irqrestore(&bucket->lock, flags);
 	return source;
 }
+
+/* ------------------------------------------------------------------ saving */
+
+/*
+ * Its slab is closed, @io holds a free buffer's memory, and reads it from the donor next. False if there is nothing to save: the
+ * page was written anew meanwhile.
+ */
+bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_bucket *bucket = bucket_of(dev, io->index);
+	unsigned long flags;
+	bool ok;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	ok = !find_page(bucket, io->index) && test_bit(io->index, dev->bad) && get_remote(io);
+	if (ok) {
+		buf->late = true;
+		buf->fua = true;
+		buf->unread = true;
+		buf->page = new_page(dev, bucket, io->index);
+		buf->page->active = buf;
+	}
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	return ok;
+}
+
+/* The donor has been read, or has failed. */
+void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
+{
+	struct rs_dev *dev = io->dev;
+	struct rs_bucket *bucket = bucket_of(dev, io->index);
+	struct rs_page *page = buf->page;
+	struct rs_io *post = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	rs_slab_put(io);
+	buf->unread = false;
+	if (io->status) {
+		page->active = NULL;
+		post = run_page(dev, page);
+		put_page_if_idle(dev, page);
+	} else {
+		to_disk(page, buf);
+	}
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	if (io->status)
+		rs_buf_put(buf);
+	if (post)
+		rs_io_again(post);
+}
+
+/* ------------------------------------------------------------------ discarding */
 
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count)
 {

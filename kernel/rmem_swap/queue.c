@@ -116,6 +116,7 @@ static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_que
 	io->slab = NULL;
 	WRITE_ONCE(io->donor, NULL);
 	io->buf = NULL;
+	io->saves = false;
 	INIT_LIST_HEAD(&io->list);
 	blk_mq_start_request(rq);
 	run(io);

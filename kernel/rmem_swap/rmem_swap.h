@@ -59,6 +59,8 @@ struct rs_slab {
 	spinlock_t lock;
 	enum rs_slab_state state;	/* slab.c has its arcs */
 	unsigned int refs;		/* I/O under way at the donor */
+	unsigned int writers;		/* those of them that write */
+	bool closed;			/* while MAPPED: nothing is written there any more, and what is there can be read */
 	struct rs_donor *donor;		/* unless UNMAPPED; the donor outlives that */
 	u64 addr;			/* while MAPPED, or there are references */
 	u32 rkey;
@@ -90,7 +92,8 @@ struct rs_buf {
 	struct rs_page *page;
 	struct page *data;
 	struct rs_io *io;		/* until that is ended */
-	bool late;			/* its request ends when the disk has the data, not when the donor has */
+	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
+	bool unread;			/* it gets its data from the donor; nothing is in it yet */
 	bool fua;
 	struct bio bio;
 	struct bio_vec bvec;
@@ -112,6 +115,8 @@ struct rs_io {
 	struct ib_cqe cqe;
 	struct bio bio;			/* of a read, a flush, a discard */
 	blk_status_t status;
+	bool saves;			/* it is of no request, but of save.c */
+	bool ended;			/* then: and it has ended */
 };
 
 struct rs_dev {
@@ -173,6 +178,7 @@ struct rs_dev {
 /* A slab, as the donor names it. */
 struct rs_named {
 	u64 tag, addr;
+	u32 grace_ms;	/* of a notice: after that time the donor takes it */
 };
 
 enum { RS_FAILED };			/* rs_donor.flags */
@@ -187,6 +193,9 @@ struct rs_donor {
 	unsigned long flags;
 	char reason[RS_REASON];		/* why it failed; written once, before RS_FAILED can be seen */
 	bool connecting;
+	bool on_disk;			/* its workqueue waits for the disk now */
+	unsigned int steps;		/* of its workqueue, with what takes long though the donor answers */
+	u64 kept;			/* pages for which it was not removed */
 	struct rs_stats stats;
 	atomic_t n_slabs;		/* that are mapped, or about to be */
 
@@ -275,6 +284,7 @@ u32 rs_stalled(struct rs_donor *d);
 int rs_pages_init(struct rs_dev *dev, u32 buffers);
 void rs_pages_free(struct rs_dev *dev);
 struct rs_buf *rs_buf_get(struct rs_io *io);
+struct rs_buf *rs_buf_take(struct rs_dev *dev);
 void rs_buf_put(struct rs_buf *buf);
 void rs_pages_wait(struct rs_dev *dev);
 struct rs_io *rs_starved(struct rs_dev *dev, struct rs_buf **buf);
@@ -283,6 +293,8 @@ struct rs_io *rs_page_written(struct rs_io *io, bool ok);
 void rs_page_on_disk(struct rs_buf *buf, blk_status_t status);
 enum rs_source { RS_FROM_BUFFER, RS_FROM_DONOR, RS_FROM_DISK, RS_FROM_NOWHERE };
 enum rs_source rs_page_read(struct rs_io *io);
+bool rs_page_save(struct rs_io *io, struct rs_buf *buf);
+void rs_page_saved(struct rs_io *io, struct rs_buf *buf);
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count);
 
 /* disk.c; disk_lock is not held */
@@ -293,12 +305,14 @@ void rs_disk_write(struct rs_buf *buf);
 void rs_disk_read(struct rs_io *io);
 void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
-void rs_disk_wait(struct rs_dev *dev);
+void rs_disk_wait(struct rs_dev *dev, long timeout);
 void rs_disk_work(struct work_struct *work);
 
 /* slab.c */
 bool rs_slab_get(struct rs_io *io);
 void rs_slab_put(struct rs_io *io);
+void rs_slab_close(struct rs_slab *slab, struct rs_dev *dev);
+void rs_slab_reopen(struct rs_slab *slab);
 void rs_slab_unmap(struct rs_slab *slab, struct rs_dev *dev);
 void rs_slabs_leave(struct rs_donor *d);
 bool rs_slab_claim(struct rs_slab *slab, struct rs_donor *d);
@@ -311,6 +325,11 @@ static inline u64 rs_slab_tag(const struct rs_dev *dev, const struct rs_slab *sl
 {
 	return slab - dev->slabs + 1;
 }
+
+/* save.c; from the donor's workqueue */
+u64 rs_save(struct rs_donor *d, unsigned int first, unsigned int end, unsigned long timeout);
+void rs_save_ended(struct rs_io *io, bool ok);
+void rs_save_tell(struct rs_donor *d, u64 lost);
 
 /* place.c */
 void rs_tick(struct work_struct *work);

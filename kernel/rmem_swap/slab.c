@@ -42,9 +42,10 @@ bool rs_slab_get(struct rs_io *io)
 	lockdep_assert_irqs_disabled();
 
 	spin_lock(&slab->lock);
-	ok = slab->state == RS_MAPPED && !test_bit(RS_FAILED, &slab->donor->flags);
+	ok = slab->state == RS_MAPPED && !test_bit(RS_FAILED, &slab->donor->flags) && !(io->buf && slab->closed);
 	if (ok) {
 		slab->refs++;
+		slab->writers += !!io->buf;
 		io->slab = slab;
 		io->posted = jiffies;
 		WRITE_ONCE(io->donor, slab->donor);
@@ -63,7 +64,8 @@ void rs_slab_put(struct rs_io *io)
 	WRITE_ONCE(io->donor, NULL);
 	spin_lock_irqsave(&slab->lock, flags);
 	slab->refs--;
-	wake = !slab->refs && slab->state == RS_UNMAPPING;
+	slab->writers -= !!io->buf;
+	wake = (!slab->refs && slab->state == RS_UNMAPPING) || (!slab->writers && slab->closed);
 	spin_unlock_irqrestore(&slab->lock, flags);
 	if (wake)
 		wake_up_all(&io->dev->wait);
@@ -129,6 +131,7 @@ static void forget(struct rs_slab *slab)
 	spin_lock_irq(&slab->lock);
 	set_state(slab, RS_UNMAPPED);
 	slab->donor = NULL;
+	slab->closed = false;
 	spin_unlock_irq(&slab->lock);
 	atomic_dec(&d->n_slabs);
 }
@@ -136,6 +139,34 @@ static void forget(struct rs_slab *slab)
 void rs_slab_not_mapped(struct rs_slab *slab)
 {
 	forget(slab);
+}
+
+static bool is_unwritten(struct rs_slab *slab)
+{
+	bool unwritten;
+
+	spin_lock_irq(&slab->lock);
+	unwritten = !slab->writers;
+	spin_unlock_irq(&slab->lock);
+	return unwritten;
+}
+
+/* Pages that are written from now on go to the disk alone. Waits for those that are on their way to the donor, unless it fails */
+void rs_slab_close(struct rs_slab *slab, struct rs_dev *dev)
+{
+	struct rs_donor *d = slab->donor;
+
+	spin_lock_irq(&slab->lock);
+	slab->closed = true;
+	spin_unlock_irq(&slab->lock);
+	wait_event(dev->wait, is_unwritten(slab) || test_bit(RS_FAILED, &d->flags));
+}
+
+void rs_slab_reopen(struct rs_slab *slab)
+{
+	spin_lock_irq(&slab->lock);
+	slab->closed = false;
+	spin_unlock_irq(&slab->lock);
 }
 
 /*

@@ -56,7 +56,7 @@ static const char *take_evict(struct rs_donor *d, struct rmem_msg *msg, u32 size
 		wrong = "it sends more notices than it may";
 	} else {
 		d->evicts[(d->first_evict + d->n_evicts) % RS_NOTICES] = (struct rs_named){
-			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr),
+			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr), .grace_ms = le32_to_cpu(evict->grace_ms),
 		};
 		d->n_evicts++;
 	}

@@ -44,6 +44,10 @@ static struct rs_io *io_done(struct rs_io *io, bool ok)
 {
 	struct rs_donor *d = io->donor;
 
+	if (io->saves) {
+		rs_save_ended(io, ok);
+		return NULL;
+	}
 	if (!ok)
 		rs_count_both(d, RS_REQUEUED);
 	if (io->buf) {

@@ -12,7 +12,7 @@
  *	 (user space)	rmem_hello, rmem_challenge, rmem_proof with these; rmem_welcome
  *	DONOR_CONNECT	the donor's QPN, PSN, GID and MTU: the queue pair goes to RTS, and slabs are placed there
  *	 ...		EVENT: donor lost; user space begins with DONOR_ADD again when the donor answers
- *	DONOR_DEL	its slabs are unmapped (the disk has all pages), freed at the donor; the queue pair is destroyed
+ *	DONOR_DEL	its slabs are unmapped (once the disk has all pages), freed at the donor; the queue pair is destroyed
  *	DEV_DEL		EBUSY while somebody has it open, as swap is; rmemswap runs swapoff first
  *
  * Sizes are bytes. A request that fails has an extended acknowledgment that names the attribute or says why.
@@ -39,7 +39,8 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_DONOR_ADD,
 	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up: what it had of this client before is freed by then */
 	RMEM_SWAP_DONOR_CONNECT,
-	RMEM_SWAP_DONOR_DEL,	 /* DEV, DONOR; answered when all its slabs are unmapped */
+	/* DEV, DONOR; answered when all its slabs are unmapped. EIO: it has pages that the disk fails to write, and stays. */
+	RMEM_SWAP_DONOR_DEL,
 	/*
 	 * A dump; DEV: of that one alone. For each device one message without DONOR and without SLAB_INDEX, then one for each of
 	 * its donors, with DONOR and without SLAB_INDEX, then one for each of its slabs that is mapped, or warm enough to count:
@@ -56,7 +57,7 @@ enum rmem_swap_what {
 	RMEM_SWAP_DONOR_LOST = 2, /* its slabs are unmapped; what was under way goes to the disk */
 	RMEM_SWAP_DONOR_GONE = 3, /* by DONOR_DEL */
 	RMEM_SWAP_EVICTED = 4,	  /* the donor took one slab back */
-	RMEM_SWAP_DISK_ERROR = 5, /* pages could not be written to the disk; told once a second at most */
+	RMEM_SWAP_DISK_ERROR = 5, /* pages could not be written to the disk, told once a second at most; or were lost with a slab */
 };
 
 enum rmem_swap_donor_state {

@@ -4,7 +4,7 @@
  *
  *	WAITS -> UP		an attempt has succeeded
  *	UP -> WAITS		the kernel says that it is lost
- *	WAITS, UP -> AWAY	donor_leave(): it is drained
+ *	WAITS, UP -> AWAY	donor_leave(): it is drained; not if the kernel keeps it
  *	AWAY -> WAITS		donor_again(): the settings were read
  *	any -> ENDED		donor_leave() for good
  */
@@ -138,7 +138,9 @@ static void unlocked_leave(struct donor *d)
 	else
 		d->known = false;
 	d->left = ret;
-	d->state = DONOR_AWAY;
+	/* (-EIO: it has pages that the disk does not take, and stays) */
+	if (ret != -EIO)
+		d->state = DONOR_AWAY;
 	told();
 }
 
