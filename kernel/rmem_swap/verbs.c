@@ -87,7 +87,6 @@ static bool map_memory(struct rs_io *io)
 	return !ib_dma_mapping_error(ib, io->dma);
 }
 
-/* (what the device allocates for it may be taken from the reserves: it frees memory) */
 static bool post(struct rs_io *io)
 {
 	struct rs_donor *d = io->donor;
@@ -100,7 +99,6 @@ static bool post(struct rs_io *io)
 		},
 		.remote_addr = io->slab->addr + offset, .rkey = io->slab->rkey,
 	};
-	unsigned int reclaim;
 	int ret;
 
 	if (!map_memory(io)) {
@@ -109,9 +107,7 @@ static bool post(struct rs_io *io)
 	}
 	sge.addr = io->dma;
 	io->cqe.done = io_completed;
-	reclaim = memalloc_noreclaim_save();
 	ret = ib_post_send(d->qp, &wr.wr, NULL);
-	memalloc_noreclaim_restore(reclaim);
 	if (!ret)
 		return true;
 	ib_dma_unmap_page(d->qp->device, io->dma, RMEM_PAGE, io->buf ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
