@@ -85,10 +85,10 @@ tell() {
 	on "${of%-*}" pkill "-$1" -P "${of#*-}"
 }
 
-# operations OUT: how many rmem-load had done when it was last asked
+# operations OUT: how many a load had done when it was last asked
 operations() {
 	local n
-	n=$(sed -n 's/^rmem-load: \([0-9]*\) operations so far$/\1/p' "$(here "$1")" | tail -n 1)
+	n=$(sed -n 's/^[a-z-]*: \([0-9]*\) operations so far$/\1/p' "$(here "$1")" | tail -n 1)
 	echo "${n:-0}"
 }
 

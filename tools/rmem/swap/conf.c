@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* rmemswap.conf. */
+#include <ctype.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 #define MAX_HOT 1000000
-#define MAX_BUFFERS 1048576
+#define MIN_BUFFERS 16
+#define MAX_BUFFERS 262144
 #define MAX_PRIORITY 32767 /* swapon(2) */
 #define PRIORITY 100
 
@@ -35,12 +37,24 @@ static int read_hot(struct parse *p, const char *text, void *to)
 
 static int read_buffers(struct parse *p, const char *text, void *to)
 {
-	return read_count(p, text, 1, MAX_BUFFERS, to);
+	return read_count(p, text, MIN_BUFFERS, MAX_BUFFERS, to);
 }
 
 static int read_priority(struct parse *p, const char *text, void *to)
 {
 	return read_count(p, text, 0, MAX_PRIORITY, to);
+}
+
+static int read_device_size(struct parse *p, const char *text, void *to)
+{
+	uint64_t size;
+
+	if (settings_size(p, text, &size))
+		return -1;
+	if (!size || size % RMEM_PAGE)
+		return settings_wrong(p, "'%s' is no size of a device: give a multiple of %u", text, RMEM_PAGE);
+	*(uint64_t *)to = size;
+	return 0;
 }
 
 static int read_slab(struct parse *p, const char *text, void *to)
@@ -86,7 +100,7 @@ static int read_key(struct parse *p, const char *text, void *to)
 
 static const struct setting device_settings[] = {
 	{ "disk", settings_text, offsetof(struct conf_device, disk) },
-	{ "size", settings_size, offsetof(struct conf_device, size) },
+	{ "size", read_device_size, offsetof(struct conf_device, size) },
 	{ "slab", read_slab, offsetof(struct conf_device, slab) },
 	{ "hot", read_hot, offsetof(struct conf_device, hot) },
 	{ "buffers", read_buffers, offsetof(struct conf_device, buffers) },
@@ -107,17 +121,28 @@ static const struct setting donor_settings[] = {
 
 /* ------------------------------------------------------------------ sections */
 
-static int take_name(struct parse *p, const char *kind, const char *name, char *to, size_t size)
+static int take_name(struct parse *p, const char *name, char *to, size_t size)
+{
+	if (strlen(name) >= size)
+		return settings_wrong(p, "a %s's name has at most %zu characters", p->kind, size - 1);
+	strcpy(to, name);
+	return 0;
+}
+
+/* It is a name in /dev, too. */
+static bool device_name_good(const char *name)
+{
+	return isalpha((unsigned char)*name) &&
+	       !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")];
+}
+
+static bool donor_name_good(const char *name)
 {
 	char padded[RMEM_NAME_SIZE] = "";
 
-	if (strlen(name) >= size)
-		return settings_wrong(p, "a %s's name has at most %zu characters", kind, size - 1);
+	_Static_assert(RMEM_SWAP_DONOR_SIZE <= RMEM_NAME_SIZE, "a donor's name is checked as a client's");
 	strcpy(padded, name);
-	if (!*name || *name == '.' || !rmem_name_good(padded))
-		return settings_wrong(p, "'%s' is no %s's name: use letters, digits, and . _ -, and no . first", name, kind);
-	strcpy(to, name);
-	return 0;
+	return *name && rmem_name_good(padded);
 }
 
 static int begin_device(struct parse *p, const char *name)
@@ -136,7 +161,9 @@ static int begin_device(struct parse *p, const char *name)
 	p->settings = device_settings;
 	p->base = device;
 	p->kind = "device";
-	return take_name(p, "device", name, device->name, sizeof(device->name));
+	if (!device_name_good(name))
+		return settings_wrong(p, "'%s' is no device's name: use letters, digits, - and _, and a letter first", name);
+	return take_name(p, name, device->name, sizeof(device->name));
 }
 
 static int begin_donor(struct parse *p, const char *name)
@@ -155,7 +182,11 @@ static int begin_donor(struct parse *p, const char *name)
 	p->settings = donor_settings;
 	p->base = donor;
 	p->kind = "donor";
-	return take_name(p, "donor", name, donor->name, sizeof(donor->name));
+	if (take_name(p, name, donor->name, sizeof(donor->name)))
+		return -1;
+	if (!donor_name_good(name))
+		return settings_wrong(p, "'%s' is no donor's name: use letters, digits, and . _ -", name);
+	return 0;
 }
 
 static int begin_section(struct parse *p, const char *section)

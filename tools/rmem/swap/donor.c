@@ -76,7 +76,8 @@ static int pair_up(struct donor *d, struct rmem_handshake *h)
 	if (ret)
 		return failed(d, ret, why);
 	ret = kernel_donor_connect(&d->kernel, d->device, d->conf->name, &h->welcome);
-	d->half = ret;
+	/* (what failed on the wire is down, and keeps its counters; what was refused before that is as new as it was) */
+	d->half = ret == -EINVAL || ret == -EBUSY;
 	return ret ? refused(d, "its connection", ret) : 0;
 }
 

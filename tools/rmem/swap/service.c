@@ -406,18 +406,32 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------ the begin */
 
+struct wanted {
+	const char *device;
+	bool found;
+};
+
+static void find_device(struct nlattr **attrs, void *arg)
+{
+	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV);
+	struct wanted *wanted = arg;
+
+	wanted->found |= device && !strcmp(device, wanted->device);
+}
+
 /* A device that is there was left by another of us, and is taken over with its donors. */
 static int make_device(struct conf_device *device)
 {
-	int ret;
+	struct wanted wanted = { .device = device->name };
 
-	if (area_is_free(device))
+	if (kernel_status(&requests, find_device, &wanted))
+		return fault("rmem_swap: %s", requests.why);
+	if (!wanted.found && area_is_free(device))
 		return -1;
-	ret = kernel_dev_add(&requests, device);
-	if (ret && ret != -EEXIST)
+	if (!wanted.found && kernel_dev_add(&requests, device))
 		return fault("device %s: %s", device->name, requests.why);
-	device->made = !ret;
-	if (ret)
+	device->made = !wanted.found;
+	if (wanted.found)
 		say(LOG_INFO, "device %s: it is there already, and is taken over", device->name);
 	return device->block ? 0 : area_on(device);
 }
@@ -440,7 +454,7 @@ static void unmake_devices(void)
 
 struct found {
 	char device[RMEM_SWAP_NAME_SIZE], donor[RMEM_SWAP_DONOR_SIZE];
-	bool up;
+	uint64_t state;
 	struct found *next;
 };
 
@@ -454,19 +468,19 @@ static void find_donor(struct nlattr **attrs, void *arg)
 	found = xcalloc(1, sizeof(*found));
 	snprintf(found->device, sizeof(found->device), "%s", device);
 	snprintf(found->donor, sizeof(found->donor), "%s", donor);
-	found->up = attr_number(attrs, RMEM_SWAP_A_STATE) == RMEM_SWAP_UP;
+	found->state = attr_number(attrs, RMEM_SWAP_A_STATE);
 	found->next = *list;
 	*list = found;
 }
 
-/* A donor that the settings do not have any more goes; the others stay connected. */
+/* A donor that the settings do not have any more goes, and one that is half made; the others stay connected. */
 static void take_over(const struct found *found)
 {
 	const struct conf_donor *conf = conf_donor(&service.conf, found->donor);
 	struct donor *d = NULL;
 
-	if (conf && !strcmp(conf->device, found->device))
-		d = donor_start(conf, found->device, true, found->up);
+	if (conf && !strcmp(conf->device, found->device) && found->state != RMEM_SWAP_NEW)
+		d = donor_start(conf, found->device, true, found->state == RMEM_SWAP_UP);
 	else if (kernel_donor_del(&requests, found->device, found->donor))
 		fault("donor %s: it can't be removed: %s", found->donor, requests.why);
 	if (!d)

@@ -63,13 +63,13 @@ static json_t *value_of(const struct shown *s, struct nlattr **attrs)
 	if (!s->text)
 		return json_integer(number);
 	text = attr_text(attrs, s->number);
-	return json_string(text ? text : "?");
+	return json_string(text ? text : "");
 }
 
 static void add_values(json_t *object, struct nlattr **attrs)
 {
 	for (const struct shown *s = shown; s->name; s++)
-		if (attrs[s->number])
+		if (attrs[s->number] && !(s->text && !*(attr_text(attrs, s->number) ?: "")))
 			json_object_set_new(object, s->name, value_of(s, attrs));
 }
 
@@ -131,7 +131,7 @@ static int hotter(const void *a, const void *b)
 	return one < two ? 1 : one > two ? -1 : 0;
 }
 
-/* The hottest slab first. */
+/* The hottest one first. */
 static void sort_slabs(json_t *device)
 {
 	json_t *slabs = json_object_get(device, "hottest"), **list;
@@ -144,8 +144,6 @@ static void sort_slabs(json_t *device)
 	json_array_clear(slabs);
 	for (i = 0; i < n; i++)
 		json_array_append_new(slabs, list[i]);
-	json_object_set(device, "slab", slabs);
-	json_object_del(device, "hottest");
 	free(list);
 }
 
@@ -227,7 +225,7 @@ int status_command(bool json, bool slabs)
 		print_pairs("", device);
 		print_parts(device, "donors", SIZE_MAX);
 		if (slabs)
-			print_parts(device, "slab", SIZE_MAX);
+			print_parts(device, "hottest", SIZE_MAX);
 	}
 	json_decref(status);
 	return printed();
@@ -310,7 +308,7 @@ static void print_top(const json_t *now, const json_t *before, double seconds)
 		print_rates("", device, old, seconds);
 		json_array_foreach(json_object_get(device, "donors"), j, donor)
 			print_rates("    ", donor, same_one(json_object_get(old, "donors"), donor, "donor"), seconds);
-		print_parts(device, "slab", HOTTEST);
+		print_parts(device, "hottest", HOTTEST);
 	}
 	putchar('\n');
 }

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# For tests of remote swap: h3 swaps to a device with donors at other hosts. After ../lib.sh, ../godwit/move.sh, ../rmem/rmem.sh.
+# shellcheck disable=SC2034,SC2154 # those set some, tests use others
+
+disk=/dev/disk/by-id/virtio-lab
+swapper=h3
+use=swap
+size=256M slab=8M hot=2
+declare -A donor_at=() donor_is=() # by name: the address that h3 connects to; the donor's process there, and its output
+
+# lends NAME HOST [ADDRESS [OPTION...]]: rmemd runs there, and is the donor of this name
+lends() {
+	donor "$2" "${@:4}"
+	donor_at[$1]=${3:-10.77.0.${2#h}}
+	donor_is[$1]="$donor $donor_out"
+}
+
+# kill_donor NAME HOST
+kill_donor() { on "$2" pkill -KILL -P "${donor_is[$1]% *}"; }
+
+# back NAME HOST [OPTION...]: it is started again, at the same address
+back() { need=expect lends "$1" "$2" "${donor_at[$1]}" "${@:3}"; }
+
+# end_donors HOST...: all that run there, by SIGTERM, which end with 0
+end_donors() {
+	local h o
+	for h; do on "$h" pkill -TERM rmemd || true; done
+	for o in "${donor_is[@]}"; do
+		o=${o#* }
+		if seen "$o" '^exit 137$'; then continue; fi
+		finished "$o" 0
+	done
+}
+
+# settings_of_swap NAME...: rmemswap.conf at h3, with these donors, each of which knows the client "swap"
+settings_of_swap() {
+	local name
+	{
+		printf '[device rswap0]\ndisk = %s\nuse = %s\nsize = %s\nslab = %s\nhot = %s\n' "$disk" "$use" "$size" "$slab" "$hot"
+		for name; do
+			printf '[donor %s]\nhost = %s\nclient = swap\nkey = /root/swap.key\n' "$name" "${donor_at[$name]}"
+		done
+	} >"$share/rmemswap.conf"
+	on $swapper cp /lab/rmemswap.conf /root/
+}
+
+# swap_begins NAME...: the module and rmemswap run at h3, and these donors are connected
+swap_begins() {
+	local name
+	settings_of_swap "$@"
+	# (a random page is no sign that its neighbours are wanted next)
+	on $swapper sh -c "wipefs -q -a $disk; echo 0 >/proc/sys/vm/page-cluster; [ -e /sys/module/rmem_swap ] ||
+		insmod $build/kernel/rmem_swap.ko"
+	run $swapper "$build/rmemswap" run --config /root/rmemswap.conf
+	swap_out=$out
+	wait_for 60 seen "$swap_out" 'ready$\|^exit '
+	for name; do "${need:-wait_for}" 60 donor_state "$name" up; done
+}
+
+# swap_ends: by SIGTERM; of the device and the module nothing stays
+swap_ends() {
+	tell TERM "$swap_out"
+	finished "$swap_out" 0
+	[ -z "$(on $swapper sed 1d /proc/swaps)" ] || broken "it swaps still"
+	on $swapper rmmod rmem_swap
+	[ -z "$(on $swapper ls /dev | grep rswap)" ] || broken "a device is left"
+}
+
+status() { on $swapper "$build/rmemswap" status --json >"$work/swap.json"; }
+
+# value NAME [DONOR]: one of what rmemswap status tells
+value() {
+	local of='.devices[0]'
+	[ $# = 1 ] || of+=".donors[] | select(.donor == \"$2\")"
+	status
+	jq -r "$of | .$1 // 0" "$work/swap.json"
+}
+
+# at_least NAME N [DONOR] (a condition for wait_for)
+at_least() { [ "$(value "$1" "${@:3}")" -ge "$2" ]; }
+donor_state() { [ "$(value state "$1")" = "$2" ]; } # NAME STATE
+# more NAME [DONOR]: than when it was remembered by before (a condition)
+declare -A remembered=()
+before() { remembered[$*]=$(value "$@"); }
+more() { [ "$(value "$@")" -gt "${remembered[$*]}" ]; }
+# unchanged NAME [DONOR]
+unchanged() {
+	local now
+	now=$(value "$@")
+	[ "$now" = "${remembered[$*]}" ] || broken "$*: ${remembered[$*]} became $now: $(jq -c . "$work/swap.json")"
+}
+
+# fill LIMIT MIB [OPTION...]: swap-pages at h3 with so much memory, of which it may have LIMIT MiB at a time; it has filled
+# all of it. Sets $out.
+fill() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	run $swapper sh -c 'cd /sys/fs/cgroup && echo +memory >cgroup.subtree_control && mkdir -p swap && cd swap &&
+		echo "$0M" >memory.max && echo 0 >cgroup.procs && exec "$@"' "$1" "$build/tests/swap-pages" --mib "$2" "${@:3}"
+	wait_for 240 seen "$out" '^swap-pages: .* are filled$\|^exit '
+}
+
+# pages_exact OUT...: each is told to end; all pages were as written
+pages_exact() {
+	local o
+	for o; do tell TERM "$o" || true; done
+	for o; do
+		finished "$o" 0
+		grep '^swap-pages: .* all as written$' "$(here "$o")" || broken "no last line: $o"
+	done
+}
+
+# For whoever reads why a test failed (in place of rmem.sh's).
+state() {
+	local k
+	tail -n 20 "$share"/bg/*.out
+	for ((k = 1; k <= lab_size; k++)); do
+		on h$k sh -c "echo == h$k; timeout 10 $build/rmemctl status; timeout 10 $build/rmemswap status --slabs; cat /proc/swaps
+			godwit status; rdma resource show qp; ip -br addr; free -m; dmesg | tail -n 8"
+	done
+}
