@@ -20,6 +20,7 @@
 #                   stopped; DEBUG=1 in the kernel that watches itself
 #   make demo       a running perftest moves between two guests
 #   make demo-rmem  memory that one guest lends to another moves to a third
+#   make demo-swap  a guest swaps to memory of another, which moves to a third, and then dies
 #   make bench-overhead
 #                   what the driver costs when nothing moves; writes docs/benchmarks/overhead.md
 #   make bench-blackout
@@ -47,11 +48,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout bench-rmem install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-rmem install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem bench-overhead bench-blackout bench-rmem clean
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-rmem clean
 check check-all: tree-all
 	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
 
@@ -76,7 +77,7 @@ fuzz: tree-all
 soak: tree-all
 	$(Q)DEBUG=$(DEBUG) tests/soak/run $(N)
 
-demo demo-rmem: tree-all
+demo demo-rmem demo-swap: tree-all
 	$(Q)tests/$@
 
 bench-overhead bench-blackout bench-rmem: tree-all

@@ -45,13 +45,29 @@ settings_of_swap() {
 	on $swapper cp /lab/rmemswap.conf /root/
 }
 
+# warm_begins NAME...: the same, and each slab is at a donor before anything is swapped. (It is a block device first; what
+# rmemswap leaves when it gets SIGQUIT, the next one takes over.)
+warm_begins() {
+	local slabs=$((${size%M} / ${slab%M}))
+	use=block
+	swap_begins "$@"
+	until [ "$(value slabs)" -ge $slabs ]; do
+		on $swapper fio --name=warm --filename=/dev/rswap0 --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
+			--time_based --runtime=3 --minimal >"$work/warm.out" 2>&1
+	done
+	tell QUIT "$swap_out"
+	finished "$swap_out" 3
+	use=swap
+	swap_begins "$@"
+}
+
 # swap_begins NAME...: the module and rmemswap run at h3, and these donors are connected
 swap_begins() {
 	local name
 	settings_of_swap "$@"
 	# (a random page is no sign that its neighbours are wanted next)
-	on $swapper sh -c "wipefs -q -a $disk; echo 0 >/proc/sys/vm/page-cluster; [ -e /sys/module/rmem_swap ] ||
-		insmod $build/kernel/rmem_swap.ko"
+	on $swapper sh -c "[ -e /sys/module/rmem_swap ] || { wipefs -q -a $disk; insmod $build/kernel/rmem_swap.ko; }
+		echo 0 >/proc/sys/vm/page-cluster"
 	run $swapper "$build/rmemswap" run --config /root/rmemswap.conf
 	swap_out=$out
 	wait_for 60 seen "$swap_out" 'ready$\|^exit '
@@ -64,7 +80,7 @@ swap_ends() {
 	finished "$swap_out" 0
 	[ -z "$(on $swapper sed 1d /proc/swaps)" ] || broken "it swaps still"
 	on $swapper rmmod rmem_swap
-	[ -z "$(on $swapper ls /dev | grep rswap)" ] || broken "a device is left"
+	if on $swapper test -e /dev/rswap0; then broken "a device is left"; fi
 }
 
 status() { on $swapper "$build/rmemswap" status --json >"$work/swap.json"; }
