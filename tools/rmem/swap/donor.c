@@ -81,6 +81,25 @@ static int pair_up(struct donor *d, struct rmem_handshake *h)
 	return ret ? refused(d, "its connection", ret) : 0;
 }
 
+static void take_state(struct nlattr **attrs, void *arg)
+{
+	const char *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
+	struct donor *d = arg;
+
+	if (name && !strcmp(name, d->conf->name) && !attrs[RMEM_SWAP_A_SLAB_INDEX])
+		d->told = attr_number(attrs, RMEM_SWAP_A_STATE);
+}
+
+/* The kernel has it already: it is up, and an event of an older connection had us believe that it is not; or it is half made. */
+static int is_there(struct donor *d)
+{
+	d->told = 0;
+	if (kernel_status(&d->kernel, take_state, d) || d->told != RMEM_SWAP_NEW)
+		return d->told == RMEM_SWAP_UP ? 0 : -EEXIST;
+	d->half = true;
+	return -EEXIST;
+}
+
 static int attempt(struct donor *d)
 {
 	struct rmem_handshake h = { .fd = -1, .deadline = now_ms() + CONNECT_MS };
@@ -88,6 +107,8 @@ static int attempt(struct donor *d)
 
 	if (h.fd >= 0)
 		close(h.fd);
+	if (ret == -EEXIST)
+		ret = is_there(d);
 	/* Half a connection is no use to the next attempt. */
 	if (d->half && !kernel_donor_del(&d->kernel, d->device, d->conf->name))
 		d->known = false;

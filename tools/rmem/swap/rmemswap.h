@@ -137,6 +137,7 @@ struct donor {
 	enum donor_state state;
 	bool known;	       /* the kernel has it, or may have */
 	bool half;	       /* it has a queue pair that is not connected: its thread's */
+	uint64_t told;	       /* what the kernel says of it: its thread's */
 	bool lost;	       /* since the last attempt began */
 	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
 	int left;	       /* what the kernel said of it: 0 or -errno */

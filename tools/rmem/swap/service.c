@@ -111,7 +111,7 @@ static void look_at(struct nlattr **attrs, void *arg)
 	(void)arg;
 	if (!d || attrs[RMEM_SWAP_A_SLAB_INDEX])
 		return;
-	if (state == RMEM_SWAP_DOWN)
+	if (state == RMEM_SWAP_DOWN && d->state == DONOR_UP)
 		donor_lost(d);
 	else if (state == RMEM_SWAP_UP && d->state == DONOR_WAITS && d->known)
 		d->state = DONOR_UP;
