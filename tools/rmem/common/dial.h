@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A TCP connection to a donor. @deadline is one of rmem_now_ms(). 0 or a descriptor, or -errno and *@why, which the caller frees. */
+/* TCP to a donor, until a @deadline of rmem_now_ms(). 0 or a descriptor, or -errno and *@why, which the caller frees. */
 #ifndef RMEM_DIAL_H
 #define RMEM_DIAL_H
 
