@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,15 +95,20 @@ int area_on(const struct conf_device *device)
 pid_t area_off(const char *device)
 {
 	char path[RMEM_SWAP_NAME_SIZE + 8];
+	sigset_t all, before;
 	pid_t pid;
 
 	path_of(device, path);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
 	pid = fork();
+	if (pid)
+		sigprocmask(SIG_SETMASK, &before, NULL);
 	if (pid < 0)
 		return fault("device %s: swapoff: %s", device, strerror(errno));
 	if (pid)
 		return pid;
-	/* It brings pages in, so it may have others written. */
+	/* A signal would end the swapoff, and its handler is not for us. It brings pages in, so it may have others written. */
 	prctl(PR_SET_IO_FLUSHER, 0, 0, 0, 0);
 	_exit(swapoff(path) ? errno : 0);
 }

@@ -400,6 +400,8 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd, (void)what, (void)arg;
 	say(LOG_WARNING, "ended by SIGQUIT: the devices stay as they are");
+	if (ending.pid)
+		kill(ending.pid, SIGKILL);
 	exit_code = EXIT_LEFT;
 	event_base_loopbreak(base);
 }
