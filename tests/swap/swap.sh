@@ -108,11 +108,13 @@ unchanged() {
 }
 
 # fill LIMIT MIB [OPTION...]: swap-pages at h3 with so much memory, of which it may have LIMIT MiB at a time; it has filled
-# all of it. Sets $out.
+# all of it. Sets $out. (max: as much as there is)
 fill() {
+	local most=$1
+	[ "$most" = max ] || most+=M
 	# shellcheck disable=SC2016 # expanded in the guest
 	run $swapper sh -c 'cd /sys/fs/cgroup && echo +memory >cgroup.subtree_control && mkdir -p swap && cd swap &&
-		echo "$0M" >memory.max && echo 0 >cgroup.procs && exec "$@"' "$1" "$build/tests/swap-pages" --mib "$2" "${@:3}"
+		echo "$0" >memory.max && echo 0 >cgroup.procs && exec "$@"' "$most" "$build/tests/swap-pages" --mib "$2" "${@:3}"
 	wait_for 240 seen "$out" '^swap-pages: .* are filled$\|^exit '
 }
 
