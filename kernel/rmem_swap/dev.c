@@ -332,6 +332,8 @@ static void del(struct rs_dev *dev)
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
 	rs_donors_leave(dev);
+	/* (for their pages buffers were taken once more) */
+	rs_pages_wait(dev);
 	/* (what these queue anew, they would queue for requests and buffers that there are not) */
 	cancel_work_sync(&dev->again_work);
 	cancel_work_sync(&dev->disk_work);
