@@ -100,7 +100,7 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 	int ret;
 
 	r->request_ms = r->connect_ms;
-	ret = regions_learn(r, restarted);
+	ret = regions_learn(r, restarted, le64toh(welcome->last_txn));
 	r->request_ms = r->connect_ms > REQUEST_MS ? r->connect_ms : REQUEST_MS;
 	if (!ret)
 		ret = txn_reconnected(r, restarted, le64toh(welcome->last_txn));

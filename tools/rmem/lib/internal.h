@@ -222,7 +222,7 @@ void probe(struct rmem *r);
 void probe_done(struct rmem *r);
 
 /* region.c */
-int regions_learn(struct rmem *r, bool restarted);
+int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn);
 struct region *region_of(struct rmem *r, uint64_t tag);
 int region_at(struct rmem *r, uint64_t addr, uint64_t len, struct region **region); /* -ERANGE, -ESTALE */
 void region_drop(struct region *region); /* it is less busy */
@@ -247,6 +247,7 @@ void data_fail(struct rmem *r);
 /* txn.c */
 int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
 void txn_drop(struct rmem *r);
+bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 void txn_broken(struct rmem *r); /* the connection broke */
 

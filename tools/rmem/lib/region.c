@@ -231,22 +231,27 @@ static int learn(struct rmem *r, struct table *t)
 	return ret;
 }
 
-/* A slab that the donor took while there was no connection. */
-static void keep_evicted(struct rmem *r, struct table *fresh)
+/*
+ * A slab that the donor took while there was no connection. Its tag may have another slab already, if the answer to an ALLOC was
+ * lost. What our transaction frees is no such slab if it has taken place, which @last_txn tells.
+ */
+static void keep_evicted(struct rmem *r, struct table *fresh, uint64_t last_txn)
 {
-	for (size_t i = 0; i < r->table.count; i++) {
-		struct region *old = r->table.by_tag[i], copy = *old;
+	bool committed = txn_took_place(r, last_txn);
 
-		if (!(old->known.flags & RMEM_SLAB) || find(fresh, old->known.tag) || txn_frees(r, old->known.tag))
+	for (size_t i = 0; i < r->table.count; i++) {
+		struct region *old = r->table.by_tag[i], *now = find(fresh, old->known.tag), copy = *old;
+
+		if (!(old->known.flags & RMEM_SLAB) || (now && now->known.addr == old->known.addr) ||
+		    (committed && txn_frees(r, old->known.tag)))
 			continue;
 		copy.busy = 0;
 		copy.noticed = false;
-		if (!put_in(fresh, &copy))
-			evict_taken(r, find(fresh, old->known.tag));
+		evict_taken(r, now || put_in(fresh, &copy) ? old : find(fresh, old->known.tag));
 	}
 }
 
-int regions_learn(struct rmem *r, bool restarted)
+int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn)
 {
 	struct table fresh = { 0 };
 	int ret = learn(r, &fresh);
@@ -256,7 +261,7 @@ int regions_learn(struct rmem *r, bool restarted)
 		return ret;
 	}
 	if (!restarted)
-		keep_evicted(r, &fresh);
+		keep_evicted(r, &fresh, last_txn);
 	table_free(&r->table);
 	r->table = fresh;
 	evict_early(r);

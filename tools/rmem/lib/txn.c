@@ -25,12 +25,17 @@ void txn_broken(struct rmem *r)
 		r->txn.state = r->txn.sent ? TXN_DOUBT : TXN_OPEN;
 }
 
+bool txn_took_place(const struct rmem *r, uint64_t last)
+{
+	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1;
+}
+
 /* A donor that answered about the transaction in doubt: @last is the one that we meant, or the one before it. */
 int txn_reconnected(struct rmem *r, bool restarted, uint64_t last)
 {
 	struct txn *t = &r->txn;
 
-	if (t->state == TXN_DOUBT && last == t->last + 1) {
+	if (txn_took_place(r, last)) {
 		txn_drop(r);
 		t->state = TXN_COMMITTED;
 	} else if (restarted && t->count) {
