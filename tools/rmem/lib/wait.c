@@ -131,6 +131,7 @@ int rmem_fd(struct rmem *r)
 	r->watched = true;
 	ret = r->channel->fd;
 	arm(r);
+	progress(r); /* (no event comes for a notice that arm() has taken) */
 	return leave(r, ret);
 }
 
