@@ -26,11 +26,16 @@ static int read_named(const char *path, const char *name, const char *between, u
 	return ret;
 }
 
+static int meminfo(const char *name, uint64_t *number)
+{
+	return read_named("/proc/meminfo", name, ": ", number);
+}
+
 uint64_t host_meminfo(const char *name)
 {
 	uint64_t n;
 
-	return read_named("/proc/meminfo", name, ": ", &n) ? 0 : n;
+	return meminfo(name, &n) ? 0 : n;
 }
 
 /* ------------------------------------------------------------------ cgroups */
@@ -74,21 +79,25 @@ static int own_cgroup(char *cgroup, size_t size)
 }
 
 /* All that it lies in may have a limit. */
-uint64_t host_available(void)
+int host_available(uint64_t *available)
 {
-	uint64_t available = host_meminfo("MemAvailable") << 10, left;
 	char cgroup[PATH_MAX];
+	uint64_t left;
 
+	*available = 0;
+	if (meminfo("MemAvailable", &left))
+		return -1;
+	*available = left << 10;
 	if (own_cgroup(cgroup, sizeof(cgroup)))
-		return available;
+		return 0;
 	for (;;) {
 		char *slash = strrchr(cgroup, '/');
 
 		left = cgroup_left(cgroup);
-		if (left < available)
-			available = left;
+		if (left < *available)
+			*available = left;
 		if (!slash)
-			return available;
+			return 0;
 		*slash = '\0';
 	}
 }

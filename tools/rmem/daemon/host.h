@@ -9,8 +9,8 @@
 uint64_t host_meminfo(const char *name);
 /*
  * Bytes that this process can still have: what the host has left, or one of its own memory cgroups, whichever is less. Both
- * count what their caches would give back.
+ * count what their caches would give back. -1: it can't be read, and is 0.
  */
-uint64_t host_available(void);
+int host_available(uint64_t *available);
 
 #endif

@@ -47,8 +47,11 @@ static uint64_t above_headroom(uint64_t bytes)
 /* Bytes that have to go. A short peak of the host's need is none of ours, nor is what the last round has made good already. */
 static uint64_t look(void)
 {
-	uint64_t now = host_available(), better;
+	uint64_t now, better;
 
+	/* (what is not known takes no slab) */
+	if (host_available(&now))
+		return 0;
 	smoothed = (4 * smoothed + now) / 5;
 	better = now > smoothed ? now : smoothed;
 	return better < donor.conf.headroom ? donor.conf.headroom - better : 0;
@@ -327,7 +330,7 @@ void pressure_open(void)
 {
 	const struct timeval second = { .tv_sec = 1 };
 
-	smoothed = host_available();
+	host_available(&smoothed);
 	each_second = event_or_die(-1, EV_PERSIST, on_second, NULL);
 	event_add(each_second, &second);
 }

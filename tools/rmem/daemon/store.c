@@ -34,7 +34,8 @@ static uint64_t host_free(const struct store *store)
 
 	if (store->options.huge)
 		return host_meminfo("HugePages_Free") * STRIDE;
-	available = host_available();
+	/* (what is not known is not lent) */
+	host_available(&available);
 	return available > store->options.headroom ? available - store->options.headroom : 0;
 }
 
@@ -422,6 +423,7 @@ static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 {
 	size_t want = owner->queue_room ? owner->queue_room : 64;
 	struct queued *queue;
+	uint64_t available;
 
 	if (owner->queued + count > STORE_QUEUE)
 		return RMEM_FULL;
@@ -430,8 +432,11 @@ static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 	while (want < owner->queued + count)
 		want *= 2;
 	/* (the host's memory is not a client's to fill) */
-	if (want * sizeof(*queue) > (1u << 20) && host_available() < owner->store->options.headroom + want * sizeof(*queue))
-		return RMEM_FULL;
+	if (want * sizeof(*queue) > (1u << 20)) {
+		host_available(&available);
+		if (available < owner->store->options.headroom + want * sizeof(*queue))
+			return RMEM_FULL;
+	}
 	queue = reallocarray(owner->queue, want, sizeof(*queue));
 	if (!queue)
 		return RMEM_FULL;
