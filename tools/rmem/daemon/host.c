@@ -51,12 +51,17 @@ static int cgroup_number(const char *cgroup, const char *file, const char *name,
 /* Bytes; UINT64_MAX: it has no limit. */
 static uint64_t cgroup_left(const char *cgroup)
 {
-	uint64_t max, current, cache = 0;
+	static const char *const caches[] = { "inactive_file", "active_file", "slab_reclaimable" };
+	uint64_t max, current;
 
 	if (cgroup_number(cgroup, "memory.max", "", &max) || cgroup_number(cgroup, "memory.current", "", &current))
 		return UINT64_MAX;
-	cgroup_number(cgroup, "memory.stat", "inactive_file", &cache);
-	current -= cache < current ? cache : current;
+	for (unsigned int i = 0; i < sizeof(caches) / sizeof(caches[0]); i++) {
+		uint64_t cache = 0;
+
+		cgroup_number(cgroup, "memory.stat", caches[i], &cache);
+		current -= cache < current ? cache : current;
+	}
 	return max > current ? max - current : 0;
 }
 
