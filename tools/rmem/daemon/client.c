@@ -65,11 +65,19 @@ void client_region_gone(struct region *region, void *arg)
 	evict_gone(region);
 }
 
-/* (a region that the device does not take now is not listed; an ALLOC of its tag tries again) */
+/*
+ * A region that the device does not take now is not listed; an ALLOC of its tag tries again. If a slab is not listed, the client
+ * thinks that the donor took it, and must not get it back with its old bytes. So it is taken, at once: its owner has no connection.
+ */
 static void register_all(struct client *c)
 {
-	for (struct region *region = owner_regions(c->owner); region; region = region->next)
-		client_register(c, region);
+	struct region *next;
+
+	for (struct region *region = owner_regions(c->owner); region; region = next) {
+		next = region->next;
+		if (client_register(c, region) && region->flags & RMEM_SLAB)
+			evict(c->owner, region->tag, NULL);
+	}
 }
 
 /* ------------------------------------------------------------------ sending, receiving */
