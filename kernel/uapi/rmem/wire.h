@@ -220,8 +220,8 @@ _Static_assert(sizeof(struct rmem_room) == 16, "wire");
 
 /*
  * Before a donor evicts, it asks owners how much their slabs are used, as it sees nothing of READs and WRITEs. An owner
- * answers with RMEM_HEAT and the same round, within the time of grace; of slabs that it does not name nothing is known, and what
- * it names without being asked is left out.
+ * answers with RMEM_HEAT and the same round, within 2 seconds or the time of grace, whichever is less; of slabs that it does not
+ * name nothing is known, and what it names without being asked is left out.
  */
 #define RMEM_HEAT_MAX 64u
 struct rmem_ask_heat {

@@ -4,7 +4,7 @@
  * answer for the others either, so that these are taken together with it.
  *
  * pressure.c asks owners, too, about the use of their slabs. A client gets no notice of either kind before it has answered the
- * last one, or had its time of grace; evict_next() sees to that.
+ * last one, or had its time for that; evict_next() sees to it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,7 @@ void evict_next(struct client *c)
 		return;
 	if (first && !first->grace)
 		begin_grace(first);
-	if (c->notice_busy || (!first && c->heat == HEAT_QUIET))
+	if (c->notice_busy || (!first && c->heat != HEAT_TO_ASK))
 		return;
 	/* (the answer to the slab's ALLOC may be held) */
 	if (c->n_held)

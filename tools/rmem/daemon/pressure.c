@@ -15,6 +15,7 @@
 #define SPARE 5 /* slabs that are asked for and may stay */
 #define MOST (RMEM_HEAT_MAX - SPARE)
 #define UNKNOWN UINT64_MAX
+#define ASK_MS 2000 /* at most; librmem answers at once if the program is in a call */
 
 struct candidate {
 	struct owner *owner;
@@ -168,9 +169,9 @@ static void ask_all(void)
 {
 	current.number++;
 	current.asking = true;
-	current.deadline = now_ms() + donor.conf.grace_ms;
+	current.deadline = now_ms() + (donor.conf.grace_ms < ASK_MS ? donor.conf.grace_ms : ASK_MS);
 	for (struct client *c = donor.clients; c; c = c->next) {
-		if (c->dead || !concerns(c))
+		if (c->dead || c->heat == HEAT_LATE || !concerns(c))
 			continue;
 		c->heat = HEAT_TO_ASK;
 		evict_next(c);
@@ -198,6 +199,8 @@ void pressure_ask(struct client *c)
 
 enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat)
 {
+	if (c->heat == HEAT_LATE)
+		c->heat = HEAT_QUIET;
 	if (c->heat != HEAT_ASKED || le32toh(heat->round) != current.number)
 		return RMEM_NO_TAG;
 	for (uint32_t n = 0; n < le32toh(heat->count); n++) {
@@ -217,7 +220,7 @@ enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat)
 static bool waits(void)
 {
 	for (const struct client *c = donor.clients; c; c = c->next)
-		if (!c->dead && c->heat != HEAT_QUIET)
+		if (!c->dead && (c->heat == HEAT_TO_ASK || c->heat == HEAT_ASKED))
 			return true;
 	return false;
 }
@@ -263,7 +266,7 @@ static void end_asking(void)
 {
 	current.asking = false;
 	for (struct client *c = donor.clients; c; c = c->next) {
-		c->heat = HEAT_QUIET;
+		c->heat = c->heat == HEAT_ASKED || c->heat == HEAT_LATE ? HEAT_LATE : HEAT_QUIET;
 		evict_next(c);
 	}
 }

@@ -78,8 +78,11 @@ struct reply {
 	uint32_t size;
 };
 
-/* Of the use of its slabs: it is not asked, is to be asked when it may get a notice, or has not answered yet. */
-enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED };
+/*
+ * Of the use of its slabs: it is not asked, is to be asked when it may get a notice, has not answered yet, or not in time. A client
+ * that is late is not asked again before it answers.
+ */
+enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED, HEAT_LATE };
 
 /*
  * A connection. It ends by client_close(), which frees all that it has of the device; the struct and its buffers stay until
@@ -195,7 +198,7 @@ void pressure_gave(uint64_t bytes);
 uint64_t pressure_room(const struct owner *owner);
 /* For evict.c: the client is HEAT_TO_ASK, and may get a notice. */
 void pressure_ask(struct client *c);
-/* The client answers. RMEM_NO_TAG: it was not asked. */
+/* The client answers. RMEM_NO_TAG: it was not asked, or is late. */
 enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat);
 
 /* ------------------------------------------------------------------ control.c */
