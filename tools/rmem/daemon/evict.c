@@ -18,6 +18,7 @@ struct eviction {
 	struct control *asker;
 	struct event *grace; /* NULL: another slab of this owner comes first */
 	bool asked;	     /* the owner was sent the notice */
+	bool pressed;	     /* pressure alone wants it */
 	struct eviction *next;
 };
 
@@ -154,7 +155,7 @@ void evict_next(struct client *c)
 		ask(c, first);
 }
 
-enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
+static enum rmem_status begin(struct owner *owner, uint64_t tag, struct control *asker, bool pressed)
 {
 	const struct region *region = region_of_tag(owner, tag);
 	struct client *c = client_of(owner);
@@ -167,10 +168,11 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 		return RMEM_FULL;
 	if (e) {
 		e->asker = asker ? asker : e->asker;
+		e->pressed &= pressed;
 		return RMEM_OK;
 	}
 	e = xcalloc(1, sizeof(*e));
-	*e = (struct eviction){ .owner = owner, .tag = tag, .addr = region->addr, .asker = asker };
+	*e = (struct eviction){ .owner = owner, .tag = tag, .addr = region->addr, .asker = asker, .pressed = pressed };
 	while (*last)
 		last = &(*last)->next;
 	*last = e;
@@ -179,6 +181,33 @@ enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
 	else
 		finish(e, "its owner is not connected");
 	return RMEM_OK;
+}
+
+enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
+{
+	return begin(owner, tag, asker, false);
+}
+
+enum rmem_status evict_pressed(struct owner *owner, uint64_t tag)
+{
+	return begin(owner, tag, NULL, true);
+}
+
+/* (where a notice was in the way of the next one, evict_settle() goes on) */
+void evict_relieved(void)
+{
+	struct eviction *e = list;
+
+	while (e) {
+		struct eviction *next = e->next;
+
+		if (e->pressed && !e->asked) {
+			unlink_eviction(e);
+			end(e, "");
+			was_freed = true;
+		}
+		e = next;
+	}
 }
 
 enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr)

@@ -95,7 +95,7 @@ static int release_of(struct owner *owner, void *bytes)
 		uint64_t size = region->size;
 
 		next = region->next;
-		if (region->flags & RMEM_SLAB && evict(owner, region->tag, NULL) == RMEM_OK)
+		if (region->flags & RMEM_SLAB && evict_pressed(owner, region->tag) == RMEM_OK)
 			*left -= size < *left ? size : *left;
 	}
 	return !*left;
@@ -252,7 +252,7 @@ static void decide(void)
 	for (unsigned int i = 0; i < current.count && slabs < current.most && bytes < current.bytes; i++) {
 		const struct candidate *candidate = &current.candidates[i];
 
-		if (!is_there(candidate) || evict(candidate->owner, candidate->tag, NULL))
+		if (!is_there(candidate) || evict_pressed(candidate->owner, candidate->tag))
 			continue;
 		bytes += candidate->size;
 		slabs++;
@@ -324,6 +324,7 @@ static void on_second(evutil_socket_t fd, short what, void *arg)
 			answered(bytes);
 	} else if (!bytes) {
 		helpless = false;
+		evict_relieved();
 	} else if (!donor.conf.huge && !evictions()) {
 		begin(bytes);
 	}

@@ -170,6 +170,9 @@ struct control;
  * RMEM_NO_TAG: no such slab. RMEM_FULL: somebody waits for it already.
  */
 enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
+/* The same, for the host's need of memory; and that has ended: what no client was asked for yet stays. */
+enum rmem_status evict_pressed(struct owner *owner, uint64_t tag);
+void evict_relieved(void);
 /* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it, but perhaps for another one of this tag. */
 enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr);
 /* The client may perhaps get its next notice, of whichever kind. */
