@@ -288,6 +288,19 @@ static void no_slabs(void)
 	helpless = true;
 }
 
+/* False: all of them have to go, and there is nothing to ask. */
+static bool some_may_stay(void)
+{
+	uint64_t sum = 0, smallest = UINT64_MAX;
+
+	for (unsigned int i = 0; i < current.count; i++) {
+		sum += current.candidates[i].size;
+		if (current.candidates[i].size < smallest)
+			smallest = current.candidates[i].size;
+	}
+	return current.count > current.most || sum - smallest >= current.bytes;
+}
+
 static void begin(uint64_t bytes)
 {
 	struct total total = { 0 };
@@ -307,8 +320,7 @@ static void begin(uint64_t bytes)
 	current.count = 0;
 	choice.wanted = current.most + SPARE;
 	store_each_owner(donor.store, choose_of, &choice);
-	/* (if all of them go, there is nothing to ask) */
-	if (current.count > current.most)
+	if (some_may_stay())
 		ask_all();
 	else
 		decide();
