@@ -209,8 +209,9 @@ struct rmem_evict {
 _Static_assert(sizeof(struct rmem_evict) == 24, "wire");
 
 /*
- * How many bytes this client's ALLOCs could still get: the least of what is left of the donor's memory, of the client's quota,
- * and of the host's memory above the headroom; the latter as it is now and as an average, whichever is less. It is no promise.
+ * How many bytes this client's ALLOCs of slabs could still get: the least of what is left of the donor's memory, of the client's
+ * quota, and of the host's memory above the headroom and its margin; the latter as it is now and as an average, whichever is less.
+ * It is no promise.
  */
 struct rmem_room {
 	rmem_le64 left; /* 0 while the donor drains */

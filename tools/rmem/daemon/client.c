@@ -63,6 +63,7 @@ void client_region_gone(struct region *region, void *arg)
 	(void)arg;
 	client_unregister(region);
 	evict_gone(region);
+	pressure_gave(region->size);
 }
 
 /*

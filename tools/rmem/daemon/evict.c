@@ -48,12 +48,10 @@ static void unlink_eviction(struct eviction *e)
 static enum rmem_status take(const struct eviction *e)
 {
 	const struct region *region = region_of_tag(e->owner, e->tag);
-	uint64_t size = region ? region->size : 0;
 	enum rmem_status status = region && region->addr == e->addr ? store_evict(e->owner, e->tag) : RMEM_NO_TAG;
 
 	if (status != RMEM_OK)
 		return status;
-	pressure_gave(size);
 	donor.changed = true;
 	donor.counters.evictions++;
 	return RMEM_OK;

@@ -60,7 +60,8 @@ static uint64_t look(void)
 
 /*
  * The kernel does not count pages that are free, but wait on some CPU's list for their next use, and slabs leave many there.
- * So the average has a slab at once, and follows what is counted from there.
+ * So the average has a region's bytes at once, and follows what is counted from there. It loses those of a new region as fast, or
+ * what was evicted and allocated anew meanwhile would count as free memory.
  */
 void pressure_gave(uint64_t bytes)
 {
@@ -68,17 +69,31 @@ void pressure_gave(uint64_t bytes)
 		smoothed += bytes;
 }
 
+void pressure_took(uint64_t bytes)
+{
+	if (!donor.conf.huge)
+		smoothed -= bytes < smoothed ? bytes : smoothed;
+}
+
 uint64_t pressure_left(void)
 {
 	return smoothed;
 }
 
-/* (slabs in huge pages, which are set apart, are not taken from the host's other memory) */
+/*
+ * A slab that takes the last byte above the headroom might have to go at once, and be allocated again. (Slabs in huge pages, which
+ * are set apart, are not taken from the host's other memory.)
+ */
 uint64_t pressure_room(const struct owner *owner)
 {
-	uint64_t room = owner_room(owner), host = above_headroom(smoothed);
+	uint64_t room = owner_room(owner), margin = donor.conf.headroom / 16, host;
 
-	return donor.conf.huge || room < host ? room : host;
+	if (donor.conf.huge)
+		return room;
+	host_available(&host);
+	host = above_headroom(host < smoothed ? host : smoothed);
+	host = host > margin ? host - margin : 0;
+	return room < host ? room : host;
 }
 
 /* ------------------------------------------------------------------ slabs of nobody */

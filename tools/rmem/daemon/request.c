@@ -48,10 +48,14 @@ static enum rmem_status do_alloc(struct request *r)
 		return bad(r, "ALLOC with unknown flags");
 	if (donor.draining && is_new)
 		return RMEM_DRAINING;
+	if (flags & RMEM_SLAB && is_new && le64toh(ask->size) > pressure_room(owner))
+		return RMEM_FULL;
 	status = store_alloc(owner, tag, le64toh(ask->size), flags, &region);
 	if (status != RMEM_OK)
 		return status;
 	donor.changed = true;
+	if (is_new)
+		pressure_took(region->size);
 	if (client_register(r->c, region)) {
 		if (is_new)
 			store_undo_alloc(region);

@@ -195,9 +195,10 @@ void pressure_open(void);
 void pressure_close(void);
 /* Bytes that the host has left, as an average of the last seconds. */
 uint64_t pressure_left(void);
-/* A slab of so many bytes is gone. */
+/* A region of so many bytes is gone, or is new. */
 void pressure_gave(uint64_t bytes);
-/* Bytes that this owner's ALLOCs could still get. */
+void pressure_took(uint64_t bytes);
+/* Bytes that this owner's ALLOCs of slabs could still get. */
 uint64_t pressure_room(const struct owner *owner);
 /* For evict.c: the client is HEAT_TO_ASK, and may get a notice. */
 void pressure_ask(struct client *c);
