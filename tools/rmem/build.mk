@@ -48,7 +48,7 @@ $(rmemd_obj) $(rmemctl_obj) $(rmemswap_obj) $(librmem_obj) $(librvm_obj) $(rmem_
 
 $(BUILD)/rmemd: $(rmemd_obj) $(rmem_service_obj) $(rmem_common_obj)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lz
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lz -lm
 
 $(BUILD)/rmemctl: $(rmemctl_obj)
 	$(call say,LD,$@)

@@ -2,9 +2,10 @@
 /*
  * Memory that the host needs for itself. Each second rmemd looks at what the host has left. When that is less than the headroom,
  * both now and on average, a round begins: slabs whose owners are not connected go at once. If these are not enough, some more
- * slabs than have to go are chosen at random, rmemd asks their owners how much they use them, and evicts the coldest. The next
- * round begins when all evictions have ended.
+ * slabs than have to go are chosen at random, large ones rather than small ones. Then rmemd asks their owners how much they use
+ * them, and evicts the coldest. The next round begins when all evictions have ended.
  */
+#include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ struct candidate {
 	struct owner *owner;
 	uint64_t tag, addr, size;
 	uint64_t heat;
+	double key; /* at random: those with the smallest ones are chosen */
 };
 
 static struct event *each_second;
@@ -32,8 +34,7 @@ static struct {
 	bool asking;
 	uint32_t number;
 	int64_t deadline;
-	uint64_t bytes;	   /* have to go */
-	unsigned int most; /* slabs that may go for it */
+	uint64_t bytes; /* have to go */
 	unsigned int count;
 	struct candidate candidates[RMEM_HEAT_MAX];
 } current;
@@ -129,45 +130,65 @@ static void release(uint64_t *bytes)
 
 /* ------------------------------------------------------------------ choosing */
 
-struct total {
-	uint64_t slabs, bytes;
-};
-
-static int count_of(struct owner *owner, void *arg)
+/*
+ * The smallest keys of all win, and a key is smaller the larger the slab: of exponential variables with these sizes as rates the
+ * least is slab n's with a chance of its share of all bytes, and so on with those that are left. (Efraimidis and Spirakis, 2006)
+ */
+static double key_of(uint64_t size)
 {
-	struct total *total = arg;
+	return -log((randombytes_random() + 1.0) / 0x1p32) / size;
+}
 
+static struct candidate *place_for(double key)
+{
+	struct candidate *last = current.candidates;
+
+	if (current.count < RMEM_HEAT_MAX)
+		return &current.candidates[current.count++];
+	for (unsigned int i = 1; i < current.count; i++)
+		if (current.candidates[i].key > last->key)
+			last = &current.candidates[i];
+	return key < last->key ? last : NULL;
+}
+
+static int choose_of(struct owner *owner, void *arg)
+{
+	(void)arg;
 	for (const struct region *region = owner_regions(owner); region; region = region->next) {
+		struct candidate *place;
+		double key;
+
 		if (!(region->flags & RMEM_SLAB))
 			continue;
-		total->slabs++;
-		total->bytes += region->size;
+		key = key_of(region->size);
+		place = place_for(key);
+		if (place)
+			*place = (struct candidate){ .owner = owner, .tag = region->tag, .addr = region->addr,
+						     .size = region->size, .heat = UNKNOWN, .key = key };
 	}
 	return 0;
 }
 
-/* Each slab has the same chance: the one that is seen as number n takes a place of @wanted with a chance of wanted / n. */
-struct choice {
-	unsigned int wanted;
-	uint32_t seen;
-};
-
-static int choose_of(struct owner *owner, void *arg)
+static int earlier(const void *left, const void *right)
 {
-	struct choice *choice = arg;
+	double a = ((const struct candidate *)left)->key, b = ((const struct candidate *)right)->key;
 
-	for (const struct region *region = owner_regions(owner); region; region = region->next) {
-		uint32_t at;
+	return (a > b) - (a < b);
+}
 
-		if (!(region->flags & RMEM_SLAB))
-			continue;
-		choice->seen++;
-		at = current.count < choice->wanted ? current.count++ : randombytes_uniform(choice->seen);
-		if (at < choice->wanted)
-			current.candidates[at] = (struct candidate){ .owner = owner, .tag = region->tag, .addr = region->addr,
-								     .size = region->size, .heat = UNKNOWN };
-	}
-	return 0;
+/* As many as have the bytes that have to go, and some to spare. */
+static void choose(void)
+{
+	unsigned int need = 0;
+	uint64_t sum = 0;
+
+	current.count = 0;
+	store_each_owner(donor.store, choose_of, NULL);
+	qsort(current.candidates, current.count, sizeof(current.candidates[0]), earlier);
+	while (need < current.count && sum < current.bytes)
+		sum += current.candidates[need++].size;
+	if (current.count > need + SPARE)
+		current.count = need + SPARE;
 }
 
 /* ------------------------------------------------------------------ asking */
@@ -264,7 +285,7 @@ static void decide(void)
 	unsigned int slabs = 0;
 
 	qsort(current.candidates, current.count, sizeof(current.candidates[0]), colder);
-	for (unsigned int i = 0; i < current.count && slabs < current.most && bytes < current.bytes; i++) {
+	for (unsigned int i = 0; i < current.count && slabs < MOST && bytes < current.bytes; i++) {
 		const struct candidate *candidate = &current.candidates[i];
 
 		if (!is_there(candidate) || evict_pressed(candidate->owner, candidate->tag))
@@ -313,29 +334,20 @@ static bool some_may_stay(void)
 		if (current.candidates[i].size < smallest)
 			smallest = current.candidates[i].size;
 	}
-	return current.count > current.most || sum - smallest >= current.bytes;
+	return current.count > MOST || sum - smallest >= current.bytes;
 }
 
 static void begin(uint64_t bytes)
 {
-	struct total total = { 0 };
-	struct choice choice = { 0 };
-	uint64_t size;
-
 	donor.counters.pressure_rounds++;
 	release(&bytes);
-	store_each_owner(donor.store, count_of, &total);
-	if (bytes && !total.slabs)
-		no_slabs();
-	if (!bytes || !total.slabs)
+	if (!bytes)
 		return;
-	size = total.bytes / total.slabs;
 	current.bytes = bytes;
-	current.most = (bytes - 1) / size < MOST ? (bytes - 1) / size + 1 : MOST;
-	current.count = 0;
-	choice.wanted = current.most + SPARE;
-	store_each_owner(donor.store, choose_of, &choice);
-	if (some_may_stay())
+	choose();
+	if (!current.count)
+		no_slabs();
+	else if (some_may_stay())
 		ask_all();
 	else
 		decide();
