@@ -249,6 +249,7 @@ int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
 void txn_drop(struct rmem *r);
 bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
+int txn_settle(struct rmem *r); /* waits until no other thread is in rmem_txn_go(). -ENOTCONN */
 void txn_broken(struct rmem *r); /* the connection broke */
 
 /* evict.c */

@@ -305,14 +305,10 @@ static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct
 	return ret;
 }
 
-/*
- * The donor took the old slab, and we saw no notice. (If our own transaction frees it, this answer may be seen before the thread
- * that waits for the transaction has run.)
- */
-static bool replaced(const struct rmem *r, const struct region *old, const struct region *region)
+/* The donor took the old slab, and we saw no notice. */
+static bool replaced(const struct region *old, const struct region *region)
 {
-	return old->known.flags & RMEM_SLAB && old->known.addr != region->known.addr &&
-	       !(r->txn.state == TXN_GOING && r->txn.sent && txn_frees(r, old->known.tag));
+	return old->known.flags & RMEM_SLAB && old->known.addr != region->known.addr;
 }
 
 static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
@@ -324,7 +320,9 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 
 	if (flags & ~(unsigned int)RMEM_SLAB)
 		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)tag, flags);
-	ret = ask_for(r, &body, &wire);
+	ret = txn_frees(r, tag) ? txn_settle(r) : 0;
+	if (!ret)
+		ret = ask_for(r, &body, &wire);
 	if (ret)
 		return ret;
 	parse(&wire, &region);
@@ -332,7 +330,7 @@ static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, 
 	    region.known.size - size >= RMEM_PAGE)
 		return nonsense(r, "another region than was asked for");
 	old = region_of(r, tag);
-	if (old && replaced(r, old, &region))
+	if (old && replaced(old, &region))
 		evict_taken(r, old);
 	if (!old || old->evicted || old->known.addr != region.known.addr || old->rkey != region.rkey)
 		ret = put_in(&r->table, &region);

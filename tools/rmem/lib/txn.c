@@ -58,8 +58,7 @@ bool txn_frees(const struct rmem *r, uint64_t tag)
 	return false;
 }
 
-/* Waits until no other thread is in rmem_txn_go(). */
-static int settle(struct rmem *r)
+int txn_settle(struct rmem *r)
 {
 	unsigned int generation = r->generation;
 
@@ -95,7 +94,7 @@ static int enter_open(struct rmem *r)
 
 	if (ret)
 		return ret;
-	ret = settle(r);
+	ret = txn_settle(r);
 	if (!ret && r->txn.state != TXN_OPEN)
 		ret = fail(-EBUSY, "transaction: nobody has asked yet what became of the one before: rmem_txn_go()");
 	return ret ? leave(r, ret) : 0;
@@ -267,7 +266,7 @@ int rmem_txn_go(struct rmem *r)
 
 	if (ret)
 		return ret;
-	ret = settle(r);
+	ret = txn_settle(r);
 	return leave(r, ret ? ret : go_or_say(r));
 }
 
@@ -300,7 +299,7 @@ int rmem_txn_abort(struct rmem *r)
 
 	pthread_mutex_lock(&r->lock);
 	if (r->txn.state == TXN_GOING)
-		ret = settle(r);
+		ret = txn_settle(r);
 	if (!ret && r->txn.state == TXN_DOUBT)
 		ret = connection_down(r);
 	if (!ret && r->txn.state == TXN_COMMITTED)
