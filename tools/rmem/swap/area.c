@@ -37,54 +37,101 @@ bool area_used(const char *device, uint64_t *used)
 	return found;
 }
 
-/* Runs a program to its end: its exit code, and the first of its output; or -1. */
+/* Runs a program to its end: its exit code, and its output, if that is shorter than @size; or -1, and it has said why. */
 static int run(char *const *words, char *output, size_t size)
 {
 	posix_spawn_file_actions_t files;
 	int ends[2], status = -1, error;
+	size_t all = 0;
 	ssize_t n;
 	pid_t pid;
 
-	*output = 0;
 	if (pipe2(ends, O_CLOEXEC))
-		return -1;
+		return fault("%s: %s", words[0], strerror(errno));
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
 	error = posix_spawnp(&pid, words[0], &files, NULL, words, environ);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
-	n = error ? 0 : read(ends[0], output, size - 1);
-	output[n > 0 ? n : 0] = 0;
-	output[strcspn(output, "\n")] = 0;
-	close(ends[0]); /* (a few lines fit into the pipe) */
-	if (error || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status)) {
-		fault("%s: %s", words[0], error ? strerror(error) : "it did not end well");
-		return -1;
-	}
+	while (!error && all < size && (n = read(ends[0], output + all, size - all)) > 0)
+		all += n;
+	close(ends[0]);
+	if (error || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status))
+		return fault("%s: %s", words[0], error ? strerror(error) : "it did not end well");
+	if (all == size)
+		return fault("%s: it says too much", words[0]);
+	output[all] = 0;
 	return WEXITSTATUS(status);
 }
 
-int area_is_free(const struct conf_device *device)
+/* (blkid and wipefs find nothing where they can't read) */
+static int can_read(const char *path)
 {
-	char *const words[] = { "blkid", "-p", "-o", "value", "-s", "TYPE", device->disk, NULL };
-	char type[64];
+	static char buf[64 << 10];
+	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = -1;
+	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	off_t last = size > (off_t)sizeof(buf) ? size - (off_t)sizeof(buf) : 0;
+	int error;
 
-	/* (it exits with 2 when it finds nothing) */
-	if (device->block || run(words, type, sizeof(type)) != 0 || !*type || !strcmp(type, "swap"))
+	if (size > 0 && pread(fd, buf, sizeof(buf), 0) > 0 && pread(fd, buf, sizeof(buf), last) > 0)
+		ret = 0;
+	error = size ? errno : ENODATA;
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return ret;
+}
+
+/* The first word that is not "swap"; NULL: there is none. */
+static const char *not_swap(char *words)
+{
+	char *rest, *word = strtok_r(words, " \n", &rest);
+
+	while (word && !strcmp(word, "swap"))
+		word = strtok_r(NULL, " \n", &rest);
+	return word;
+}
+
+/*
+ * wipefs names all signatures. blkid knows some more, without a magic number; but it ends with 2 as well when it finds several,
+ * and so can't be asked alone. A partition is not told by its table (-D).
+ */
+int area_is_free(const char *name, const char *path)
+{
+	char *const wipefs[] = { "wipefs", "--noheadings", "--output", "TYPE", (char *)path, NULL };
+	char *const blkid[] = { "blkid", "-p", "-D", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", (char *)path, NULL };
+	char all[512], one[512];
+	const char *other;
+	int code;
+
+	if (can_read(path))
+		return fault("device %s: %s can't be read: %s", name, path, strerror(errno));
+	code = run(wipefs, all, sizeof(all));
+	if (code)
+		return fault("device %s: what %s holds can't be told: wipefs ended with %d", name, path, code);
+	code = run(blkid, one, sizeof(one));
+	if (code != 0 && code != 2)
+		return fault("device %s: what %s holds can't be told: blkid -p ended with %d", name, path, code);
+	other = not_swap(all);
+	if (!other && (code == 2 ? !*one : !strcmp(one, "swap\n")))
 		return 0;
-	return fault("device %s: its disk %s holds %s: name another disk, or empty this one: wipefs -a %s", device->name,
-		     device->disk, type, device->disk);
+	if (!other)
+		other = not_swap(one);
+	return fault("device %s: %s holds %s: name another disk, or empty this one: wipefs -a %s", name, path,
+		     other ? other : "something that is not known", path);
 }
 
 int area_on(const struct conf_device *device)
 {
-	char path[RMEM_SWAP_NAME_SIZE + 8], output[256];
+	char path[RMEM_SWAP_NAME_SIZE + 8], output[1024];
 	char *const words[] = { "mkswap", path, NULL };
 	uint64_t used;
 
 	path_of(device->name, path);
 	if (area_used(device->name, &used))
 		return 0;
+	if (area_is_free(device->name, path))
+		return -1;
 	if (run(words, output, sizeof(output)))
 		return fault("device %s: mkswap %s failed", device->name, path);
 	if (!swapon(path, SWAP_FLAG_PREFER | device->priority))

@@ -109,10 +109,10 @@ uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64
 
 /* Of /proc/swaps, in bytes. False: it is not swapped to. */
 bool area_used(const char *device, uint64_t *used);
-/* mkswap and swapon, unless it is on. 0 or -1, and it has said why. */
+/* mkswap, if the device may be overwritten, and swapon, unless it is on. 0 or -1, and it has said why. */
 int area_on(const struct conf_device *device);
-/* @device has no content but swap, so that it may be overwritten. 0 or -1, and it has said why. */
-int area_is_free(const struct conf_device *device);
+/* For the device of this @name, what lies at @path may be overwritten: nothing, or swap. 0 or -1, and it has said why. */
+int area_is_free(const char *name, const char *path);
 /*
  * Swapoff in a process of its own: the kernel takes whoever runs it for the first that may be killed when memory is short.
  * Its exit code is 0 or an errno. -1, and it has said why.

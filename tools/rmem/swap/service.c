@@ -428,7 +428,7 @@ static int make_device(struct conf_device *device)
 
 	if (kernel_status(&requests, find_device, &wanted))
 		return fault("rmem_swap: %s", requests.why);
-	if (!wanted.found && area_is_free(device))
+	if (!wanted.found && !device->block && area_is_free(device->name, device->disk))
 		return -1;
 	if (!wanted.found && kernel_dev_add(&requests, device))
 		return fault("device %s: %s", device->name, requests.why);
