@@ -42,7 +42,7 @@ struct conf_device {
 	uint32_t hot, buffers;
 	uint32_t priority;
 	bool has_hot, block;
-	bool made; /* by this process */
+	bool made, taken; /* by this process: anew, or as it was there */
 	int line;
 	struct conf_device *next;
 };

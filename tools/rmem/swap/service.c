@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -408,33 +409,67 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------ the begin */
 
-struct wanted {
+struct there {
 	const char *device;
 	bool found;
+	char disk[256];
+	uint64_t size, slab;
 };
 
 static void find_device(struct nlattr **attrs, void *arg)
 {
-	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV);
-	struct wanted *wanted = arg;
+	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV), *disk = attr_text(attrs, RMEM_SWAP_A_DISK);
+	struct there *there = arg;
 
-	wanted->found |= device && !strcmp(device, wanted->device);
+	if (!device || strcmp(device, there->device) || attrs[RMEM_SWAP_A_DONOR] || attrs[RMEM_SWAP_A_SLAB_INDEX])
+		return;
+	there->found = true;
+	snprintf(there->disk, sizeof(there->disk), "%s", disk ? disk : "");
+	there->size = attr_number(attrs, RMEM_SWAP_A_SIZE);
+	there->slab = attr_number(attrs, RMEM_SWAP_A_SLAB);
+}
+
+static bool same_disk(const char *a, const char *b)
+{
+	struct stat one, two;
+
+	return !strcmp(a, b) || (!stat(a, &one) && !stat(b, &two) && S_ISBLK(one.st_mode) && S_ISBLK(two.st_mode) &&
+				 one.st_rdev == two.st_rdev);
 }
 
 /* A device that is there was left by another of us, and is taken over with its donors. */
+static int take_device(struct conf_device *device, const struct there *there)
+{
+	if (!same_disk(device->disk, there->disk))
+		return fault("device %s: it is there already, over another disk, %s, and stays as it is: name that one, or end it "
+			     "first", device->name, there->disk);
+	if ((device->size && device->size != there->size) || (device->slab && device->slab != there->slab))
+		say(LOG_WARNING, "device %s: its size stays %" PRIu64 ", its slabs' %" PRIu64 " until it is made anew", device->name,
+		    there->size, there->slab);
+	if (device->size)
+		device->size = there->size;
+	if (device->slab)
+		device->slab = there->slab;
+	if (!device->block && area_on(device))
+		return -1;
+	device->taken = true;
+	say(LOG_INFO, "device %s: it is there already, and is taken over", device->name);
+	return 0;
+}
+
 static int make_device(struct conf_device *device)
 {
-	struct wanted wanted = { .device = device->name };
+	struct there there = { .device = device->name };
 
-	if (kernel_status(&requests, find_device, &wanted))
+	if (kernel_status(&requests, find_device, &there))
 		return fault("rmem_swap: %s", requests.why);
-	if (!wanted.found && !device->block && area_is_free(device->name, device->disk))
+	if (there.found)
+		return take_device(device, &there);
+	if (!device->block && area_is_free(device->name, device->disk))
 		return -1;
-	if (!wanted.found && kernel_dev_add(&requests, device))
+	if (kernel_dev_add(&requests, device))
 		return fault("device %s: %s", device->name, requests.why);
-	device->made = !wanted.found;
-	if (wanted.found)
-		say(LOG_INFO, "device %s: it is there already, and is taken over", device->name);
+	device->made = true;
 	return device->block ? 0 : area_on(device);
 }
 
