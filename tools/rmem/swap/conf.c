@@ -304,16 +304,21 @@ void conf_donor_free(struct conf_donor *donor)
 	free(donor);
 }
 
+void conf_device_drop(struct conf_device **at)
+{
+	struct conf_device *device = *at;
+
+	*at = device->next;
+	free(device->disk);
+	free(device);
+}
+
 void conf_free(struct conf *conf)
 {
-	struct conf_device *device;
 	struct conf_donor *donor;
 
-	while ((device = conf->devices)) {
-		conf->devices = device->next;
-		free(device->disk);
-		free(device);
-	}
+	while (conf->devices)
+		conf_device_drop(&conf->devices);
 	while ((donor = conf->donors)) {
 		conf->donors = donor->next;
 		conf_donor_free(donor);

@@ -43,6 +43,7 @@ struct conf_device {
 	uint32_t priority;
 	bool has_hot, block;
 	bool made, taken; /* by this process: anew, or as it was there */
+	bool bad;	  /* it could not be had */
 	int line;
 	struct conf_device *next;
 };
@@ -67,6 +68,7 @@ struct conf {
 int conf_read(struct conf *conf, const char *path);
 void conf_free(struct conf *conf);
 struct conf_device *conf_device(const struct conf *conf, const char *name);
+void conf_device_drop(struct conf_device **at); /* the one that *@at names */
 struct conf_donor *conf_donor(const struct conf *conf, const char *name);
 struct conf_donor *conf_donor_copy(const struct conf_donor *from);
 bool conf_donor_same(const struct conf_donor *a, const struct conf_donor *b);

@@ -84,7 +84,7 @@ static struct donor *donor_of(const char *name)
 	return NULL;
 }
 
-/* Each donor of the settings has a thread, unless an older one of that name is not over yet. */
+/* Each donor of the settings has a thread, unless an older one of that name is not over yet, or its device was not made. */
 static void start_donors(void)
 {
 	struct donor *d;
@@ -92,7 +92,7 @@ static void start_donors(void)
 	if (ending.begun)
 		return;
 	for (const struct conf_donor *conf = service.conf.donors; conf; conf = conf->next) {
-		if (donor_of(conf->name))
+		if (donor_of(conf->name) || !conf_device(&service.conf, conf->device))
 			continue;
 		d = donor_start(conf, conf->device, false, false);
 		if (!d)
@@ -473,20 +473,43 @@ static int make_device(struct conf_device *device)
 	return device->block ? 0 : area_on(device);
 }
 
-/* What was made before something failed goes again. */
-static void unmake_devices(void)
+static void unmake(const struct conf_device *device)
 {
 	uint64_t used;
-	pid_t pid;
+	int status = 0;
+	pid_t pid = !device->block && area_used(device->name, &used) ? area_off(device->name) : 0;
 
-	for (struct conf_device *device = service.conf.devices; device; device = device->next) {
-		if (!device->made)
-			continue;
-		pid = !device->block && area_used(device->name, &used) ? area_off(device->name) : 0;
-		if (pid > 0)
-			waitpid(pid, NULL, 0);
-		kernel_dev_del(&requests, device->name);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (pid > 0 && status)
+		fault("device %s: swapoff: %s", device->name, WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "it was killed");
+	if (kernel_dev_del(&requests, device->name))
+		fault("device %s: it can't be removed: %s", device->name, requests.why);
+}
+
+/*
+ * If one fails, those that were made go again. But one that was taken over, and may be swapped to, needs its donors connected: then
+ * only the bad ones are left out.
+ */
+static int make_devices(void)
+{
+	struct conf_device *device, **at = &service.conf.devices;
+	bool taken = false, bad = false;
+
+	for (device = *at; device; device = device->next) {
+		device->bad = make_device(device);
+		bad |= device->bad;
+		taken |= device->taken;
 	}
+	while ((device = *at)) {
+		if (device->made && (taken ? device->bad : bad))
+			unmake(device);
+		if (taken && device->bad)
+			conf_device_drop(at);
+		else
+			at = &device->next;
+	}
+	return bad && !taken ? -1 : 0;
 }
 
 struct found {
@@ -586,13 +609,7 @@ static int begin(const char *socket_path)
 	    make_events())
 		return -1;
 	control_listen(base);
-	for (struct conf_device *device = service.conf.devices; device; device = device->next) {
-		if (!make_device(device))
-			continue;
-		unmake_devices();
-		return -1;
-	}
-	return 0;
+	return make_devices();
 }
 
 int service_run(const char *conf_path, const char *socket_path)
