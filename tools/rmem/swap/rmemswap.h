@@ -121,6 +121,14 @@ int area_is_free(const char *name, const char *path);
  */
 pid_t area_off(const char *device);
 
+/* ------------------------------------------------------------------ device.c */
+
+/*
+ * Each is made, or taken over, and swapped to. If one fails, those that were made go again: -1, and it has said why. But one that
+ * was taken over, and may be swapped to, needs its donors connected: then only the bad ones are left out of service.conf.
+ */
+int devices_make(struct kernel *k);
+
 /* ------------------------------------------------------------------ donor.c */
 
 enum donor_state {

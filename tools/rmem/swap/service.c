@@ -18,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -409,109 +408,6 @@ static void on_leave(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------ the begin */
 
-struct there {
-	const char *device;
-	bool found;
-	char disk[256];
-	uint64_t size, slab;
-};
-
-static void find_device(struct nlattr **attrs, void *arg)
-{
-	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV), *disk = attr_text(attrs, RMEM_SWAP_A_DISK);
-	struct there *there = arg;
-
-	if (!device || strcmp(device, there->device) || attrs[RMEM_SWAP_A_DONOR] || attrs[RMEM_SWAP_A_SLAB_INDEX])
-		return;
-	there->found = true;
-	snprintf(there->disk, sizeof(there->disk), "%s", disk ? disk : "");
-	there->size = attr_number(attrs, RMEM_SWAP_A_SIZE);
-	there->slab = attr_number(attrs, RMEM_SWAP_A_SLAB);
-}
-
-static bool same_disk(const char *a, const char *b)
-{
-	struct stat one, two;
-
-	return !strcmp(a, b) || (!stat(a, &one) && !stat(b, &two) && S_ISBLK(one.st_mode) && S_ISBLK(two.st_mode) &&
-				 one.st_rdev == two.st_rdev);
-}
-
-/* A device that is there was left by another of us, and is taken over with its donors. */
-static int take_device(struct conf_device *device, const struct there *there)
-{
-	if (!same_disk(device->disk, there->disk))
-		return fault("device %s: it is there already, over another disk, %s, and stays as it is: name that one, or end it "
-			     "first", device->name, there->disk);
-	if ((device->size && device->size != there->size) || (device->slab && device->slab != there->slab))
-		say(LOG_WARNING, "device %s: its size stays %" PRIu64 ", its slabs' %" PRIu64 " until it is made anew", device->name,
-		    there->size, there->slab);
-	if (device->size)
-		device->size = there->size;
-	if (device->slab)
-		device->slab = there->slab;
-	if (!device->block && area_on(device))
-		return -1;
-	device->taken = true;
-	say(LOG_INFO, "device %s: it is there already, and is taken over", device->name);
-	return 0;
-}
-
-static int make_device(struct conf_device *device)
-{
-	struct there there = { .device = device->name };
-
-	if (kernel_status(&requests, find_device, &there))
-		return fault("rmem_swap: %s", requests.why);
-	if (there.found)
-		return take_device(device, &there);
-	if (!device->block && area_is_free(device->name, device->disk))
-		return -1;
-	if (kernel_dev_add(&requests, device))
-		return fault("device %s: %s", device->name, requests.why);
-	device->made = true;
-	return device->block ? 0 : area_on(device);
-}
-
-static void unmake(const struct conf_device *device)
-{
-	uint64_t used;
-	int status = 0;
-	pid_t pid = !device->block && area_used(device->name, &used) ? area_off(device->name) : 0;
-
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (pid > 0 && status)
-		fault("device %s: swapoff: %s", device->name, WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "it was killed");
-	if (kernel_dev_del(&requests, device->name))
-		fault("device %s: it can't be removed: %s", device->name, requests.why);
-}
-
-/*
- * If one fails, those that were made go again. But one that was taken over, and may be swapped to, needs its donors connected: then
- * only the bad ones are left out.
- */
-static int make_devices(void)
-{
-	struct conf_device *device, **at = &service.conf.devices;
-	bool taken = false, bad = false;
-
-	for (device = *at; device; device = device->next) {
-		device->bad = make_device(device);
-		bad |= device->bad;
-		taken |= device->taken;
-	}
-	while ((device = *at)) {
-		if (device->made && (taken ? device->bad : bad))
-			unmake(device);
-		if (taken && device->bad)
-			conf_device_drop(at);
-		else
-			at = &device->next;
-	}
-	return bad && !taken ? -1 : 0;
-}
-
 struct found {
 	char device[RMEM_SWAP_NAME_SIZE], donor[RMEM_SWAP_DONOR_SIZE];
 	uint64_t state;
@@ -609,7 +505,7 @@ static int begin(const char *socket_path)
 	    make_events())
 		return -1;
 	control_listen(base);
-	return make_devices();
+	return devices_make(&requests);
 }
 
 int service_run(const char *conf_path, const char *socket_path)
