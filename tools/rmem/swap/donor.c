@@ -160,6 +160,7 @@ static void unlocked_leave(struct donor *d)
 	else
 		d->known = false;
 	d->left = ret;
+	d->answered = true;
 	/* (-EIO: it has pages that the disk does not take, and stays) */
 	if (ret != -EIO)
 		d->state = DONOR_AWAY;
@@ -272,6 +273,8 @@ void donor_again(struct donor *d)
 void donor_free(struct donor *d)
 {
 	pthread_join(d->thread, NULL);
+	if (d->asker >= 0)
+		control_answer(d->asker, d->left ? d->why : NULL);
 	kernel_close(&d->kernel);
 	conf_donor_free(d->conf);
 	pthread_cond_destroy(&d->changed);

@@ -151,6 +151,7 @@ struct donor {
 	bool lost;	       /* since the last attempt began */
 	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
 	int left;	       /* what the kernel said of it: 0 or -errno */
+	bool answered;	       /* since it was asked to leave, the kernel has said that */
 	char why[256];	       /* why it is not up, or could not leave */
 	int64_t next;	       /* when it is tried again, ms */
 	unsigned int pause_ms; /* before that */

@@ -143,7 +143,7 @@ static void tell_state(void)
 		sd_notifyf(0, "STATUS=%u of %u donors are connected", up, all);
 }
 
-/* A thread has something to tell: a donor has left, or has ended. */
+/* A thread has something to tell: a donor has left or stays, or its thread has ended; then donor_free() answers who asked. */
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct donor **at = &service.donors, *d;
@@ -153,7 +153,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 	eventfd_read(fd, &n);
 	pthread_mutex_lock(&service.lock);
 	while ((d = *at)) {
-		if (d->asker >= 0 && d->state == DONOR_AWAY) {
+		if (d->asker >= 0 && d->answered) {
 			control_answer(d->asker, d->left ? d->why : NULL);
 			d->asker = -1;
 		}
@@ -222,6 +222,7 @@ void service_asked(int fd, char *line)
 		control_answer(fd, !d ? "there is no such donor" : "it is leaving already");
 	} else {
 		d->asker = fd;
+		d->answered = false;
 		donor_leave(d, false);
 		say(LOG_INFO, "donor %s: it is drained", d->conf->name);
 	}
