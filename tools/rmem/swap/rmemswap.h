@@ -109,6 +109,8 @@ uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64
 
 /* ------------------------------------------------------------------ area.c */
 
+#define SWAPOFF_PATIENCE_MS 60000 /* with one that brings no page back */
+
 /* Of /proc/swaps, in bytes. False: it is not swapped to. */
 bool area_used(const char *device, uint64_t *used);
 /* mkswap, if the device may be overwritten, and swapon, unless it is on. 0 or -1, and it has said why. */

@@ -40,6 +40,7 @@ static struct {
 	struct conf_device *device; /* whose swapoff runs */
 	pid_t pid;
 	int64_t said;
+	uint64_t least; /* bytes that were left */
 } ending;
 
 void spare_memory(void)
@@ -348,6 +349,7 @@ static void end_next(void)
 	}
 	say(LOG_INFO, "device %s: swapoff begins, %" PRIu64 " MiB", device->name, used >> 20);
 	ending.said = now_ms();
+	ending.least = UINT64_MAX;
 	ending.pid = area_off(device->name);
 	if (ending.pid < 0) {
 		ending.pid = 0;
@@ -389,8 +391,12 @@ static void on_progress(evutil_socket_t fd, short what, void *arg)
 	(void)fd, (void)what, (void)arg;
 	if (!ending.pid || !area_used(ending.device->name, &used))
 		return;
-	sd_notifyf(0, "STATUS=device %s: swapoff, %" PRIu64 " MiB are left\nEXTEND_TIMEOUT_USEC=60000000", ending.device->name,
-		   used >> 20);
+	sd_notifyf(0, "STATUS=device %s: swapoff, %" PRIu64 " MiB are left", ending.device->name, used >> 20);
+	/* (other programs may have more written meanwhile) */
+	if (used < ending.least) {
+		ending.least = used;
+		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%d", SWAPOFF_PATIENCE_MS * 1000);
+	}
 	if (now_ms() - ending.said < 5000)
 		return;
 	ending.said = now_ms();
