@@ -39,7 +39,7 @@ static int failed(struct donor *d, int ret, char *why)
 
 static int refused(struct donor *d, const char *what, int ret)
 {
-	snprintf(d->why, sizeof(d->why), "donor %s: %s: %.160s", d->conf->name, what, d->kernel.why);
+	snprintf(d->why, sizeof(d->why), "donor %s: %s: %.140s", d->conf->name, what, d->kernel.why);
 	return ret;
 }
 
@@ -83,21 +83,38 @@ static int pair_up(struct donor *d, struct rmem_handshake *h)
 
 static void take_state(struct nlattr **attrs, void *arg)
 {
-	const char *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
+	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV), *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
 	struct donor *d = arg;
 
-	if (name && !strcmp(name, d->conf->name) && !attrs[RMEM_SWAP_A_SLAB_INDEX])
+	if (device && name && !strcmp(device, d->device) && !strcmp(name, d->conf->name) && !attrs[RMEM_SWAP_A_SLAB_INDEX])
 		d->told = attr_number(attrs, RMEM_SWAP_A_STATE);
 }
 
-/* The kernel has it already: it is up, and an event of an older connection had us believe that it is not; or it is half made. */
+/*
+ * The kernel has it already. It is ours and up, and an event of an older connection had us believe that it is not; or it is half
+ * made; or it is of other settings, and could not leave with them: those two go. One that is leaving is waited for.
+ */
 static int is_there(struct donor *d)
 {
 	d->told = 0;
-	if (kernel_status(&d->kernel, take_state, d) || d->told != RMEM_SWAP_NEW)
-		return d->told == RMEM_SWAP_UP ? 0 : -EEXIST;
-	d->half = true;
+	if (kernel_status(&d->kernel, take_state, d))
+		return refused(d, "its state", -EEXIST);
+	if (d->told == RMEM_SWAP_UP && d->own)
+		return 0;
+	d->half = d->told == RMEM_SWAP_NEW || d->told == RMEM_SWAP_UP;
 	return -EEXIST;
+}
+
+/* What is no use to the next attempt. */
+static void remove_half(struct donor *d)
+{
+	int ret = kernel_donor_del(&d->kernel, d->device, d->conf->name);
+
+	if (!ret || ret == -ENOENT)
+		d->known = false;
+	else
+		refused(d, "its old connection stays", -EEXIST);
+	d->half = false;
 }
 
 static int attempt(struct donor *d)
@@ -109,10 +126,8 @@ static int attempt(struct donor *d)
 		close(h.fd);
 	if (ret == -EEXIST)
 		ret = is_there(d);
-	/* Half a connection is no use to the next attempt. */
-	if (d->half && !kernel_donor_del(&d->kernel, d->device, d->conf->name))
-		d->known = false;
-	d->half = false;
+	if (d->half)
+		remove_half(d);
 	return ret;
 }
 
@@ -128,6 +143,7 @@ static void unlocked_attempt(struct donor *d)
 	pthread_mutex_unlock(&service.lock);
 	ret = attempt(d);
 	pthread_mutex_lock(&service.lock);
+	d->own |= !ret;
 	if (!ret && !d->lost) {
 		d->state = DONOR_UP;
 		d->pause_ms = FIRST_PAUSE_MS;
@@ -155,10 +171,12 @@ static void unlocked_leave(struct donor *d)
 	}
 	if (ret == -ENOENT)
 		ret = 0;
-	if (ret)
+	if (ret) {
 		refused(d, "it can't be removed", ret);
-	else
-		d->known = false;
+		say(LOG_ERR, "%s", d->why);
+	} else {
+		d->known = d->own = false;
+	}
 	d->left = ret;
 	d->answered = true;
 	/* (-EIO: it has pages that the disk does not take, and stays) */
@@ -222,7 +240,7 @@ static int start_thread(struct donor *d)
 	return ret ? fault("donor %s: its thread: %s", d->conf->name, strerror(ret)) : 0;
 }
 
-struct donor *donor_start(const struct conf_donor *conf, const char *device, bool known, bool up)
+struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up)
 {
 	struct donor *d = xcalloc(1, sizeof(*d));
 
@@ -230,7 +248,7 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 	snprintf(d->device, sizeof(d->device), "%s", device);
 	d->asker = -1;
 	d->state = up ? DONOR_UP : DONOR_WAITS;
-	d->known = known;
+	d->known = d->own = taken;
 	d->pause_ms = FIRST_PAUSE_MS;
 	make_condition(d);
 	if (!kernel_open(&d->kernel) && !start_thread(d))

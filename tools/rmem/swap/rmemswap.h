@@ -147,7 +147,8 @@ struct donor {
 	pthread_cond_t changed;
 	struct kernel kernel;  /* its thread's */
 	enum donor_state state;
-	bool known;	       /* the kernel has it, or may have */
+	bool known;	       /* the kernel has it, or may have: its thread's */
+	bool own;	       /* the kernel's is of these settings: we had it connected, or took it over */
 	bool half;	       /* it has a queue pair that is not connected: its thread's */
 	uint64_t told;	       /* what the kernel says of it: its thread's */
 	bool lost;	       /* since the last attempt began */
@@ -161,8 +162,8 @@ struct donor {
 	struct donor *next_donor;
 };
 
-/* All of these with service.lock. @known: the kernel has it; @up: connected. NULL, and it has said why. */
-struct donor *donor_start(const struct conf_donor *conf, const char *device, bool known, bool up);
+/* All of these with service.lock. @taken: the kernel has it, and it is taken over; @up: connected. NULL, and it has said why. */
+struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up);
 void donor_lost(struct donor *d);
 void donor_leave(struct donor *d, bool end);
 void donor_again(struct donor *d);

@@ -84,6 +84,15 @@ static struct donor *donor_of(const char *name)
 	return NULL;
 }
 
+/* The one that the kernel tells of. (Another device may have one of that name, which is not in the settings any more.) */
+static struct donor *donor_told(struct nlattr **attrs)
+{
+	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV), *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
+	struct donor *d = donor_of(name);
+
+	return d && device && !strcmp(d->device, device) ? d : NULL;
+}
+
 /* Each donor of the settings has a thread, unless an older one of that name is not over yet, or its device was not made. */
 static void start_donors(void)
 {
@@ -105,8 +114,7 @@ static void start_donors(void)
 /* The kernel tells of a donor: it may be another than we think. */
 static void look_at(struct nlattr **attrs, void *arg)
 {
-	const char *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
-	struct donor *d = donor_of(name);
+	struct donor *d = donor_told(attrs);
 	uint64_t state = attr_number(attrs, RMEM_SWAP_A_STATE);
 
 	(void)arg;
@@ -114,7 +122,7 @@ static void look_at(struct nlattr **attrs, void *arg)
 		return;
 	if (state == RMEM_SWAP_DOWN && d->state == DONOR_UP)
 		donor_lost(d);
-	else if (state == RMEM_SWAP_UP && d->state == DONOR_WAITS && d->known)
+	else if (state == RMEM_SWAP_UP && d->state == DONOR_WAITS && d->own)
 		d->state = DONOR_UP;
 }
 
@@ -179,7 +187,7 @@ static void heard(struct nlattr **attrs, void *arg)
 {
 	const char *donor = attr_text(attrs, RMEM_SWAP_A_DONOR), *reason = attr_text(attrs, RMEM_SWAP_A_REASON);
 	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV);
-	struct donor *d = donor_of(donor);
+	struct donor *d = donor_told(attrs);
 
 	(void)arg;
 	switch (attr_number(attrs, RMEM_SWAP_A_WHAT)) {
@@ -448,6 +456,8 @@ static void take_over(const struct found *found)
 		fault("donor %s: it can't be removed: %s", found->donor, requests.why);
 	if (!d)
 		return;
+	if (found->state == RMEM_SWAP_UP)
+		say(LOG_INFO, "donor %s: its connection is kept as it was, whatever %s says of it now", found->donor, service.conf_path);
 	d->next_donor = service.donors;
 	service.donors = d;
 }

@@ -362,6 +362,9 @@ static void find(struct nlattr **attrs, void *arg)
 
 	if (!device || !donor || attrs[RMEM_SWAP_A_SLAB_INDEX] || strcmp(donor, where->donor))
 		return;
+	/* (two devices may have one of that name) */
+	if (*where->device && strcmp(device, where->device))
+		return;
 	snprintf(where->device, sizeof(where->device), "%s", device);
 	where->slabs = attr_number(attrs, RMEM_SWAP_A_SLABS);
 }
