@@ -79,7 +79,8 @@ struct rmem_handshake {
 
 /*
  * First rmem_greet(): it ends with the donor's challenge. Then the caller makes a queue pair at the address h->local and
- * describes it in h->proof.qp. Then rmem_prove(): it ends with a welcome that was proved. Both block until the deadline at most.
+ * describes it in h->proof.qp. Then rmem_prove(): it ends with a welcome that was proved. Both block until the deadline at most;
+ * rmem_greet() puts it off by the time that it takes to look up the host.
  * 0, or -errno and *@why, which the caller frees.
  */
 int rmem_greet(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);

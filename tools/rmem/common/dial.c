@@ -61,19 +61,21 @@ static int dial_each(const struct addrinfo *list, int64_t deadline)
 	return ret;
 }
 
-int rmem_dial(const char *host, const char *service, int64_t deadline, char **why)
+int rmem_dial(const char *host, const char *service, int64_t *deadline, char **why)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+	int64_t before = rmem_now_ms();
 	struct addrinfo *list;
 	int ret = getaddrinfo(host, service, &hints, &list);
 
+	*deadline += rmem_now_ms() - before;
 	if (ret) {
 		int error = ret == EAI_SYSTEM && errno ? -errno : -EHOSTUNREACH;
 
 		rmem_why(why, "donor %s: %s", host, gai_strerror(ret));
 		return error;
 	}
-	ret = dial_each(list, deadline);
+	ret = dial_each(list, *deadline);
 	freeaddrinfo(list);
 	if (ret < 0)
 		rmem_why(why, "donor %s, port %s: %s: does rmemd run there?", host, service, strerror(-ret));

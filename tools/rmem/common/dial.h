@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-int rmem_dial(const char *host, const char *service, int64_t deadline, char **why);
+/* Looking up @host has limits of its own (resolv.conf(5)): the deadline is put off by the time that takes. */
+int rmem_dial(const char *host, const char *service, int64_t *deadline, char **why);
 int rmem_tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline, char **why);
 int rmem_tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline, char **why);
 

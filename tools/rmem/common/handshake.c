@@ -79,7 +79,7 @@ int rmem_greet(const struct rmem_dest *dest, struct rmem_handshake *h, char **wh
 {
 	int ret;
 
-	h->fd = rmem_dial(dest->host, dest->service, h->deadline, why);
+	h->fd = rmem_dial(dest->host, dest->service, &h->deadline, why);
 	if (h->fd < 0)
 		return h->fd;
 	ret = say_hello(dest, h, why);
