@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/swap.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rmemswap.h"
@@ -139,6 +140,32 @@ int area_on(const struct conf_device *device)
 	return fault("device %s: swapon %s: %s", device->name, path, strerror(errno));
 }
 
+/*
+ * 0 or an errno. EINVAL is told of an area that somebody else swaps off: that is waited for, while it gets on. If it fails, the
+ * area is as it was, and is swapped off here.
+ */
+static int swap_off(const char *device, const char *path)
+{
+	const struct timespec pause = { .tv_nsec = 200000000 };
+	int64_t since = now_ms();
+	uint64_t used, least = UINT64_MAX;
+
+	while (swapoff(path)) {
+		int error = errno;
+
+		if (error != EINVAL || now_ms() - since > SWAPOFF_PATIENCE_MS)
+			return error;
+		if (!area_used(device, &used))
+			return 0;
+		if (used < least) {
+			least = used;
+			since = now_ms();
+		}
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 pid_t area_off(const char *device)
 {
 	char path[RMEM_SWAP_NAME_SIZE + 8];
@@ -155,7 +182,9 @@ pid_t area_off(const char *device)
 		return fault("device %s: swapoff: %s", device, strerror(errno));
 	if (pid)
 		return pid;
-	/* A signal would end the swapoff, and its handler is not for us. It brings pages in, so it may have others written. */
+	/* A signal would end the swapoff, and its handler is not for us. What the service has open is not, either. */
+	close_range(STDERR_FILENO + 1, ~0U, 0);
+	/* It brings pages in, so it may have others written. */
 	prctl(PR_SET_IO_FLUSHER, 0, 0, 0, 0);
-	_exit(swapoff(path) ? errno : 0);
+	_exit(swap_off(device, path));
 }
