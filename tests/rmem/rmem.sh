@@ -98,11 +98,20 @@ did() {
 	tell USR1 "$1" && [ "$(operations "$1")" -ge "$2" ]
 }
 
-# serves OUT...: each of these loads does more than it had done
+# reports OUT: how often a load has said how many. has_reported OUT N: so often, or more (a condition; broken when it has ended)
+reports() { grep -c '^[a-z-]*: [0-9]* operations so far$' "$(here "$1")"; }
+has_reported() {
+	if seen "$1" '^exit '; then broken "a load has ended: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"; fi
+	[ "$(reports "$1")" -ge "$2" ]
+}
+
+# serves OUT...: each of these loads does more than it has done by now
 serves() {
-	local o before
+	local o before lines
 	for o; do
+		lines=$(reports "$o") || true
 		tell USR1 "$o" || true
+		"${need:-expect}" 120 has_reported "$o" $((lines + 1))
 		before=$(operations "$o")
 		"${need:-expect}" 120 did "$o" $((before + 30))
 	done
