@@ -51,14 +51,44 @@ warm_begins() {
 	local slabs=$((${size%M} / ${slab%M}))
 	use=block
 	swap_begins "$@"
-	until [ "$(value slabs)" -ge $slabs ]; do
+	until at_least slabs $slabs; do
 		on $swapper fio --name=warm --filename=/dev/rswap0 --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
-			--time_based --runtime=3 --minimal >"$work/warm.out" 2>&1
+			--zero_buffers --time_based --runtime=3 --minimal >"$work/warm.out" 2>&1
 	done
 	tell QUIT "$swap_out"
 	finished "$swap_out" 3
 	use=swap
 	swap_begins "$@"
+	seen "$swap_out" 'device rswap0: .* is taken over$' || broken "the device was not taken over: $(cat "$(here "$swap_out")")"
+	at_least slabs $slabs || broken "the slabs were not taken over"
+}
+
+# all_remote: each page that is read comes from a donor (a condition)
+all_remote() {
+	before in_disk
+	before in_remote
+	comes_true 5 false || true
+	more in_remote && [ "$(value in_disk)" = "${remembered[in_disk]}" ]
+}
+
+# look_for_stalls DONOR: from when the next move says that its process is frozen until it is over, whether page I/O waits for
+# this donor. Then waited: it did, as it must when the move took its time.
+look_for_stalls() {
+	rm -f "$work/over" "$work/stalled"
+	when_frozen see_stalls "$1"
+	looks=$!
+}
+see_stalls() {
+	until [ -e "$work/over" ]; do
+		kill -0 $$ || exit
+		if at_least stalled 1 "$1" 2>/dev/null; then touch "$work/stalled"; fi
+		sleep 0.1
+	done
+}
+waited() {
+	touch "$work/over"
+	wait "$looks"
+	[ -e "$work/stalled" ] || [ "$(blackout_ms)" -lt 4000 ] || broken "no page I/O waited for the donor that moved"
 }
 
 # swap_begins NAME...: the module and rmemswap run at h3, and these donors are connected
@@ -85,12 +115,11 @@ swap_ends() {
 
 status() { on $swapper "$build/rmemswap" status --json >"$work/swap.json"; }
 
-# value NAME [DONOR]: one of what rmemswap status tells
+# value NAME [DONOR]: one of what rmemswap status tells, which it must; nothing if there is no such donor
 value() {
 	local of='.devices[0]'
-	[ $# = 1 ] || of+=".donors[] | select(.donor == \"$2\")"
-	status
-	jq -r "$of | .$1 // 0" "$work/swap.json"
+	[ $# = 1 ] || of="(.devices[0].donors[] | select(.donor == \"$2\"))"
+	status && jq -r "$of | .$1 // error(\"there is no $1\")" "$work/swap.json"
 }
 
 # at_least NAME N [DONOR] (a condition for wait_for)
@@ -100,6 +129,7 @@ donor_state() { [ "$(value state "$1")" = "$2" ]; } # NAME STATE
 declare -A remembered=()
 before() { remembered[$*]=$(value "$@"); }
 more() { [ "$(value "$@")" -gt "${remembered[$*]}" ]; }
+more_of() { local n && for n; do if more "$n"; then return 0; fi; done && false; } # NAME...: of one of these
 # unchanged NAME [DONOR]
 unchanged() {
 	local now
