@@ -208,6 +208,14 @@ static void clean(void)
 	free(command);
 }
 
+static void donor_ended(int status, uint64_t again)
+{
+	donor = 0;
+	if (!was_killed("the donor", status))
+		fail(1, "the donor ended by itself");
+	recover(again);
+}
+
 /* Until the client has ended; and the donor, if it ends with it. Whether somebody was killed. */
 static bool wait_for_end(bool both, uint64_t again)
 {
@@ -222,12 +230,15 @@ static bool wait_for_end(bool both, uint64_t again)
 			client = 0;
 			client_killed = was_killed("the client", status);
 		} else if (pid == donor) {
-			donor = 0;
-			if (!was_killed("the donor", status))
-				fail(1, "the donor ended by itself");
+			donor_ended(status, again);
 			donor_killed = true;
-			recover(again);
 		}
+	}
+	/* (a donor whose step does not come before the client's end is not to take it while it is looked at) */
+	donor_steps->at = NOTHING;
+	if (waitpid(donor, &status, WNOHANG) == donor) {
+		donor_ended(status, again);
+		donor_killed = true;
 	}
 	alarm(0);
 	return client_killed || donor_killed;
