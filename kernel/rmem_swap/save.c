@@ -99,6 +99,16 @@ static u64 count_lost(struct rs_dev *dev, unsigned int index)
 	return bitmap_weight_and(dev->remote + word, dev->bad + word, rs_slab_pages(dev, index));
 }
 
+static bool has_any(struct rs_donor *d, unsigned int first, unsigned int end)
+{
+	unsigned int i;
+
+	for (i = first; i < end; i++)
+		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPED))
+			return true;
+	return false;
+}
+
 /* The donor's slabs from @first to before @end are closed afterwards. Returns how many pages are lost if they are unmapped now. */
 u64 rs_save(struct rs_donor *d, unsigned int first, unsigned int end, unsigned long timeout)
 {
@@ -107,6 +117,9 @@ u64 rs_save(struct rs_donor *d, unsigned int first, unsigned int end, unsigned l
 	unsigned int i;
 	u64 lost = 0;
 
+	/* (the disk is not waited for when nothing of the donor goes there) */
+	if (test_bit(RS_FAILED, &d->flags) || !has_any(d, first, end))
+		return 0;
 	for (i = first; i < end; i++)
 		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
 			rs_slab_close(&dev->slabs[i], dev);
