@@ -72,11 +72,12 @@ static void unpend(struct rs_buf *buf, bool failed)
 		submit_later(dev);
 }
 
-/* Until the disk has all that was pending when this began, or has failed to write it. */
-void rs_disk_wait(struct rs_dev *dev, long timeout)
+/* Until the disk has all that was pending when this began, or has failed to write it; or until the donor has failed. */
+void rs_disk_wait(struct rs_donor *d, long timeout)
 {
-	u64 seq;
+	struct rs_dev *dev = d->dev;
 	bool done;
+	u64 seq;
 
 	spin_lock_irq(&dev->disk_lock);
 	seq = dev->seq;
@@ -85,7 +86,7 @@ void rs_disk_wait(struct rs_dev *dev, long timeout)
 		spin_lock_irq(&dev->disk_lock);
 		done = is_flushed(dev, seq);
 		spin_unlock_irq(&dev->disk_lock);
-		done;
+		done || test_bit(RS_FAILED, &d->flags);
 	}), timeout);
 }
 

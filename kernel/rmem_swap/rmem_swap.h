@@ -305,7 +305,7 @@ void rs_disk_write(struct rs_buf *buf);
 void rs_disk_read(struct rs_io *io);
 void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
-void rs_disk_wait(struct rs_dev *dev, long timeout);
+void rs_disk_wait(struct rs_donor *d, long timeout);
 void rs_disk_work(struct work_struct *work);
 
 /* slab.c */

@@ -23,7 +23,7 @@ static unsigned long time_left(unsigned long until)
 static void wait_for_disk(struct rs_donor *d, unsigned long until)
 {
 	WRITE_ONCE(d->on_disk, true);
-	rs_disk_wait(d->dev, time_left(until));
+	rs_disk_wait(d, time_left(until));
 	WRITE_ONCE(d->steps, d->steps + 1);
 	WRITE_ONCE(d->on_disk, false);
 }
@@ -33,7 +33,7 @@ static struct rs_buf *wait_for_buffer(struct rs_donor *d, unsigned long until)
 	struct rs_buf *buf = NULL;
 
 	WRITE_ONCE(d->on_disk, true);
-	wait_event_timeout(d->dev->wait, (buf = rs_buf_take(d->dev)), time_left(until));
+	wait_event_timeout(d->dev->wait, (buf = rs_buf_take(d->dev)) || test_bit(RS_FAILED, &d->flags), time_left(until));
 	WRITE_ONCE(d->steps, d->steps + 1);
 	WRITE_ONCE(d->on_disk, false);
 	return buf;
