@@ -384,6 +384,17 @@ bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
 	return ok;
 }
 
+/* The donor has been read: the data is in the buffer. */
+void rs_page_read_back(struct rs_io *io)
+{
+	struct rs_bucket *bucket = bucket_of(io->dev, io->index);
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	find_page(bucket, io->index)->active->unread = false;
+	spin_unlock_irqrestore(&bucket->lock, flags);
+}
+
 /* The donor has been read, or has failed. */
 void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
 {
@@ -395,8 +406,8 @@ void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
 
 	spin_lock_irqsave(&bucket->lock, flags);
 	rs_slab_put(io);
-	buf->unread = false;
 	if (io->status) {
+		buf->unread = false;
 		page->active = NULL;
 		post = run_page(dev, page);
 		put_page_if_idle(dev, page);

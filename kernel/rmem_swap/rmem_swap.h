@@ -294,6 +294,7 @@ void rs_page_on_disk(struct rs_buf *buf, blk_status_t status);
 enum rs_source { RS_FROM_BUFFER, RS_FROM_DONOR, RS_FROM_DISK, RS_FROM_NOWHERE };
 enum rs_source rs_page_read(struct rs_io *io);
 bool rs_page_save(struct rs_io *io, struct rs_buf *buf);
+void rs_page_read_back(struct rs_io *io);
 void rs_page_saved(struct rs_io *io, struct rs_buf *buf);
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count);
 

@@ -39,11 +39,13 @@ static struct rs_buf *wait_for_buffer(struct rs_donor *d, unsigned long until)
 	return buf;
 }
 
-/* The last use of @io, which is gone then. */
+/* The last use of @io, which is gone then. Reads find the page in its buffer from here on, whatever becomes of the donor. */
 void rs_save_ended(struct rs_io *io, bool ok)
 {
 	struct rs_dev *dev = io->dev;
 
+	if (ok)
+		rs_page_read_back(io);
 	io->status = ok ? BLK_STS_OK : BLK_STS_IOERR;
 	/* pairs with has_ended() */
 	smp_store_release(&io->ended, true);
@@ -68,7 +70,7 @@ static void save_page(struct rs_donor *d, u64 index, struct rs_buf *buf)
 	}
 	rs_post_all(&io);
 	wait_event(dev->wait, has_ended(&io) || test_bit(RS_FAILED, &d->flags));
-	if (test_bit(RS_FAILED, &d->flags))
+	if (!has_ended(&io))
 		rs_verbs_drain(d);
 	wait_event(dev->wait, has_ended(&io));
 	rs_page_saved(&io, buf);
