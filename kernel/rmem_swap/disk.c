@@ -82,7 +82,7 @@ void rs_disk_wait(struct rs_donor *d, long timeout)
 	spin_lock_irq(&dev->disk_lock);
 	seq = dev->seq;
 	spin_unlock_irq(&dev->disk_lock);
-	wait_event_timeout(dev->wait, ({
+	wait_event_idle_timeout(dev->wait, ({
 		spin_lock_irq(&dev->disk_lock);
 		done = is_flushed(dev, seq);
 		spin_unlock_irq(&dev->disk_lock);

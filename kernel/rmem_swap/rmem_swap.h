@@ -14,7 +14,8 @@
  *	rs_dev.disk_lock	spin	(irq) what the disk has still to get
  *
  * I/O takes spin locks alone. Verbs objects of a donor are made under rs_ib_lock; all else that sleeps and is about one donor
- * is done by its own ordered workqueue, so that a donor that is silent for a minute, because it moves, holds up no other.
+ * is done by its own ordered workqueue, so that a donor that is silent for a minute, because it moves, holds up no other. That
+ * workqueue waits for a donor, or for the disk, as an idle task (TASK_IDLE): none that the kernel would report as one that hangs.
  */
 #ifndef RMEM_SWAP_LOC_H
 #define RMEM_SWAP_LOC_H

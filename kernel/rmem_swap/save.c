@@ -33,7 +33,7 @@ static struct rs_buf *wait_for_buffer(struct rs_donor *d, unsigned long until)
 	struct rs_buf *buf = NULL;
 
 	WRITE_ONCE(d->on_disk, true);
-	wait_event_timeout(d->dev->wait, (buf = rs_buf_take(d->dev)) || test_bit(RS_FAILED, &d->flags), time_left(until));
+	wait_event_idle_timeout(d->dev->wait, (buf = rs_buf_take(d->dev)) || test_bit(RS_FAILED, &d->flags), time_left(until));
 	WRITE_ONCE(d->steps, d->steps + 1);
 	WRITE_ONCE(d->on_disk, false);
 	return buf;
@@ -69,10 +69,10 @@ static void save_page(struct rs_donor *d, u64 index, struct rs_buf *buf)
 		return;
 	}
 	rs_post_all(&io);
-	wait_event(dev->wait, has_ended(&io) || test_bit(RS_FAILED, &d->flags));
+	wait_event_idle(dev->wait, has_ended(&io) || test_bit(RS_FAILED, &d->flags));
 	if (!has_ended(&io))
 		rs_verbs_drain(d);
-	wait_event(dev->wait, has_ended(&io));
+	wait_event_idle(dev->wait, has_ended(&io));
 	rs_page_saved(&io, buf);
 }
 

@@ -159,7 +159,7 @@ void rs_slab_close(struct rs_slab *slab, struct rs_dev *dev)
 	spin_lock_irq(&slab->lock);
 	slab->closed = true;
 	spin_unlock_irq(&slab->lock);
-	wait_event(dev->wait, is_unwritten(slab) || test_bit(RS_FAILED, &d->flags));
+	wait_event_idle(dev->wait, is_unwritten(slab) || test_bit(RS_FAILED, &d->flags));
 }
 
 void rs_slab_reopen(struct rs_slab *slab)
@@ -182,10 +182,10 @@ void rs_slab_unmap(struct rs_slab *slab, struct rs_dev *dev)
 	set_state(slab, RS_UNMAPPING);
 	spin_unlock_irq(&slab->lock);
 
-	wait_event(dev->wait, is_idle(slab) || test_bit(RS_FAILED, &d->flags));
+	wait_event_idle(dev->wait, is_idle(slab) || test_bit(RS_FAILED, &d->flags));
 	if (test_bit(RS_FAILED, &d->flags))
 		rs_verbs_drain(d);
-	wait_event(dev->wait, is_idle(slab));
+	wait_event_idle(dev->wait, is_idle(slab));
 
 	bitmap_clear(dev->remote, (u64)index << dev->slab_shift, rs_slab_pages(dev, index));
 	forget(slab);

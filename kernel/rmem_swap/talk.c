@@ -178,7 +178,8 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 		rs_donor_fail(d, "the queue pair does not take a message: %d", ret);
 		return -ENOTCONN;
 	}
-	wait_for_completion(&d->asked);
+	/* (idle: a donor may move for minutes, and that is no task that hangs) */
+	wait_for_completion_state(&d->asked, TASK_IDLE);
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
 	answer->status = le16_to_cpu(d->in->status);
