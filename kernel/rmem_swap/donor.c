@@ -253,27 +253,42 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 	INIT_LIST_HEAD(&d->on_ibdev);
 	init_completion(&d->asked);
 	init_completion(&d->connected);
-	init_completion(&d->left);
+	INIT_LIST_HEAD(&d->leavers);
 	INIT_WORK(&d->free_work, free_work);
 	return d;
 }
 
-/* The donor has pages that the disk does not take: it is up again, unless it is lost, or the device goes. */
-static bool stays(struct rs_donor *d, u64 lost)
-{
-	struct rs_dev *dev = d->dev;
-	bool stays;
+/* Who waits for a donor that leaves, on its stack: what became of that. */
+struct leaver {
+	struct list_head list;
+	struct completion done;
+	u64 kept;		/* pages for which it stays */
+};
 
-	mutex_lock(&dev->lock);
-	stays = !dev->going && !test_bit(RS_FAILED, &d->flags) && set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
-	if (stays)
-		d->kept = lost;
-	mutex_unlock(&dev->lock);
-	return stays;
+static void wait_in_line(struct leaver *leaver, struct rs_donor *d)
+{
+	lockdep_assert_held(&d->dev->lock);
+
+	leaver->kept = 0;
+	init_completion(&leaver->done);
+	list_add_tail(&leaver->list, &d->leavers);
 }
 
-/* What was put off while it was leaving is done now. */
-static void stay(struct rs_donor *d)
+/* (a leaver is gone as soon as it is told) */
+static void tell_leavers(struct rs_donor *d, u64 kept)
+{
+	struct leaver *leaver, *next;
+
+	lockdep_assert_held(&d->dev->lock);
+
+	list_for_each_entry_safe(leaver, next, &d->leavers, list) {
+		list_del_init(&leaver->list);
+		leaver->kept = kept;
+		complete(&leaver->done);
+	}
+}
+
+static void reopen_all(struct rs_donor *d)
 {
 	struct rs_dev *dev = d->dev;
 	unsigned int i;
@@ -281,9 +296,27 @@ static void stay(struct rs_donor *d)
 	for (i = 0; i < dev->n_slabs; i++)
 		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
 			rs_slab_reopen(&dev->slabs[i]);
-	queue_work(d->wq, &d->map_work);
-	queue_work(d->wq, &d->notice_work);
-	complete_all(&d->left);
+}
+
+/*
+ * The donor has pages that the disk does not take: it is up again, unless it is lost, or the device goes. What was put off while
+ * it was leaving is done then. (Whoever has it leave once more does so after that, by the lock, and waits for the next leave_work.)
+ */
+static bool stays(struct rs_donor *d, u64 lost)
+{
+	struct rs_dev *dev = d->dev;
+	bool stays;
+
+	reopen_all(d);
+	mutex_lock(&dev->lock);
+	stays = !dev->going && !test_bit(RS_FAILED, &d->flags) && set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
+	if (stays) {
+		queue_work(d->wq, &d->map_work);
+		queue_work(d->wq, &d->notice_work);
+		tell_leavers(d, lost);
+	}
+	mutex_unlock(&dev->lock);
+	return stays;
 }
 
 static void leave(struct rs_donor *d)
@@ -300,7 +333,9 @@ static void leave(struct rs_donor *d)
 	dev->n_donors--;
 	mutex_unlock(&dev->lock);
 	rs_event(dev, RMEM_SWAP_DONOR_GONE, d, NULL, NULL);
-	complete_all(&d->left);
+	mutex_lock(&dev->lock);
+	tell_leavers(d, 0);
+	mutex_unlock(&dev->lock);
 	rs_donor_put(d);
 }
 
@@ -310,9 +345,7 @@ static void leave_work(struct work_struct *work)
 	unsigned int noio = memalloc_noio_save();
 	u64 lost = rs_save(d, 0, d->dev->n_slabs, NO_LIMIT);
 
-	if (lost && stays(d, lost)) {
-		stay(d);
-	} else {
+	if (!lost || !stays(d, lost)) {
 		if (lost)
 			rs_save_tell(d, lost);
 		leave(d);
@@ -406,15 +439,13 @@ static bool begin_leave(struct rs_donor *d)
 
 	if (!set_state(d, ANY, RMEM_SWAP_LEAVING))
 		return false;
-	reinit_completion(&d->left);
-	d->kept = 0;
-	rs_donor_get(d);
 	queue_work(d->wq, &d->leave_work);
 	return true;
 }
 
 int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack)
 {
+	struct leaver leaver;
 	struct rs_donor *d;
 	int ret = 0;
 
@@ -426,14 +457,16 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	} else if (!begin_leave(d)) {
 		NL_SET_ERR_MSG(extack, "the donor is being removed already");
 		ret = -EBUSY;
-		d = NULL;
+	} else {
+		wait_in_line(&leaver, d);
+		rs_donor_get(d);
 	}
 	mutex_unlock(&dev->lock);
 	if (ret)
 		return ret;
-	wait_or_fail(d, &d->left);
-	if (d->kept) {
-		NL_SET_ERR_MSG_FMT(extack, "%llu pages are at this donor alone: the disk fails to write them", d->kept);
+	wait_or_fail(d, &leaver.done);
+	if (leaver.kept) {
+		NL_SET_ERR_MSG_FMT(extack, "%llu pages are at this donor alone: the disk fails to write them", leaver.kept);
 		ret = -EIO;
 	}
 	rs_donor_put(d);
@@ -443,16 +476,17 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 /* All of them; none is added meanwhile. */
 void rs_donors_leave(struct rs_dev *dev)
 {
+	struct leaver leaver;
 	struct rs_donor *d;
 
 	mutex_lock(&dev->lock);
 	list_for_each_entry(d, &dev->donors, list)
-		if (begin_leave(d))
-			rs_donor_put(d);
+		begin_leave(d);
 	while ((d = list_first_entry_or_null(&dev->donors, struct rs_donor, list))) {
+		wait_in_line(&leaver, d);
 		rs_donor_get(d);
 		mutex_unlock(&dev->lock);
-		wait_or_fail(d, &d->left);
+		wait_or_fail(d, &leaver.done);
 		rs_donor_put(d);
 		mutex_lock(&dev->lock);
 	}

@@ -196,7 +196,6 @@ struct rs_donor {
 	bool connecting;
 	bool on_disk;			/* its workqueue waits for the disk now */
 	unsigned int steps;		/* of its workqueue, with what takes long though the donor answers */
-	u64 kept;			/* pages for which it was not removed */
 	struct rs_stats stats;
 	atomic_t n_slabs;		/* that are mapped, or about to be */
 
@@ -241,7 +240,8 @@ struct rs_donor {
 
 	struct workqueue_struct *wq;
 	struct work_struct connect_work, map_work, room_work, notice_work, lost_work, leave_work, free_work;
-	struct completion connected, left;
+	struct completion connected;
+	struct list_head leavers;	/* who waits until it has left, or stays; under rs_dev.lock */
 	int connect_ret;
 };
 
