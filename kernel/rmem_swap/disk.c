@@ -102,7 +102,8 @@ static void written(struct bio *bio)
 	if (status) {
 		rs_count(&dev->stats, RS_DISK_ERRORS);
 		atomic_inc(&dev->disk_failed);
-	} else if (buf->late && !buf->fua) {
+	} else if (buf->alone && buf->io) {
+		/* (what is saved is of no request) */
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);

@@ -221,7 +221,7 @@ static struct rs_io *run_page(struct rs_dev *dev, struct rs_page *page)
 	clear_bit(page->index, dev->remote);
 	if (rs_slab_get(buf->io))
 		return buf->io;
-	buf->late = true;
+	buf->late = buf->alone = true;
 	to_disk(page, buf);
 	return NULL;
 }
@@ -239,6 +239,7 @@ struct rs_io *rs_page_write(struct rs_io *io, struct rs_buf *buf)
 	buf->io = io;
 	buf->fua = blk_mq_rq_from_pdu(io)->cmd_flags & REQ_FUA;
 	buf->late = buf->fua;
+	buf->alone = false;
 
 	spin_lock_irqsave(&bucket->lock, flags);
 	page = find_page(bucket, io->index);
@@ -266,14 +267,15 @@ struct rs_io *rs_page_written(struct rs_io *io, bool ok)
 	if (ok)
 		set_bit(io->index, dev->remote);
 	else
-		buf->late = true;
-	rs_slab_put(io);
+		buf->late = buf->alone = true;
 	late = buf->late;
 	if (!late) {
 		page->active = NULL;
 		buf->io = NULL;
 	}
 	to_disk(page, buf);
+	/* (whoever waits for the reference waits for the disk next, and so for the buffer) */
+	rs_slab_put(io);
 	if (!late)
 		post = run_page(dev, page);
 	spin_unlock_irqrestore(&bucket->lock, flags);
@@ -376,6 +378,7 @@ bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
 	if (ok) {
 		buf->late = true;
 		buf->fua = true;
+		buf->alone = false;
 		buf->unread = true;
 		buf->page = new_page(dev, bucket, io->index);
 		buf->page->active = buf;

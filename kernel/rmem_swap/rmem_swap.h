@@ -94,6 +94,7 @@ struct rs_buf {
 	struct page *data;
 	struct rs_io *io;		/* until that is ended */
 	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
+	bool alone;			/* no donor has got it */
 	bool unread;			/* it gets its data from the donor; nothing is in it yet */
 	bool fua;
 	struct bio bio;
