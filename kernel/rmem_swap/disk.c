@@ -6,8 +6,9 @@
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for it. A flush
  * waits until the disk has all that were there before it, then it has the disk flushed. A buffer that takes the place of an
- * older one of its page takes it here, too. A write that ended early and then fails on the disk fails the flushes that were under
- * way, or else the next one: the count of failures rises before any flush stops waiting for the buffer.
+ * older one of its page takes it here, too. A write that ended early and then fails on the disk fails the flushes that wait for
+ * it, or else the next one. Those that came before it wait for none of it, and are not failed. A buffer that took the place of one
+ * whose request had ended stands for that one, too, though its own has not.
  */
 
 #include <linux/netlink.h>
@@ -38,6 +39,7 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dev->disk_lock, flags);
+	buf->owed = !buf->late || (instead_of && instead_of->owed);
 	if (instead_of) {
 		buf->seq = instead_of->seq;
 		list_replace_init(&instead_of->pending, &buf->pending);
@@ -49,7 +51,23 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
 	spin_unlock_irqrestore(&dev->disk_lock, flags);
 }
 
-/* @failed: the disk has not got it, though its request has ended. */
+/* The disk has not got what a flush promises. */
+static void fail_flushes(struct rs_dev *dev, u64 seq)
+{
+	struct rs_io *io;
+	bool told = false;
+
+	lockdep_assert_held(&dev->disk_lock);
+
+	list_for_each_entry(io, &dev->flushes, list) {
+		if (io->seq <= seq)
+			continue;
+		io->fails = true;
+		told = true;
+	}
+	dev->untold |= !told;
+}
+
 static void unpend(struct rs_buf *buf, bool failed)
 {
 	struct rs_dev *dev = buf->dev;
@@ -60,7 +78,8 @@ static void unpend(struct rs_buf *buf, bool failed)
 	spin_lock_irqsave(&dev->disk_lock, flags);
 	list_del_init(&buf->pending);
 	dev->n_pending--;
-	dev->failures += failed;
+	if (failed && buf->owed)
+		fail_flushes(dev, buf->seq);
 	list_for_each_entry_safe(io, next, &dev->flushes, list) {
 		if (!is_flushed(dev, io->seq))
 			break;
@@ -107,7 +126,7 @@ static void written(struct bio *bio)
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);
-	unpend(buf, status && !buf->late);
+	unpend(buf, status);
 	rs_buf_put(buf);
 }
 
@@ -150,15 +169,9 @@ static void io_done(struct bio *bio)
 static void flush_done(struct bio *bio)
 {
 	struct rs_io *io = bio->bi_private;
-	struct rs_dev *dev = io->dev;
-	unsigned long flags;
 
-	spin_lock_irqsave(&dev->disk_lock, flags);
-	if (dev->failures != io->failures_told) {
-		dev->failures_told = dev->failures;
+	if (io->fails)
 		bio->bi_status = BLK_STS_IOERR;
-	}
-	spin_unlock_irqrestore(&dev->disk_lock, flags);
 	io_done(bio);
 }
 
@@ -230,7 +243,8 @@ void rs_disk_flush(struct rs_io *io)
 
 	spin_lock_irq(&dev->disk_lock);
 	io->seq = dev->seq;
-	io->failures_told = dev->failures_told;
+	io->fails = dev->untold;
+	dev->untold = false;
 	now = is_flushed(dev, io->seq);
 	list_add_tail(&io->list, now ? &dev->ios_to_disk : &dev->flushes);
 	spin_unlock_irq(&dev->disk_lock);

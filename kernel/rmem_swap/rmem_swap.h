@@ -94,6 +94,7 @@ struct rs_buf {
 	struct page *data;
 	struct rs_io *io;		/* until that is ended */
 	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
+	bool owed;			/* its request has ended already, or that of one whose place it took: a flush says if it fails */
 	bool alone;			/* no donor has got it */
 	bool unread;			/* it gets its data from the donor; nothing is in it yet */
 	bool fua;
@@ -111,8 +112,8 @@ struct rs_io {
 	unsigned long posted;		/* jiffies */
 	struct rs_buf *buf;		/* of a write */
 	struct bio_vec bvec;		/* of a read or write: its memory */
-	u64 seq;			/* of a flush: it waits for the buffers before that; and what was told when it came */
-	u64 failures_told;
+	u64 seq;			/* of a flush: it waits for the buffers before that */
+	bool fails;			/* and one of these has failed, whose request had ended */
 	u64 dma;
 	struct ib_cqe cqe;
 	struct bio bio;			/* of a read, a flush, a discard */
@@ -161,8 +162,7 @@ struct rs_dev {
 
 	spinlock_t disk_lock;
 	u64 seq;			/* of the next buffer */
-	u64 failures;			/* of writes whose request had ended: the next flush says so */
-	u64 failures_told;		/* of them, by a flush */
+	bool untold;			/* a write has failed whose request had ended, and no flush waited for it: the next one fails */
 	unsigned int n_pending;
 	struct list_head pending;	/* buffers that the disk does not have yet */
 	struct list_head flushes;	/* rs_io.list: wait for some of them */
