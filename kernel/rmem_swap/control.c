@@ -116,7 +116,7 @@ static void unmap(struct rs_donor *d, struct rs_slab *slab, u32 grace_ms)
 	u64 lost;
 
 	shun(d);
-	lost = rs_save(d, index, index + 1, msecs_to_jiffies(min_t(u32, grace_ms, MAX_GRACE_MS)) / 2);
+	lost = rs_save_slab(d, index, msecs_to_jiffies(min_t(u32, grace_ms, MAX_GRACE_MS)) / 2);
 	rs_slab_unmap(slab, d->dev);
 	if (lost)
 		rs_save_tell(d, lost);

@@ -10,7 +10,6 @@
 
 #include "rmem_swap.h"
 
-#define NO_LIMIT (3600 * HZ)
 #define PATIENCE (10 * HZ) /* of a command, with a donor that is silent though its queue pair lives */
 
 /*
@@ -343,7 +342,7 @@ static void leave_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, leave_work);
 	unsigned int noio = memalloc_noio_save();
-	u64 lost = rs_save(d, 0, d->dev->n_slabs, NO_LIMIT);
+	u64 lost = rs_save_all(d);
 
 	if (!lost || !stays(d, lost)) {
 		if (lost)

@@ -363,8 +363,8 @@ enum rs_source rs_page_read(struct rs_io *io)
 /* ------------------------------------------------------------------ saving */
 
 /*
- * Its slab is closed, @io holds a free buffer's memory, and reads it from the donor next. False if there is nothing to save: the
- * page was written anew meanwhile.
+ * @io holds a free buffer's memory, and reads it from the donor next. False if there is nothing to save: the page was written anew
+ * meanwhile.
  */
 bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
 {

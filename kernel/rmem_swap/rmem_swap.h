@@ -330,7 +330,9 @@ static inline u64 rs_slab_tag(const struct rs_dev *dev, const struct rs_slab *sl
 }
 
 /* save.c; from the donor's workqueue */
-u64 rs_save(struct rs_donor *d, unsigned int first, unsigned int end, unsigned long timeout);
+u64 rs_save_all(struct rs_donor *d);
+u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long timeout);
+u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end);
 void rs_save_ended(struct rs_io *io, bool ok);
 void rs_save_tell(struct rs_donor *d, u64 lost);
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Pages that a donor has, and the disk has not, since it failed to write them. Before their slab is unmapped in an orderly way
- * they are read back and written to the disk again:
+ * they are read back and written to the disk again, in two passes:
  *
- *	1. the slab is closed: what is written there from now on goes to the disk alone, so these pages can only become fewer;
- *	2. the disk has all that was under way to it, or has failed to write it;
- *	3. each page in remote and bad goes from the donor into a buffer, and the buffer to the disk;
- *	4. the disk has, or has not, got these.
+ *	1. the disk has all that was under way to it, or has failed to write it;
+ *	2. each page in remote and bad goes from the donor into a buffer, and the buffer to the disk;
+ *	3. the disk has, or has not, got these.
+ *
+ * In the first pass the slab is open: while the disk fails, the donor takes what is written, and no write fails. If the disk has
+ * got all, the slab is closed: what is written there from then on goes to the disk alone, so that pages in remote and bad can
+ * only become fewer; and the second pass saves those that have come meanwhile. If it has not, the donor stays. (An eviction
+ * takes place in any case, so there the second pass comes in any case, too.)
  *
  * What is in remote and bad then is lost when the slab is unmapped.
  */
@@ -14,6 +18,8 @@
 #include <linux/bitmap.h>
 
 #include "rmem_swap.h"
+
+#define NO_LIMIT (3600 * HZ)
 
 static unsigned long time_left(unsigned long until)
 {
@@ -76,24 +82,34 @@ static void save_page(struct rs_donor *d, u64 index, struct rs_buf *buf)
 	rs_page_saved(&io, buf);
 }
 
-static void save_slab(struct rs_donor *d, unsigned int index, unsigned long until)
+/* What is saved, and until when. */
+struct saving {
+	struct rs_donor *d;
+	unsigned int first, end;	/* slabs, before the last */
+	unsigned long until;
+};
+
+static bool is_over(const struct saving *s)
 {
-	struct rs_dev *dev = d->dev;
+	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until);
+}
+
+static void save_slab(const struct saving *s, unsigned int index)
+{
+	struct rs_dev *dev = s->d->dev;
 	unsigned long first = (unsigned long)index << dev->slab_shift, end = first + rs_slab_pages(dev, index), at;
 	struct rs_buf *buf;
 
-	for (at = find_next_and_bit(dev->remote, dev->bad, end, first); at < end;
+	for (at = find_next_and_bit(dev->remote, dev->bad, end, first); at < end && !is_over(s);
 	     at = find_next_and_bit(dev->remote, dev->bad, end, at + 1)) {
-		if (test_bit(RS_FAILED, &d->flags) || !time_left(until))
-			return;
-		buf = wait_for_buffer(d, until);
+		buf = wait_for_buffer(s->d, s->until);
 		if (!buf)
 			return;
-		save_page(d, at, buf);
+		save_page(s->d, at, buf);
 	}
 }
 
-static u64 count_lost(struct rs_dev *dev, unsigned int index)
+static u64 count_alone(struct rs_dev *dev, unsigned int index)
 {
 	/* (a slab begins at a whole word of the bitmap) */
 	unsigned long word = ((unsigned long)index << dev->slab_shift) / BITS_PER_LONG;
@@ -101,39 +117,82 @@ static u64 count_lost(struct rs_dev *dev, unsigned int index)
 	return bitmap_weight_and(dev->remote + word, dev->bad + word, rs_slab_pages(dev, index));
 }
 
-static bool has_any(struct rs_donor *d, unsigned int first, unsigned int end)
+/* How many pages of these slabs are at this donor alone; they are lost if the slabs are unmapped now. */
+u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end)
 {
 	unsigned int i;
+	u64 n = 0;
 
 	for (i = first; i < end; i++)
 		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPED))
+			n += count_alone(d->dev, i);
+	return n;
+}
+
+static u64 pass(const struct saving *s)
+{
+	struct rs_donor *d = s->d;
+	unsigned int i;
+
+	wait_for_disk(d, s->until);
+	for (i = s->first; i < s->end && !is_over(s); i++) {
+		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPED))
+			save_slab(s, i);
+	}
+	wait_for_disk(d, s->until);
+	return rs_alone(d, s->first, s->end);
+}
+
+static void close_slabs(const struct saving *s)
+{
+	struct rs_dev *dev = s->d->dev;
+	unsigned int i;
+
+	for (i = s->first; i < s->end; i++)
+		if (rs_slab_of(&dev->slabs[i], s->d, RS_MAPPED))
+			rs_slab_close(&dev->slabs[i], dev);
+}
+
+static bool has_any(const struct saving *s)
+{
+	struct rs_dev *dev = s->d->dev;
+	unsigned int i;
+
+	for (i = s->first; i < s->end; i++)
+		if (rs_slab_of(&dev->slabs[i], s->d, RS_MAPPED))
 			return true;
 	return false;
 }
 
-/* The donor's slabs from @first to before @end are closed afterwards. Returns how many pages are lost if they are unmapped now. */
-u64 rs_save(struct rs_donor *d, unsigned int first, unsigned int end, unsigned long timeout)
+/*
+ * All slabs of a donor that leaves. Returns how many pages are lost if they are unmapped now; if there are none, the slabs are
+ * closed.
+ */
+u64 rs_save_all(struct rs_donor *d)
 {
-	struct rs_dev *dev = d->dev;
-	unsigned long until = jiffies + timeout;
-	unsigned int i;
-	u64 lost = 0;
+	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT };
+	u64 alone;
 
 	/* (the disk is not waited for when nothing of the donor goes there) */
-	if (test_bit(RS_FAILED, &d->flags) || !has_any(d, first, end))
+	if (test_bit(RS_FAILED, &d->flags) || !has_any(&s))
 		return 0;
-	for (i = first; i < end; i++)
-		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
-			rs_slab_close(&dev->slabs[i], dev);
-	wait_for_disk(d, until);
-	for (i = first; i < end; i++)
-		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
-			save_slab(d, i, until);
-	wait_for_disk(d, until);
-	for (i = first; i < end; i++)
-		if (rs_slab_of(&dev->slabs[i], d, RS_MAPPED))
-			lost += count_lost(dev, i);
-	return lost;
+	alone = pass(&s);
+	if (alone || is_over(&s))
+		return alone;
+	close_slabs(&s);
+	return pass(&s);
+}
+
+/* One that the donor takes back. It is closed afterwards; returns how many pages are lost when it is unmapped now. */
+u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long timeout)
+{
+	struct saving s = { .d = d, .first = index, .end = index + 1, .until = jiffies + timeout / 2 };
+
+	if (!test_bit(RS_FAILED, &d->flags))
+		pass(&s);
+	s.until += timeout - timeout / 2;
+	close_slabs(&s);
+	return test_bit(RS_FAILED, &d->flags) ? 0 : pass(&s);
 }
 
 void rs_save_tell(struct rs_donor *d, u64 lost)
