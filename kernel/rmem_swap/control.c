@@ -135,6 +135,15 @@ static void evict(struct rs_donor *d, const struct rs_named *named)
 	rs_event(d->dev, RMEM_SWAP_EVICTED, d, NULL, slab);
 }
 
+/* Of a donor that leaves, from its workqueue, whose notice_work does nothing then. */
+void rs_donor_evictions(struct rs_donor *d)
+{
+	struct rs_named named;
+
+	while (!test_bit(RS_FAILED, &d->flags) && next_evict(d, &named))
+		evict(d, &named);
+}
+
 void rs_notice_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, notice_work);

@@ -160,17 +160,24 @@ static void connect_work(struct work_struct *work)
 
 /*
  * A command has all of generic netlink wait for it. So a donor that does not answer in time is given up. The disk is waited for as
- * long as it takes, and so is a donor that answers what there is much of.
+ * long as it takes, and so is a donor that answers what there is much of. False: it has not answered in time.
  */
-static void wait_or_fail(struct rs_donor *d, struct completion *done)
+static bool wait_in_time(struct rs_donor *d, struct completion *done)
 {
 	unsigned int steps;
 
 	do {
 		steps = READ_ONCE(d->steps);
 		if (wait_for_completion_timeout(done, PATIENCE))
-			return;
+			return true;
 	} while (READ_ONCE(d->on_disk) || READ_ONCE(d->steps) != steps);
+	return false;
+}
+
+static void wait_or_fail(struct rs_donor *d, struct completion *done)
+{
+	if (wait_in_time(d, done))
+		return;
 	rs_donor_fail(d, "it did not answer in time");
 	wait_for_completion(done);
 }
@@ -298,18 +305,21 @@ static void reopen_all(struct rs_donor *d)
 }
 
 /*
- * The donor has pages that the disk does not take: it is up again, unless it is lost, or the device goes. What was put off while
- * it was leaving is done then. (Whoever has it leave once more does so after that, by the lock, and waits for the next leave_work.)
+ * The donor has pages that the disk does not take, or did not answer in time when it had such: it is up again, unless it is lost,
+ * or the device goes. What was put off while it was leaving is done then. (Whoever has it leave once more does so after that, by
+ * the lock, and waits for the next leave_work.)
  */
 static bool stays(struct rs_donor *d, u64 lost)
 {
 	struct rs_dev *dev = d->dev;
 	bool stays;
 
-	reopen_all(d);
 	mutex_lock(&dev->lock);
-	stays = !dev->going && !test_bit(RS_FAILED, &d->flags) && set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
+	stays = (lost || d->lingers) && !dev->going && !test_bit(RS_FAILED, &d->flags);
+	d->gone = !stays;
 	if (stays) {
+		reopen_all(d);
+		set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
 		queue_work(d->wq, &d->map_work);
 		queue_work(d->wq, &d->notice_work);
 		tell_leavers(d, lost);
@@ -344,7 +354,7 @@ static void leave_work(struct work_struct *work)
 	unsigned int noio = memalloc_noio_save();
 	u64 lost = rs_save_all(d);
 
-	if (!lost || !stays(d, lost)) {
+	if (!stays(d, lost)) {
 		if (lost)
 			rs_save_tell(d, lost);
 		leave(d);
@@ -434,12 +444,44 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 /* False if it leaves already. */
 static bool begin_leave(struct rs_donor *d)
 {
+	bool was_up = set_state(d, BIT(RMEM_SWAP_UP), RMEM_SWAP_LEAVING);
+
 	lockdep_assert_held(&d->dev->lock);
 
-	if (!set_state(d, ANY, RMEM_SWAP_LEAVING))
+	if (!was_up && !set_state(d, ANY, RMEM_SWAP_LEAVING))
 		return false;
+	d->was_up = was_up;
+	WRITE_ONCE(d->lingers, false);
 	queue_work(d->wq, &d->leave_work);
 	return true;
+}
+
+/*
+ * As wait_or_fail(); but a donor is not given up, and its pages with it, because somebody would have it leave in an orderly way,
+ * while it alone has pages: it may be moving. It stays then, and the command ends with ETIMEDOUT.
+ */
+static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
+{
+	struct rs_dev *dev = d->dev;
+	int ret = 0;
+
+	if (wait_in_time(d, &leaver->done))
+		return 0;
+	mutex_lock(&dev->lock);
+	/* (else it was told just now) */
+	if (!list_empty(&leaver->list)) {
+		if (d->was_up && !d->gone && !dev->going && rs_alone(d, 0, dev->n_slabs)) {
+			list_del_init(&leaver->list);
+			WRITE_ONCE(d->lingers, true);
+			ret = -ETIMEDOUT;
+		} else {
+			rs_donor_fail(d, "it did not answer in time");
+		}
+	}
+	mutex_unlock(&dev->lock);
+	if (!ret)
+		wait_for_completion(&leaver->done);
+	return ret;
 }
 
 int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack)
@@ -463,8 +505,10 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	mutex_unlock(&dev->lock);
 	if (ret)
 		return ret;
-	wait_or_fail(d, &leaver.done);
-	if (leaver.kept) {
+	ret = wait_until_left(d, &leaver);
+	if (ret) {
+		NL_SET_ERR_MSG(extack, "the donor does not answer, and it alone has pages that the disk failed to write: it stays");
+	} else if (leaver.kept) {
 		NL_SET_ERR_MSG_FMT(extack, "%llu pages are at this donor alone: the disk fails to write them", leaver.kept);
 		ret = -EIO;
 	}

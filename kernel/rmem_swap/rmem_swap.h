@@ -242,7 +242,11 @@ struct rs_donor {
 	struct workqueue_struct *wq;
 	struct work_struct connect_work, map_work, room_work, notice_work, lost_work, leave_work, free_work;
 	struct completion connected;
-	struct list_head leavers;	/* who waits until it has left, or stays; under rs_dev.lock */
+	/* Under rs_dev.lock: */
+	struct list_head leavers;	/* who waits until it has left, or stays */
+	bool was_up;			/* before it was LEAVING */
+	bool lingers;			/* nobody waits for that any more: it is up again as soon as it answers */
+	bool gone;			/* it does not stay any more */
 	int connect_ret;
 };
 
@@ -373,6 +377,7 @@ void rs_donor_map(struct rs_donor *d);
 bool rs_donor_ask_room(struct rs_donor *d);
 void rs_map_work(struct work_struct *work);
 void rs_room_work(struct work_struct *work);
+void rs_donor_evictions(struct rs_donor *d);
 void rs_notice_work(struct work_struct *work);
 
 /* talk.c: from the donor's workqueue */

@@ -87,11 +87,12 @@ struct saving {
 	struct rs_donor *d;
 	unsigned int first, end;	/* slabs, before the last */
 	unsigned long until;
+	bool leaves;			/* the donor leaves */
 };
 
 static bool is_over(const struct saving *s)
 {
-	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until);
+	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->leaves && READ_ONCE(s->d->lingers));
 }
 
 static void save_slab(const struct saving *s, unsigned int index)
@@ -129,6 +130,7 @@ u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end)
 	return n;
 }
 
+/* (a donor that leaves may take slabs back meanwhile: it does not wait longer than the time of grace) */
 static u64 pass(const struct saving *s)
 {
 	struct rs_donor *d = s->d;
@@ -136,10 +138,13 @@ static u64 pass(const struct saving *s)
 
 	wait_for_disk(d, s->until);
 	for (i = s->first; i < s->end && !is_over(s); i++) {
+		if (s->leaves)
+			rs_donor_evictions(d);
 		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPED))
 			save_slab(s, i);
 	}
-	wait_for_disk(d, s->until);
+	if (!is_over(s))
+		wait_for_disk(d, s->until);
 	return rs_alone(d, s->first, s->end);
 }
 
@@ -170,7 +175,7 @@ static bool has_any(const struct saving *s)
  */
 u64 rs_save_all(struct rs_donor *d)
 {
-	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT };
+	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .leaves = true };
 	u64 alone;
 
 	/* (the disk is not waited for when nothing of the donor goes there) */
