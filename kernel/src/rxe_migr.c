@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Stopping, pausing and resuming queue pairs. */
 
+#include <linux/sched/mm.h>
+#include <net/sock.h>
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
@@ -129,6 +131,31 @@ static void rxe_migr_enable(struct rxe_qp *qp)
 }
 
 /* ------------------------------------------------------------ lifetimes -- */
+
+/*
+ * Of QPs of the kernel, which may free memory by what they send: a paused one
+ * goes on, or fails, also where no thread can be made. Work of users does not
+ * run here: it waits for memory as they do, and would hold the rescuer up.
+ */
+static struct workqueue_struct *rxe_migr_wq;
+
+int rxe_migr_init(void)
+{
+	rxe_migr_wq = alloc_workqueue("rxe_migr", WQ_UNBOUND | WQ_MEM_RECLAIM,
+				      0);
+	return rxe_migr_wq ? 0 : -ENOMEM;
+}
+
+/* (no QP is left, and each has waited for its work) */
+void rxe_migr_exit(void)
+{
+	destroy_workqueue(rxe_migr_wq);
+}
+
+static struct workqueue_struct *rxe_migr_wq_of(const struct rxe_qp *qp)
+{
+	return qp->is_user ? system_unbound_wq : rxe_migr_wq;
+}
 
 static void rxe_migr_work(struct work_struct *work);
 
@@ -695,7 +722,7 @@ void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (!qp->migr.dead)
-		mod_delayed_work(system_unbound_wq, &qp->migr.work,
+		mod_delayed_work(rxe_migr_wq_of(qp), &qp->migr.work,
 				 qp->migr.move.pending ? 0 : delay);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 }
@@ -920,9 +947,8 @@ static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 }
 
-static void rxe_migr_work(struct work_struct *work)
+static void rxe_migr_run(struct rxe_qp *qp)
 {
-	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, delay = 0;
 	bool give_up, move, ack, alive, seek = false;
@@ -991,7 +1017,22 @@ static void rxe_migr_work(struct work_struct *work)
 	if (delay) {
 		spin_lock_irqsave(&qp->state_lock, flags);
 		if (!m->dead)	/* unless it was queued meanwhile, to run now */
-			queue_delayed_work(system_unbound_wq, &m->work, delay);
+			queue_delayed_work(rxe_migr_wq_of(qp), &m->work, delay);
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 	}
+}
+
+static void rxe_migr_work(struct work_struct *work)
+{
+	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
+	unsigned int reclaim;
+
+	if (!sk_memalloc_socks() || qp->is_user) {
+		rxe_migr_run(qp);
+		return;
+	}
+	/* (what it sends then may free memory) */
+	reclaim = memalloc_noreclaim_save();
+	rxe_migr_run(qp);
+	memalloc_noreclaim_restore(reclaim);
 }

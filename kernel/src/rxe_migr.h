@@ -120,6 +120,8 @@ struct rxe_migr_dev {
 extern const struct uapi_definition rxe_migr_uverbs_defs[];
 
 /* lifetimes */
+int rxe_migr_init(void);
+void rxe_migr_exit(void);
 void rxe_migr_dev_init(struct rxe_dev *rxe);
 void rxe_migr_dev_cleanup(struct rxe_dev *rxe);
 void rxe_migr_uctx_init(struct rxe_ucontext *uc);
