@@ -39,7 +39,10 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_DONOR_ADD,
 	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up: what it had of this client before is freed by then */
 	RMEM_SWAP_DONOR_CONNECT,
-	/* DEV, DONOR; answered when all its slabs are unmapped. EIO: it has pages that the disk fails to write, and stays. */
+	/*
+	 * DEV, DONOR; answered when all its slabs are unmapped. EIO: it has pages that the disk fails to write, and stays.
+	 * ETIMEDOUT: it has such, and does not answer; it is up again as soon as it does.
+	 */
 	RMEM_SWAP_DONOR_DEL,
 	/*
 	 * A dump; DEV: of that one alone. For each device one message without DONOR and without SLAB_INDEX, then one for each of
