@@ -179,8 +179,8 @@ static void unlocked_leave(struct donor *d)
 	}
 	d->left = ret;
 	d->answered = true;
-	/* (-EIO: it has pages that the disk does not take, and stays) */
-	if (ret != -EIO)
+	/* (-EIO: it has pages that the disk does not take, and stays; -ETIMEDOUT: it has such, and does not answer) */
+	if (ret != -EIO && ret != -ETIMEDOUT)
 		d->state = DONOR_AWAY;
 	told();
 }
