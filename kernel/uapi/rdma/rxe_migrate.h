@@ -757,30 +757,6 @@ struct rxe_migr_rec_other {
 	__le32 object_id;	/* enum uverbs_default_objects */
 } __attribute__((packed));
 
-/* The published record sizes are upper bounds; see docs/PROTOCOL.md. */
-#ifdef __cplusplus
-#define RXE_MIGR_SIZE(type, size) \
-	static_assert(sizeof(type) == (size), #type " changed its size")
-#else
-#define RXE_MIGR_SIZE(type, size) \
-	_Static_assert(sizeof(type) == (size), #type " changed its size")
-#endif
-RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
-RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
-RXE_MIGR_SIZE(struct rxe_migr_rec_mr_owner, 16);
-RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
-RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
-RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 271);
-RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
-RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
-RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
-RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
-RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
-RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
-RXE_MIGR_SIZE(struct rxe_migr_call, 40);
-RXE_MIGR_SIZE(struct rxe_migr_cm_id, 216);
-RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
-
 /* --------------------------------------------------------------- packets -- */
 
 /*
@@ -845,6 +821,57 @@ struct rxe_migr_hdr {
 				 */
 	__u8   mac[RXE_MIGR_MAC_LEN];
 } __attribute__((packed));
+
+/* ----------------------------------------------------------------- sizes -- */
+
+/*
+ * Each structure above, in its order. A structure that grows is listed with its
+ * new size; docs/PROTOCOL.md says how large the record of an object may be.
+ */
+#ifdef __cplusplus
+#define RXE_MIGR_SIZE(type, size) \
+	static_assert(sizeof(type) == (size), #type " changed its size")
+#else
+#define RXE_MIGR_SIZE(type, size) \
+	_Static_assert(sizeof(type) == (size), #type " changed its size")
+#endif
+RXE_MIGR_SIZE(struct rxe_migr_buf, 24);
+RXE_MIGR_SIZE(struct rxe_migr_query, 64);
+RXE_MIGR_SIZE(struct rxe_migr_dump, 24);
+RXE_MIGR_SIZE(struct rxe_migr_resume, 8);
+RXE_MIGR_SIZE(struct rxe_migr_begin, 16);
+RXE_MIGR_SIZE(struct rxe_migr_hint, 16);
+RXE_MIGR_SIZE(struct rxe_migr_event_fd, 8);
+RXE_MIGR_SIZE(struct rxe_migr_status, 56);
+RXE_MIGR_SIZE(struct rxe_migr_call, 40);
+RXE_MIGR_SIZE(struct rxe_migr_key, 40);
+RXE_MIGR_SIZE(struct rxe_migr_cm_list, 24);
+RXE_MIGR_SIZE(struct rxe_migr_cm_id, 216);
+RXE_MIGR_SIZE(struct rxe_migr_cm_adopt, 8);
+RXE_MIGR_SIZE(struct rxe_migr_cm_connect, 24);
+RXE_MIGR_SIZE(struct rxe_migr_cm_refill, 16);
+RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
+RXE_MIGR_SIZE(struct rxe_migr_cm_report, 344);
+RXE_MIGR_SIZE(struct rxe_migr_cm_device, 24);
+RXE_MIGR_SIZE(struct rxe_migr_rec, 12);
+RXE_MIGR_SIZE(struct rxe_migr_rec_context, 92);
+RXE_MIGR_SIZE(struct rxe_migr_rec_event_file, 16);
+RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mr_owner, 16);
+RXE_MIGR_SIZE(struct rxe_migr_rec_cq, 56);
+RXE_MIGR_SIZE(struct rxe_migr_rec_srq, 60);
+RXE_MIGR_SIZE(struct rxe_migr_rec_qp, 271);
+RXE_MIGR_SIZE(struct rxe_migr_rec_resp_res, 60);
+RXE_MIGR_SIZE(struct rxe_migr_sge, 16);
+RXE_MIGR_SIZE(struct rxe_migr_rec_recv_wqe, 28);
+RXE_MIGR_SIZE(struct rxe_migr_rec_alt_av, 56);
+RXE_MIGR_SIZE(struct rxe_migr_rec_ring, 44);
+RXE_MIGR_SIZE(struct rxe_migr_rec_event, 24);
+RXE_MIGR_SIZE(struct rxe_migr_rec_ah, 76);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mcast, 32);
+RXE_MIGR_SIZE(struct rxe_migr_rec_mw, 52);
+RXE_MIGR_SIZE(struct rxe_migr_rec_other, 16);
 RXE_MIGR_SIZE(struct rxe_migr_hdr, 80);
 
 #endif /* RDMA_RXE_MIGRATE_H */
