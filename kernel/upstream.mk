@@ -12,7 +12,7 @@
 KERNEL_SOURCE ?= /usr/src/linux-source-6.12.tar.xz
 RXE := drivers/infiniband/sw/rxe
 kernel_patches := $(addprefix kernel/patches/,$(shell sed 's/[ \t]*\#.*//; /^$$/d' kernel/patches/series 2>/dev/null))
-# what the files of rdma_cm are, which ucma.c keeps to itself: rxe_migr_cm.c reads them
+# what the files of rdma_cm are, which ucma.c keeps to itself: rxe_migr_ucma.c reads them
 kernel_ucma := sed -n '/^struct ucma_[a-z]* {/,/^};/p'
 kernel_ours := $(wildcard kernel/src/*.[ch] kernel/uapi/rdma/*.h)
 

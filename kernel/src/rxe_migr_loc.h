@@ -39,13 +39,19 @@ struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 /* rxe_migr_file.c */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
+ssize_t rxe_migr_write_as_owner(const struct file_operations *fops,
+				struct file *file, const char __user *buf,
+				size_t count, loff_t *pos);
+void rxe_migr_give_file(struct file *file, struct task_struct *task);
+
+/* rxe_migr_ucma_file.c */
 int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
 bool rxe_migr_is_cm(const struct file *file);
 int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 		       const struct rxe_migr_cm_device *in,
 		       struct rxe_migr_cm_device *out);
 
-/* rxe_migr_cm.c */
+/* rxe_migr_ucma.c */
 int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
 		    unsigned int *count, u32 flags);
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
@@ -55,7 +61,36 @@ int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
 int rxe_migr_cm_report(struct file *file,
 		       const struct rxe_migr_cm_event *resp);
 
-/* rxe_migr_mad.c */
+/* rxe_migr_conn.c; conn_lock is held for what takes or returns a connection */
+struct rxe_migr_conn {
+	struct list_head	list;
+	u32			qpn;
+	u32			dest_qpn;
+	u32			local_id;	/* that this host's CM gave it */
+	u32			wire_id;	/* as the peer knows it */
+	u32			remote_id;
+	u8			cookie[8];	/* to know the REQ by */
+	union ib_gid		peer;		/* where the QP calls */
+	union ib_gid		was;		/* where the CM believes the peer, */
+	struct rxe_av		av;		/* and where it is: if moved */
+	unsigned long		expires;	/* if mortal */
+	bool			known;		/* the three ids are */
+	bool			guessed;	/* from a DREQ: the next may know better */
+	bool			left;		/* the peer has disconnected */
+	bool			held;		/* its QP is stopped, or was to its end */
+	bool			live;		/* its QP has gone on */
+	bool			moved;
+	bool			gone;		/* the QP; its number may be another's */
+	bool			deaf;		/* restored again on this device */
+	bool			mortal;
+};
+
+#define rxe_migr_for_each_conn(conn, rxe)				\
+	list_for_each_entry(conn, &(rxe)->migr.conns, list)
+
+void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn);
+struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn);
+void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id);
 int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);
 int rxe_migr_expect_conn(struct rxe_qp *qp,
 			 const struct rxe_migr_cm_connect *in);

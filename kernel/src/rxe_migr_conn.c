@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Connections of the kernel's CM across moves. Their numbers, communication ids,
+ * are the CM's own, which knows no way to choose them; so where a connection was
+ * restored, they are translated on their way through the GSI QP.
+ *
+ *   source	while its QP is stopped, and after it has ended, nothing that
+ *		the CM says of a connection, or hears, gets through
+ *   destination	the CM connects anew, and is answered here; once the QP goes on,
+ *		ids are translated
+ *   peer	the CM goes on calling the address that it knows: its MADs are
+ *		sent where the QP's peer is
+ *
+ * What befalls their QPs is here, rxe_migr_mad.c has the MADs.
+ */
+
+#include "rxe_migr_loc.h"
+
+/* Longer than the CM repeats a DREQ: 15 times after 8.6 s each. */
+#define RXE_MIGR_CONN_LEASE	(180 * HZ)
+
+void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn)
+{
+	if (conn->mortal)
+		return;
+	conn->mortal = true;
+	conn->expires = jiffies + RXE_MIGR_CONN_LEASE;
+	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
+}
+
+/* Free those whose time is over, or all. Are there any that wait for theirs? */
+bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
+{
+	struct rxe_migr_conn *conn, *next;
+	unsigned long flags;
+	bool wait = false;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	list_for_each_entry_safe(conn, next, &rxe->migr.conns, list) {
+		if (all || (conn->mortal && conn->gone &&
+			    time_after_eq(jiffies, conn->expires))) {
+			list_del(&conn->list);
+			kfree(conn);
+		} else {
+			wait |= conn->mortal;
+		}
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+
+	return wait;
+}
+
+/* That of a QP which there is. */
+struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn)
+{
+	struct rxe_migr_conn *conn;
+
+	lockdep_assert_held(&rxe->migr.conn_lock);
+
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->qpn == qpn && !conn->gone)
+			return conn;
+
+	return NULL;
+}
+
+static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
+{
+	struct rxe_migr_conn *conn = kzalloc(sizeof(*conn), gfp);
+
+	if (conn) {
+		conn->qpn = qp_num(qp);
+		conn->dest_qpn = qp->attr.dest_qp_num;
+		memcpy(conn->peer.raw, qp->pri_av.grh.dgid.raw,
+		       sizeof(conn->peer.raw));
+	}
+
+	return conn;
+}
+
+void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id)
+{
+	conn->local_id = local_id;
+	conn->wire_id = local_id;
+	conn->remote_id = remote_id;
+	conn->known = true;
+}
+
+/* The QP is stopped: so is its connection. */
+int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+	int err = 0;
+
+	if (!fresh)
+		return -ENOMEM;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (!conn) {
+		conn = fresh;
+		fresh = NULL;
+		list_add(&conn->list, &rxe->migr.conns);
+	}
+	if (!conn->known || conn->guessed) {
+		rxe_migr_learn(conn, local_id, remote_id);
+		conn->guessed = false;
+		conn->live = true;
+	}
+	/* a program may name any QP when it connects, another's, or one twice */
+	if (conn->local_id != local_id)
+		err = -EEXIST;
+	else if (READ_ONCE(qp->migr.dead))
+		err = -ENOTCONN;
+	else
+		conn->held = true;
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+
+	return err;
+}
+
+/* The CM is about to connect this QP, which was connected elsewhere. */
+int rxe_migr_expect_conn(struct rxe_qp *qp,
+			 const struct rxe_migr_cm_connect *in)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+	int err = 0;
+
+	if (!fresh)
+		return -ENOMEM;
+	fresh->wire_id = in->comm_id;
+	fresh->remote_id = in->remote_comm_id;
+	fresh->left = in->state == RXE_MIGR_CM_LEFT;
+	memcpy(fresh->cookie, in->cookie, sizeof(fresh->cookie));
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	rxe_migr_for_each_conn(conn, rxe)
+		if (!conn->gone && (conn->qpn == fresh->qpn ||
+				    (conn->known &&
+				     conn->wire_id == fresh->wire_id &&
+				     conn->remote_id == fresh->remote_id)))
+			err = -EEXIST;
+	if (!err) {
+		/* it was here before: what that one still says is not heard */
+		rxe_migr_for_each_conn(conn, rxe)
+			if (conn->wire_id == fresh->wire_id &&
+			    conn->remote_id == fresh->remote_id)
+				conn->deaf = true;
+		list_add(&fresh->list, &rxe->migr.conns);
+		fresh = NULL;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+
+	return err;
+}
+
+/* The QP goes on, where it was or where it was restored. */
+void rxe_migr_go_conn(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (conn && !conn->moved && conn->local_id == conn->wire_id) {
+		list_del(&conn->list);
+		kfree(conn);
+	} else if (conn) {
+		conn->held = false;
+		conn->live = true;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+}
+
+/* The QP's peer has moved, from this address. */
+void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
+{
+	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (!conn && fresh) {
+		conn = fresh;
+		fresh = NULL;
+		conn->live = true;
+		list_add(&conn->list, &rxe->migr.conns);
+	}
+	if (conn) {
+		if (!conn->moved)
+			conn->was = *was;
+		conn->moved = true;
+		memcpy(conn->peer.raw, qp->pri_av.grh.dgid.raw,
+		       sizeof(conn->peer.raw));
+		conn->av = qp->pri_av;
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	kfree(fresh);
+}
+
+/*
+ * The QP is gone, or begins anew. Its connection may end later, as the program
+ * likes; one that is translated is needed until then.
+ */
+void rxe_migr_orphan_conn(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
+	if (conn) {
+		conn->gone = true;
+		if (conn->mortal || conn->held || !conn->live ||
+		    !conn->known || conn->local_id == conn->wire_id) {
+			conn->mortal = false;
+			rxe_migr_conn_expire(rxe, conn);
+		}
+	}
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+}
+
+/* The id that the peer of a connection knows, which may be another host's. */
+u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id)
+{
+	struct rxe_migr_conn *conn;
+	unsigned long flags;
+	u32 id = local_id;
+
+	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->known && conn->local_id == local_id)
+			id = conn->wire_id;
+	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+
+	return id;
+}
