@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Address handles: their record, and whom it names. */
+/* Address handles, and whom they name. */
 
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Identities of objects: where fresh ones begin, and those that restored objects take. */
 
-#include <linux/kthread.h>
-#include <linux/mmu_context.h>
-#include <linux/overflow.h>
 #include <linux/random.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
@@ -213,115 +208,4 @@ int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in)
 		return -EINVAL;
 
 	return rxe_migr_is_reserved(&pool->xa, index) ? -EEXIST : 0;
-}
-
-struct rxe_migr_pin {
-	struct work_struct	work;
-	struct mm_struct	*mm;
-	struct rxe_dev		*rxe;
-	struct rxe_mr		*mr;
-	u64			start;
-	u64			length;
-	int			access;
-	int			err;
-};
-
-static void rxe_migr_pin_work(struct work_struct *work)
-{
-	struct rxe_migr_pin *pin = container_of(work, typeof(*pin), work);
-
-	kthread_use_mm(pin->mm);
-	pin->err = rxe_mr_init_user(pin->rxe, pin->start, pin->length,
-				    pin->access, pin->mr);
-	kthread_unuse_mm(pin->mm);
-}
-
-/*
- * What ib_umem_get() would say to the owner of the memory, or to who restores
- * it: in a kernel thread it finds no limit.
- */
-static int rxe_migr_check_memlock(const struct rxe_migr_pin *pin,
-				  unsigned long limit)
-{
-	u64 end, pages;
-
-	if (check_add_overflow(pin->start, pin->length, &end) ||
-	    end > PAGE_ALIGN_DOWN(U64_MAX))
-		return -EINVAL;
-	pages = (PAGE_ALIGN(end) - PAGE_ALIGN_DOWN(pin->start)) >> PAGE_SHIFT;
-	if (!capable(CAP_IPC_LOCK) &&
-	    pages + atomic64_read(&pin->mm->pinned_vm) > limit >> PAGE_SHIFT)
-		return -ENOMEM;
-
-	return 0;
-}
-
-/* Register memory of the process pid. ib_umem_get() pins current->mm. */
-static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
-{
-	struct task_struct *task;
-	unsigned long limit;
-	int err;
-
-	task = get_pid_task(pid, PIDTYPE_PID);
-	if (!task)
-		return -ESRCH;
-	pin->mm = get_task_mm(task);
-	limit = task_rlimit(task, RLIMIT_MEMLOCK);
-	put_task_struct(task);
-	if (!pin->mm)
-		return -ESRCH;
-	/* as for writing to it by ptrace() */
-	if (pin->mm != current->mm &&
-	    !ns_capable(pin->mm->user_ns, CAP_SYS_PTRACE)) {
-		mmput(pin->mm);
-		return -EPERM;
-	}
-	err = rxe_migr_check_memlock(pin, limit);
-	if (err) {
-		mmput(pin->mm);
-		return err;
-	}
-
-	INIT_WORK_ONSTACK(&pin->work, rxe_migr_pin_work);
-	queue_work(system_unbound_wq, &pin->work);
-	flush_work(&pin->work);
-	destroy_work_on_stack(&pin->work);
-	mmput(pin->mm);
-
-	return pin->err;
-}
-
-/* rxe_mr_init_user() with the keys and the memory that a hint asks for */
-int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
-			  int access, struct rxe_mr *mr,
-			  const struct rxe_migr_wanted *wanted)
-{
-	struct rxe_migr_pin pin = {
-		.rxe = rxe, .mr = mr,
-		.start = start, .length = length, .access = access,
-	};
-	int err;
-
-	err = wanted->pid ? rxe_migr_pin(&pin, wanted->pid) :
-			    rxe_mr_init_user(rxe, start, length, access, mr);
-	if (err || !wanted->set)
-		return err;
-
-	mr->lkey = wanted->key;
-	mr->rkey = wanted->key;
-	mr->ibmr.lkey = wanted->key;
-	mr->ibmr.rkey = wanted->key;
-
-	return 0;
-}
-
-/* The key of a window that is not finalized yet: nobody finds it by either. */
-void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted)
-{
-	if (!wanted->set)
-		return;
-
-	mw->rkey = wanted->key;
-	mw->ibmw.rkey = wanted->key;
 }

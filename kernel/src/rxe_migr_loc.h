@@ -139,7 +139,10 @@ int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 		      struct pid *pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);
 
-/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held */
+/*
+ * rxe_migr_rec.c. The set of objects of a dump is fixed, but a program that is not
+ * frozen may destroy them; ufile->hw_destroy_rwsem is held, for refill for writing.
+ */
 struct rxe_migr_uobjs {
 	struct ib_uobject	**object;
 	u32			num;
@@ -157,44 +160,97 @@ struct rxe_migr_sink {
 };
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length);
-int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
-			struct rxe_migr_sink *sink);
-int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
-			 struct rxe_migr_uobjs *all);
-void rxe_migr_put_objects(struct rxe_migr_uobjs *all);
-struct ib_uobject *rxe_migr_event_file(struct ib_uverbs_file *ufile,
-				       u32 ordinal);
+bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
+u32 rxe_migr_event_ordinal(const struct rxe_migr_sink *sink,
+			   const struct ib_uobject *uobj);
 u32 rxe_migr_async_ordinal(const struct rxe_migr_sink *sink,
 			   const struct ib_uevent_object *uevent);
+u32 rxe_migr_comp_ordinal(const struct rxe_migr_sink *sink,
+			  const struct ib_cq *cq);
 void rxe_migr_dump_other(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
+				 u16 object_id);
+struct ib_uobject *rxe_migr_ucq(struct ib_uverbs_file *ufile,
+				const struct rxe_migr_rec *hdr);
+struct rxe_qp *rxe_migr_uqp(struct ib_uverbs_file *ufile,
+			    const struct rxe_migr_rec *hdr);
+struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
+			      const struct rxe_migr_rec *hdr);
+void rxe_migr_forget_events(struct ib_uverbs_event_queue *queue,
+			    struct list_head *list);
+void rxe_migr_forget_uevents(struct ib_uevent_object *uevent);
+
+/* rxe_migr_ring.c; what swaps the ring is locked out: cq_lock, migr.mutex, migr_mutex */
 u64 rxe_migr_ring_offset(const struct rxe_queue *q);
 void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 			struct rxe_migr_sink *sink);
-bool rxe_migr_is_event_file(const struct ib_uobject *uobj, u32 *type);
+int rxe_migr_refill_queue(struct rxe_queue *q,
+			  const struct rxe_migr_rec_ring *rec, size_t length);
 
-/* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
-struct ib_uobject *rxe_migr_uobj(struct ib_uverbs_file *ufile, u32 handle,
-				 u16 object_id);
-void rxe_migr_forget_uevents(struct ib_uevent_object *uevent);
-int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
-			  size_t length);
+/* rxe_migr_pd.c */
+void rxe_migr_dump_pd(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 
-/* rxe_migr_ah.c; ufile->hw_destroy_rwsem is held for writing */
+/* rxe_migr_mr.c */
+void rxe_migr_dump_mr(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+
+/* rxe_migr_cq.c; takes cq_lock */
+void rxe_migr_dump_cq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_cq(struct ib_uverbs_file *ufile,
+		       const struct rxe_migr_rec *hdr, size_t length);
+int rxe_migr_refill_cq_ring(struct ib_uverbs_file *ufile,
+			    const struct rxe_migr_rec_ring *rec, size_t length);
+
+/* rxe_migr_srq.c; takes migr_mutex of the SRQ */
+void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
+			const struct rxe_migr_rec *hdr, size_t length);
+int rxe_migr_refill_srq_ring(struct ib_uverbs_file *ufile,
+			     const struct rxe_migr_rec_ring *rec, size_t length);
+
+/* rxe_migr_ah.c */
 void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_srq.c; ufile->hw_destroy_rwsem is held for writing */
-void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
-struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
-			      const struct rxe_migr_rec *hdr);
-int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
+/* rxe_migr_res.c; dump: migr.mutex of the QP is held; refill takes it */
+u8 rxe_migr_res_type(int type);
+void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
+		       u16 index, struct rxe_migr_sink *sink);
+int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 			const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_mw.c; ufile->hw_destroy_rwsem is held for writing */
+/* rxe_migr_qp.c; takes migr.mutex of the QP */
+void rxe_migr_dump_qp(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
+		       const struct rxe_migr_rec *hdr, size_t length);
+int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
+			     const struct rxe_migr_rec *hdr, size_t length);
+int rxe_migr_refill_qp_ring(struct ib_uverbs_file *ufile,
+			    const struct rxe_migr_rec_ring *rec, size_t length);
+
+/* rxe_migr_mw.c; takes the lock of the window */
 void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
+
+/* rxe_migr_event.c; takes the lock of the event file's queue */
+void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
+			      struct ib_uobject *uobj,
+			      struct rxe_migr_sink *sink);
+void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
+int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
+			  const struct rxe_migr_rec *hdr, size_t length);
+
+/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held */
+int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
+			 struct rxe_migr_uobjs *all);
+void rxe_migr_put_objects(struct rxe_migr_uobjs *all);
+int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
+			struct rxe_migr_sink *sink);
+
+/* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
+int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
+			  size_t length);
 
 /* Each QP of the context, held in the body, which must not leave the loop. */
 #define rxe_migr_for_each_qp(qp, index, uc)				\

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Memory windows: their record, and what it binds. */
+/* Memory windows, and what they bind. The verb gives one the key that its hint names. */
 
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
+
+/* ------------------------------------------------------------------ dump -- */
 
 /*
  * A QP that ends looks for its windows in their pool, and takes the lock of each
@@ -53,6 +55,18 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	rec->type = mw->ibmw.type;
 	rec->state = mw->state;
 	spin_unlock_bh(&mw->lock);
+}
+
+/* ---------------------------------------------------------------- refill -- */
+
+/* The key of a window that is not finalized yet: nobody finds it by either. */
+void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted)
+{
+	if (!wanted->set)
+		return;
+
+	mw->rkey = wanted->key;
+	mw->ibmw.rkey = wanted->key;
 }
 
 /* May it be bound so? As rxe_check_bind_mw() asks it of a work request */
@@ -137,12 +151,12 @@ int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 
 	spin_lock_bh(&mw->lock);
 	old = mw->mr;
-	mw->mr = mr;
-	mw->qp = qp;
-	mw->rkey = le32_to_cpu(rec->rkey);
-	mw->access = le32_to_cpu(rec->access);
 	mw->addr = le64_to_cpu(rec->addr);
 	mw->length = le64_to_cpu(rec->length);
+	mw->rkey = le32_to_cpu(rec->rkey);
+	mw->mr = mr;
+	mw->qp = qp;
+	mw->access = le32_to_cpu(rec->access);
 	mw->state = rec->state;
 	spin_unlock_bh(&mw->lock);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Shared receive queues: their record, and what it restores. */
+/* Shared receive queues. */
 
 #include "rxe_migr_loc.h"
 
@@ -38,15 +38,6 @@ void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	mutex_unlock(&srq->migr_mutex);
 }
 
-struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
-			      const struct rxe_migr_rec *hdr)
-{
-	struct ib_uobject *uobj = rxe_migr_uobj(ufile, le32_to_cpu(hdr->handle),
-						UVERBS_OBJECT_SRQ);
-
-	return uobj ? to_rsrq(uobj->object) : NULL;
-}
-
 int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 			const struct rxe_migr_rec *hdr, size_t length)
 {
@@ -67,4 +58,20 @@ int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 		le32_to_cpu(rec->async_events);
 
 	return 0;
+}
+
+int rxe_migr_refill_srq_ring(struct ib_uverbs_file *ufile,
+			     const struct rxe_migr_rec_ring *rec, size_t length)
+{
+	struct rxe_srq *srq = rxe_migr_usrq(ufile, &rec->hdr);
+	int err;
+
+	if (!srq)
+		return -EINVAL;
+
+	mutex_lock(&srq->migr_mutex);
+	err = rxe_migr_refill_queue(srq->rq.queue, rec, length);
+	mutex_unlock(&srq->migr_mutex);
+
+	return err;
 }

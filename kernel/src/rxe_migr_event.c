@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Event files, and the events in them that the application has not read yet. */
+
+#include "rxe_migr_loc.h"
+
+/* ------------------------------------------------------------------ dump -- */
+
+void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
+			      struct ib_uobject *uobj,
+			      struct rxe_migr_sink *sink)
+{
+	struct rxe_migr_rec_event_file *rec;
+	u32 type;
+
+	rxe_migr_is_event_file(uobj, &type);
+	rec = rxe_migr_put(sink, type, rxe_migr_event_ordinal(sink, uobj),
+			   sizeof(*rec));
+	if (!rec)
+		return;
+
+	rec->is_default = cpu_to_le32(type == RXE_MIGR_REC_ASYNC_FILE &&
+			container_of(uobj, struct ib_uverbs_async_event_file,
+				     uobj) == ufile->default_async_file);
+}
+
+/* Whose user_handle is this? Events name their object by it, not by handle. */
+static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
+				 const struct rxe_migr_sink *sink, u32 *handle)
+{
+	u32 i;
+
+	for (i = sink->all->num_files; i < sink->all->num; i++) {
+		struct ib_uobject *uobj = sink->all->object[i];
+		struct ib_uevent_object *uevent =
+			container_of(uobj, struct ib_uevent_object, uobject);
+
+		*handle = uobj->id;
+		switch (uobj->uapi_object->id) {
+		case UVERBS_OBJECT_CQ:
+			if (ev->counter == &container_of(uevent,
+					struct ib_ucq_object,
+					uevent)->comp_events_reported ||
+			    ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_CQ;
+			break;
+		case UVERBS_OBJECT_QP:
+			if (ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_QP;
+			break;
+		case UVERBS_OBJECT_SRQ:
+			if (ev->counter == &uevent->events_reported)
+				return RXE_MIGR_REC_SRQ;
+			break;
+		}
+	}
+
+	return 0;
+}
+
+/* Events that the application has not read yet, oldest first */
+void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
+{
+	bool async = uobj->uapi_object->id == UVERBS_OBJECT_ASYNC_EVENT;
+	struct ib_uverbs_event_queue *queue = async ?
+		&container_of(uobj, struct ib_uverbs_async_event_file,
+			      uobj)->ev_queue :
+		&container_of(uobj, struct ib_uverbs_completion_event_file,
+			      uobj)->ev_queue;
+	struct rxe_migr_rec_event *rec;
+	struct ib_uverbs_event *ev;
+	u32 object, handle;
+
+	spin_lock_irq(&queue->lock);
+	list_for_each_entry(ev, &queue->event_list, list) {
+		/* events of the port are the new host's own business */
+		if (!ev->counter)
+			continue;
+		object = rxe_migr_event_object(ev, sink, &handle);
+		if (!object)
+			continue;
+		rec = rxe_migr_put(sink, RXE_MIGR_REC_EVENT, handle,
+				   sizeof(*rec));
+		if (!rec)
+			continue;
+		rec->file = cpu_to_le32(rxe_migr_event_ordinal(sink, uobj));
+		rec->object = cpu_to_le32(object);
+		rec->event = cpu_to_le32(async ? ev->desc.async.event_type :
+					 RXE_MIGR_EVENT_COMPLETION);
+	}
+	spin_unlock_irq(&queue->lock);
+}
+
+/* ---------------------------------------------------------------- refill -- */
+
+/* uverbs tells nobody that it had no memory for an event. */
+static int rxe_migr_check_queued(const struct list_head *list,
+				 const struct list_head *last)
+{
+	return list->prev == last ? -ENOMEM : 0;
+}
+
+static int rxe_migr_refill_completion(struct rxe_cq *cq)
+{
+	struct list_head *list = &cq->ibcq.uobject->comp_list;
+	struct list_head *last = list->prev;
+
+	if (!cq->ibcq.cq_context)
+		return -EINVAL;
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+
+	return rxe_migr_check_queued(list, last);
+}
+
+int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
+			  const struct rxe_migr_rec *hdr, size_t length)
+{
+	const struct rxe_migr_rec_event *rec = (const void *)hdr;
+	struct ib_uevent_object *uevent;
+	struct list_head *last;
+	struct ib_event ev = {};
+	struct ib_uobject *uobj;
+	struct rxe_srq *srq;
+	struct rxe_qp *qp;
+	struct rxe_cq *cq;
+	u32 event;
+
+	if (length < sizeof(*rec))
+		return -EINVAL;
+
+	event = le32_to_cpu(rec->event);
+	if (event > IB_EVENT_WQ_FATAL &&
+	    (event != RXE_MIGR_EVENT_COMPLETION ||
+	     le32_to_cpu(rec->object) != RXE_MIGR_REC_CQ))
+		return -EINVAL;
+	ev.event = event;
+
+	switch (le32_to_cpu(rec->object)) {
+	case RXE_MIGR_REC_CQ:
+		uobj = rxe_migr_ucq(ufile, hdr);
+		if (!uobj)
+			return -EINVAL;
+		cq = to_rcq(uobj->object);
+		if (event == RXE_MIGR_EVENT_COMPLETION)
+			return rxe_migr_refill_completion(cq);
+		uevent = &cq->ibcq.uobject->uevent;
+		last = uevent->event_list.prev;
+		ev.device = cq->ibcq.device;
+		ev.element.cq = &cq->ibcq;
+		cq->ibcq.event_handler(&ev, cq->ibcq.cq_context);
+		break;
+	case RXE_MIGR_REC_QP:
+		qp = rxe_migr_uqp(ufile, hdr);
+		if (!qp || !qp->ibqp.event_handler)
+			return -EINVAL;
+		uevent = &qp->ibqp.uobject->uevent;
+		last = uevent->event_list.prev;
+		ev.device = qp->ibqp.device;
+		ev.element.qp = &qp->ibqp;
+		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
+		break;
+	case RXE_MIGR_REC_SRQ:
+		srq = rxe_migr_usrq(ufile, hdr);
+		if (!srq || !srq->ibsrq.event_handler)
+			return -EINVAL;
+		uevent = &srq->ibsrq.uobject->uevent;
+		last = uevent->event_list.prev;
+		ev.device = srq->ibsrq.device;
+		ev.element.srq = &srq->ibsrq;
+		srq->ibsrq.event_handler(&ev, srq->ibsrq.srq_context);
+		break;
+	default:
+		return -EINVAL;
+	}
+
+	return rxe_migr_check_queued(&uevent->event_list, last);
+}
