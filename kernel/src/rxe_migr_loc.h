@@ -100,18 +100,26 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp);
 u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id);
 bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 
-/* rxe_migr_wire.c */
+/* rxe_migr_addr.c */
 void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
+bool rxe_migr_same_family(const u8 *gid, const u8 *other);
 void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 			  union ib_gid *to);
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
-bool rxe_migr_same_family(const u8 *gid, const u8 *other);
+
+/* rxe_migr_send.c */
+#define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
+			 RXE_ICRC_SIZE)
+#define RXE_MIGR_PAYLEN_MIN (RXE_BTH_BYTES + RXE_MIGR_HDR_LEN_MIN + \
+			     RXE_ICRC_SIZE)
+
 void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
 bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 		       const struct rxe_migr_hdr *mine);
-int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
+int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
 void rxe_migr_send_moved(struct rxe_qp *qp);
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr);

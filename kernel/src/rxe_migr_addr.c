@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Addresses: those of a packet, those of a QP, and another one for its peer. */
+
+#include "rxe_migr_loc.h"
+
+void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid)
+{
+	if (av->network_type == RXE_NETWORK_TYPE_IPV4)
+		ipv6_addr_set_v4mapped(av->sgid_addr._sockaddr_in.sin_addr.s_addr,
+				       (struct in6_addr *)gid);
+	else
+		memcpy(gid->raw, &av->sgid_addr._sockaddr_in6.sin6_addr,
+		       sizeof(gid->raw));
+}
+
+bool rxe_migr_same_family(const u8 *gid, const u8 *other)
+{
+	return ipv6_addr_v4mapped((const struct in6_addr *)gid) ==
+	       ipv6_addr_v4mapped((const struct in6_addr *)other);
+}
+
+void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
+			  union ib_gid *to)
+{
+	if (skb->protocol == htons(ETH_P_IP)) {
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->saddr,
+				       (struct in6_addr *)from);
+		ipv6_addr_set_v4mapped(ip_hdr(skb)->daddr,
+				       (struct in6_addr *)to);
+	} else {
+		memcpy(from->raw, &ipv6_hdr(skb)->saddr, sizeof(from->raw));
+		memcpy(to->raw, &ipv6_hdr(skb)->daddr, sizeof(to->raw));
+	}
+}
+
+/* The address of who is called is another. rxe knows its own hosts by the MAC. */
+void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
+		      const union ib_gid *gid)
+{
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+
+	memcpy(av->grh.dgid.raw, gid->raw, sizeof(gid->raw));
+	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, gid);
+
+	eth_zero_addr(av->dmac);
+	attr = rdma_find_gid_by_port(&rxe->ib_dev, gid,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return;
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		ether_addr_copy(av->dmac, ndev->dev_addr);
+	rcu_read_unlock();
+	rdma_put_gid_attr(attr);
+}

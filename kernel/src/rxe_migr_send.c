@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Packets of the migration protocol: built and sent. docs/PROTOCOL.md has what each
+ * of them says.
+ */
+
+#include "rxe_migr_loc.h"
+#include "rxe_migr_trace.h"
+
+/*
+ * With which PSNs the connection began tells it from one before it between the
+ * same numbers and addresses: a packet of that one is not believed.
+ */
+void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
+{
+	hdr->rq_psn = cpu_to_be32(qp->attr.rq_psn);
+	if (!qp->migr.has_sq_psn)
+		return;
+	hdr->sq_psn = cpu_to_be32(qp->attr.sq_psn);
+	hdr->flags |= cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN);
+}
+
+/* Does it come from the other end of the connection for which mine is bound? */
+bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
+		       const struct rxe_migr_hdr *mine)
+{
+	const __be16 has_sq_psn = cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN);
+
+	return (!(mine->flags & has_sq_psn) || hdr->rq_psn == mine->sq_psn) &&
+	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
+}
+
+/* Send hdr, once signed, to av with the resources of the QP carrier. */
+static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
+			      u8 opcode, const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_dev *rxe = to_rdev(carrier->ibqp.device);
+	struct rxe_migr_hdr signed_hdr = *hdr;
+	struct rxe_pkt_info pkt = {};
+	struct sk_buff *skb;
+	int err;
+
+	signed_hdr.version = RXE_MIGR_WIRE_VERSION;
+	signed_hdr.opcode = opcode;
+	if (!rxe_migr_sign(&signed_hdr))
+		return -ENOKEY;
+
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_STOP:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_STOP);
+		break;
+	case RXE_MIGR_OPCODE_RESUME:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_RESUME);
+		break;
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_NAK_STOPPED);
+		break;
+	case RXE_MIGR_OPCODE_MOVED:
+		rxe_counter_inc(rxe, RXE_CNT_SENT_MOVED);
+		break;
+	}
+
+	skb = rxe_init_packet(rxe, av, RXE_MIGR_PAYLEN, &pkt);
+	if (!skb)
+		return -ENOMEM;
+
+	pkt.qp = carrier;
+	pkt.opcode = opcode;
+	pkt.paylen = RXE_MIGR_PAYLEN;
+	pkt.psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
+	bth_init(&pkt, opcode, 0, 0, 0, IB_DEFAULT_PKEY_FULL,
+		 be32_to_cpu(hdr->dest_qpn), 0, pkt.psn);
+
+	memcpy(pkt.hdr + RXE_BTH_BYTES, &signed_hdr, sizeof(signed_hdr));
+
+	err = rxe_prepare(av, &pkt, skb);
+	if (err) {
+		kfree_skb(skb);
+		return err;
+	}
+
+	trace_rxe_migr_send(be32_to_cpu(hdr->src_qpn), opcode,
+			    be32_to_cpu(hdr->epoch), pkt.psn);
+
+	return rxe_xmit_packet(carrier, &pkt, skb);
+}
+
+/* Still? The epoch of a stop that came meanwhile is not to be told as a RESUME. */
+static bool rxe_migr_owes_resume(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr.resume_owed && qp->migr_state != RXE_MIGR_QP_STOPPED;
+}
+
+/*
+ * May it be asked whether it speaks the protocol? A RESUME that says nothing new
+ * asks: the peer answers it, whatever its state, and makes nothing of it.
+ */
+bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr_state == RXE_MIGR_QP_RUNNING &&
+	       !qp->migr.peer_knows && rxe_migr_connected(qp);
+}
+
+/*
+ * From a QP that is gone, or to another address than its peer's, for which an RC
+ * QP would keep the route: with those of the QP that every device has.
+ */
+int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
+			 const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_qp *gsi = rxe_pool_get_index(&rxe->qp_pool,
+						rxe->port.qp_gsi_index);
+	int err;
+
+	if (!gsi)
+		return -ENODEV;
+
+	err = rxe_migr_send_from(gsi, av, opcode, hdr);
+	rxe_put(gsi);
+
+	return err;
+}
+
+/* For how long the peer is waited for, since it was last asked for that. */
+static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
+{
+	hdr->renewal = cpu_to_be16(qp->migr.peer_stopped ?
+				   qp->migr.peer_renewal : 0);
+	hdr->wait = cpu_to_be16(rxe_migr_wait_s(qp));
+}
+
+/*
+ * Send a packet of ours to the QP's peer, where it is known to be, or at this
+ * address. That it is lost is no error: what must arrive is repeated.
+ */
+int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_hdr hdr = {};
+	unsigned long flags;
+	union ib_gid gid;
+	struct rxe_av av;
+	u32 epoch, psn;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp) &&
+	    !qp->migr.heard_owed && !rxe_migr_peer_is_unknown(qp)) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		return 0;
+	}
+	av = qp->pri_av;
+	rxe_migr_sgid(&av, &gid);
+	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
+	rxe_migr_bind(qp, &hdr);
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_RESUME:
+	case RXE_MIGR_OPCODE_STOP:
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		epoch = qp->migr.epoch;
+		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn : qp->comp.psn;
+		hdr.renewal = cpu_to_be16(qp->migr.renewal);
+		if (opcode == RXE_MIGR_OPCODE_RESUME)
+			rxe_migr_say_wait(qp, &hdr);
+		if (opcode == RXE_MIGR_OPCODE_RESUME && !qp->migr.resume_owed)
+			memcpy(hdr.old_gid, gid.raw, sizeof(hdr.old_gid));
+		else
+			memcpy(hdr.old_gid, qp->migr.old_gid.raw,
+			       sizeof(hdr.old_gid));
+		if (opcode == RXE_MIGR_OPCODE_RESUME && qp->migr.heard_owed)
+			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_HEARD);
+		break;
+	case RXE_MIGR_OPCODE_STOP_ACK:
+		epoch = qp->migr.stop_epoch;
+		rxe_migr_say_wait(qp, &hdr);
+		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn :
+						 qp->resp.psn - 1;
+		break;
+	default:
+		epoch = qp->migr.peer_epoch;
+		psn = qp->resp.psn - 1;
+		if (qp->migr.unsure)
+			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_WAITS);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	hdr.src_qpn = cpu_to_be32(qp_num(qp));
+	hdr.dest_qpn = cpu_to_be32(qp->attr.dest_qp_num);
+	hdr.epoch = cpu_to_be32(epoch);
+	hdr.psn = cpu_to_be32(psn & BTH_PSN_MASK);
+
+	if (dgid && memcmp(dgid, av.grh.dgid.raw, sizeof(*dgid))) {
+		rxe_migr_call_at(rxe, &av, dgid);
+		return rxe_migr_send_by_gsi(rxe, &av, opcode, &hdr);
+	}
+
+	return rxe_migr_send_from(qp, &av, opcode, &hdr);
+}
+
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
+{
+	return rxe_migr_send_to(qp, opcode, NULL);
+}
+
+/*
+ * Say at the places where this QP was that it is here: the peer may call there,
+ * if it has moved, too. Nobody answers, and it is repeated with RESUME.
+ */
+void rxe_migr_send_moved(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_migr_hdr hdr = {};
+	union ib_gid was[2], gid;
+	unsigned long flags;
+	struct rxe_av av;
+	int i;
+
+	if (!rxe_migr_have_key())
+		return;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!rxe_migr_owes_resume(qp)) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		return;
+	}
+	av = qp->pri_av;
+	was[0] = qp->migr.old_gid;
+	was[1] = qp->migr.last_gid;
+	hdr.epoch = cpu_to_be32(qp->migr.epoch);
+	hdr.psn = cpu_to_be32(qp->attr.dest_qp_num);
+	rxe_migr_bind(qp, &hdr);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_migr_sgid(&av, &gid);
+	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
+	hdr.src_qpn = cpu_to_be32(qp_num(qp));
+	hdr.dest_qpn = hdr.src_qpn;
+
+	for (i = 0; i < ARRAY_SIZE(was); i++) {
+		if (rdma_is_zero_gid(&was[i]) ||
+		    !memcmp(&was[i], &gid, sizeof(gid)) ||
+		    (i && !memcmp(&was[i], &was[0], sizeof(gid))))
+			continue;
+		memcpy(hdr.old_gid, was[i].raw, sizeof(hdr.old_gid));
+		rxe_migr_call_at(rxe, &av, &was[i]);
+		rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_MOVED, &hdr);
+	}
+}
