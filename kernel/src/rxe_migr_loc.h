@@ -12,29 +12,48 @@
 /* rxe_migr_state.c */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
+bool rxe_migr_connected(struct rxe_qp *qp);
+bool rxe_migr_failed(struct rxe_qp *qp);
+struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
+struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
-/* rxe_migr.c */
+/* rxe_migr_task.c */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);
+void rxe_migr_enable(struct rxe_qp *qp);
+void rxe_migr_rewind(struct rxe_qp *qp);
+
+/* rxe_migr_pause.c */
+u32 rxe_migr_pause_ms(void);
+void rxe_migr_set_deadline(struct rxe_qp *qp);
+void rxe_migr_extend_pause(struct rxe_qp *qp);
+u16 rxe_migr_wait_s(const struct rxe_qp *qp);
+void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
+void rxe_migr_unpause(struct rxe_qp *qp);
+void rxe_migr_sure_qp(struct rxe_qp *qp);
+void rxe_migr_note_resume(struct rxe_qp *qp);
+
+/* rxe_migr_work.c */
+#define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
+#define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
+
+unsigned long rxe_migr_first_wait(struct rxe_qp *qp);
+void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
+void rxe_migr_work(struct work_struct *work);
+
+/* rxe_migr_stop.c */
 void rxe_migr_stop_qp(struct rxe_qp *qp);
 void rxe_migr_hush_qp(struct rxe_qp *qp);
 bool rxe_migr_arrived(struct rxe_qp *qp);
 void rxe_migr_drain_qp(struct rxe_qp *qp);
 void rxe_migr_announce_stop(struct rxe_qp *qp);
-void rxe_migr_go_qp(struct rxe_qp *qp);
-void rxe_migr_release_qp(struct rxe_qp *qp);
 void rxe_migr_renew_stop(struct rxe_qp *qp);
 u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns);
-void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch);
-void rxe_migr_extend_pause(struct rxe_qp *qp);
-u16 rxe_migr_wait_s(const struct rxe_qp *qp);
+
+/* rxe_migr_go.c */
+void rxe_migr_go_qp(struct rxe_qp *qp);
+void rxe_migr_release_qp(struct rxe_qp *qp);
 void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits);
-void rxe_migr_sure_qp(struct rxe_qp *qp);
-void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
-bool rxe_migr_connected(struct rxe_qp *qp);
-bool rxe_migr_failed(struct rxe_qp *qp);
-struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
-struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
 /* rxe_migr_file.c */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
@@ -132,6 +151,8 @@ bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
 int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
 /* rxe_migr_tomb.c */
+bool rxe_migr_reap_tombs(struct rxe_dev *rxe);
+void rxe_migr_free_tombs(struct rxe_dev *rxe);
 void rxe_migr_bury(struct rxe_qp *qp);
 void rxe_migr_unbury(struct rxe_qp *qp);
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The states of a queue pair under migration, and what each of them holds. */
+/* The states of a queue pair under migration, and what is asked of one. */
 
 #include "rxe_migr_loc.h"
 
@@ -68,45 +68,6 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
 }
 
-/* A QP that has failed or was reset, or is being freed, flushes its queues. */
-static bool rxe_migr_flushing(struct rxe_qp *qp)
-{
-	return qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET;
-}
-
-/*
- * What a QP that is held has in its queues is dropped, and will be sent again:
- * a QP of the same host, which may be the very one that is stopped here, does
- * not have more than some packets on their way, and these count until they
- * are freed.
- */
-
-/* May the requester and the completer not run? From their task */
-bool rxe_migr_hold_sender(struct rxe_qp *qp)
-{
-	unsigned long flags;
-	bool hold;
-
-	spin_lock_irqsave(&qp->state_lock, flags);
-	switch (qp->migr_state) {
-	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid;
-		break;
-	case RXE_MIGR_QP_PAUSED:
-	case RXE_MIGR_QP_RESUMING:
-		hold = qp->valid && !rxe_migr_flushing(qp);
-		break;
-	default:
-		hold = false;
-	}
-	spin_unlock_irqrestore(&qp->state_lock, flags);
-
-	if (hold)
-		rxe_migr_purge(qp, &qp->resp_pkts);
-
-	return hold;
-}
-
 /* Does it cost no retry to send again? From the completer, which is about to */
 bool rxe_migr_in_grace(struct rxe_qp *qp)
 {
@@ -121,31 +82,46 @@ bool rxe_migr_in_grace(struct rxe_qp *qp)
 }
 
 /*
- * May the responder not run? While RESUMING it may: a peer that sends to us
- * has accepted our RESUME, though its answer may be lost. What was sent to a
- * UC QP before its peer or itself stopped is not sent again. From its task
+ * Is there a peer to talk to? The caller holds qp->state_lock or the tasks. (A
+ * QP of the kernel never stops, and waits for a peer that does as any other.)
  */
-bool rxe_migr_hold_receiver(struct rxe_qp *qp)
+bool rxe_migr_connected(struct rxe_qp *qp)
 {
-	unsigned long flags;
-	bool hold;
+	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
+	       qp->valid &&
+	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
+}
 
-	spin_lock_irqsave(&qp->state_lock, flags);
-	switch (qp->migr_state) {
-	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !qp->migr.arriving;
-		break;
-	case RXE_MIGR_QP_PAUSED:
-		hold = qp->valid && !rxe_migr_flushing(qp) &&
-		       qp_type(qp) != IB_QPT_UC;
-		break;
-	default:
-		hold = false;
+/* Was it, before it failed? */
+bool rxe_migr_failed(struct rxe_qp *qp)
+{
+	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
+	       qp->is_user && qp->valid && qp_state(qp) == IB_QPS_ERR &&
+	       qp->attr.dest_qp_num;
+}
+
+struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
+{
+	struct ib_uqp_object *uobj = qp->ibqp.uobject;
+
+	return uobj ? to_ruc(uobj->uevent.uobject.context) : NULL;
+}
+
+/* The context's QP of the lowest number from *index on, held, or NULL. */
+struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index)
+{
+	struct rxe_pool *pool = &to_rdev(uc->ibuc.device)->qp_pool;
+	struct rxe_pool_elem *elem;
+	struct rxe_qp *qp;
+
+	xa_for_each_start(&pool->xa, *index, elem, *index) {
+		qp = rxe_pool_get_index(pool, *index);
+		if (!qp)
+			continue;
+		if (rxe_migr_qp_uctx(qp) == uc)
+			return qp;
+		rxe_put(qp);
 	}
-	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (hold)
-		rxe_migr_purge_requests(qp);
-
-	return hold;
+	return NULL;
 }

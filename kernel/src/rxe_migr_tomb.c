@@ -29,43 +29,28 @@ static unsigned long rxe_migr_lease_end(void)
 	return jiffies + min(READ_ONCE(tombstone_lease), 86400U) * HZ;
 }
 
-static void rxe_migr_reap(struct work_struct *work)
+/* Free those whose lease has ended. Are any left? */
+bool rxe_migr_reap_tombs(struct rxe_dev *rxe)
 {
-	struct rxe_migr_dev *dev = container_of(work, struct rxe_migr_dev,
-						reap.work);
-	struct rxe_dev *rxe = container_of(dev, struct rxe_dev, migr);
+	struct xarray *tombs = &rxe->migr.tombs;
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
-	bool wait;
 
 	rcu_read_lock();
-	xa_for_each(&dev->tombs, index, tomb)
+	xa_for_each(tombs, index, tomb)
 		if (time_after_eq(jiffies, READ_ONCE(tomb->expires)) &&
-		    xa_cmpxchg(&dev->tombs, index, tomb, NULL, 0) == tomb)
+		    xa_cmpxchg(tombs, index, tomb, NULL, 0) == tomb)
 			kfree_rcu(tomb, rcu);
 	rcu_read_unlock();
 
-	wait = rxe_migr_reap_conns(rxe, false);
-	if (wait || !xa_empty(&dev->tombs))
-		queue_delayed_work(system_unbound_wq, &dev->reap, HZ);
+	return !xa_empty(tombs);
 }
 
-void rxe_migr_dev_init(struct rxe_dev *rxe)
-{
-	xa_init(&rxe->migr.tombs);
-	INIT_LIST_HEAD(&rxe->migr.conns);
-	spin_lock_init(&rxe->migr.conn_lock);
-	INIT_DELAYED_WORK(&rxe->migr.reap, rxe_migr_reap);
-}
-
-void rxe_migr_dev_cleanup(struct rxe_dev *rxe)
+void rxe_migr_free_tombs(struct rxe_dev *rxe)
 {
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
 
-	/* no QP is left that could be buried */
-	cancel_delayed_work_sync(&rxe->migr.reap);
-	rxe_migr_reap_conns(rxe, true);
 	xa_for_each(&rxe->migr.tombs, index, tomb)
 		kfree_rcu(tomb, rcu);
 	xa_destroy(&rxe->migr.tombs);

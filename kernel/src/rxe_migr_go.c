@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* A stopped queue pair goes on, here or where it was restored. */
+
+#include "rxe_migr_loc.h"
+
+/*
+ * Let a stopped QP go on, here or where it was restored. The peer was told that
+ * it was stopped, or met it so, and is called back. Nothing of the QP runs
+ * before rxe_migr_release_qp().
+ */
+void rxe_migr_go_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool resume = false;
+
+	mutex_lock(&qp->migr.mutex);
+
+	/* its program runs, and destroys it */
+	if (READ_ONCE(qp->migr.dead)) {
+		mutex_unlock(&qp->migr.mutex);
+		return;
+	}
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+	qp->migr.held = true;
+	rxe_migr_rewind(qp);
+	rxe_migr_go_conn(qp);
+	rxe_migr_unbury(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.hushed = false;
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		qp->migr.tries = 0;
+		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
+		qp->migr.resume_owed = rxe_migr_connected(qp);
+		qp->migr.unheard = false;
+		/* (one that has no peer yet connects here) */
+		qp->migr.restored &= qp->migr.resume_owed;
+		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
+		if (qp->migr.peer_stopped) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
+			rxe_migr_set_deadline(qp);
+		} else if (qp->migr.resume_owed) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
+			rxe_migr_set_deadline(qp);
+		} else {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			qp->migr.has_deadline = false;
+		}
+		resume = qp->migr.resume_owed;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	/* now, for the peer may move: this keeps the route to where it was */
+	if (resume)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+
+	mutex_unlock(&qp->migr.mutex);
+}
+
+void rxe_migr_release_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	/* unless the peer moved meanwhile: then they are enabled, and busy */
+	if (qp->migr.held) {
+		/* a modify verb may have enabled them, too */
+		rxe_disable_task(&qp->recv_task);
+		rxe_disable_task(&qp->send_task);
+		rxe_migr_enable(qp);
+	}
+	mutex_unlock(&qp->migr.mutex);
+
+	/* answered before it could go on */
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state == RXE_MIGR_QP_RUNNING && rxe_migr_connected(qp))
+		rxe_migr_note_resume(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
+}
+
+/*
+ * Our RESUME was answered. Does the peer wait to be told so? The answers to
+ * repeated ones come in any order. From softirq.
+ */
+void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (!waits)
+		qp->migr.heard_owed = false;
+	if (!qp->migr.resume_owed)
+		return;
+
+	qp->migr.resume_owed = false;
+	qp->migr.heard_owed = waits;
+	qp->migr.tries = 0;
+	qp->migr.next_tx = jiffies + RXE_MIGR_BACKOFF_MIN;
+	rxe_migr_note_resume(qp);
+	rxe_counter_inc(rxe, RXE_CNT_MIGR_RESUMES);
+
+	if (qp->migr_state == RXE_MIGR_QP_RESUMING) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+	} else if (qp->migr_state == RXE_MIGR_QP_RUNNING) {
+		/* what was sent to a peer that was still paused is lost */
+		if (qp_type(qp) == IB_QPT_RC && qp_state(qp) >= IB_QPS_RTS &&
+		    qp_state(qp) != IB_QPS_ERR)
+			qp->req.need_retry = 1;
+	} else {
+		return;
+	}
+	qp->migr.has_deadline = false;
+	rxe_sched_task(&qp->send_task);
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* A queue pair waits for its peer, and for how long. */
+
+#include "rxe_migr_loc.h"
+
+static unsigned int pause_timeout = 60;
+module_param(pause_timeout, uint, 0644);
+MODULE_PARM_DESC(pause_timeout,
+	"seconds after which a QP whose peer is stopped fails (60; 0: never)");
+
+static unsigned int pause_max = 600;
+module_param(pause_max, uint, 0644);
+MODULE_PARM_DESC(pause_max,
+	"seconds for which a stopped peer that asks again is waited for (600)");
+
+/* UC: so long a peer that goes on is waited for to say that it hears us. */
+#define RXE_MIGR_HEARD_MAX	(5 * HZ)
+
+static u32 rxe_migr_ms(unsigned int seconds)
+{
+	return min(seconds, U32_MAX / MSEC_PER_SEC) * MSEC_PER_SEC;
+}
+
+u32 rxe_migr_pause_ms(void)
+{
+	return rxe_migr_ms(READ_ONCE(pause_timeout));
+}
+
+void rxe_migr_set_deadline(struct rxe_qp *qp)
+{
+	u32 ms = rxe_migr_pause_ms();
+
+	lockdep_assert_held(&qp->state_lock);
+
+	/* not before: this tick has begun already */
+	qp->migr.has_deadline = ms;
+	qp->migr.wait_begin = jiffies;
+	qp->migr.deadline = jiffies + msecs_to_jiffies(ms) + 1;
+}
+
+/* The peer is stopped still, and asks for more time. Never for less. From softirq. */
+void rxe_migr_extend_pause(struct rxe_qp *qp)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(rxe_migr_pause_ms()) + 1;
+	unsigned long last = qp->migr.wait_begin +
+			     msecs_to_jiffies(rxe_migr_ms(READ_ONCE(pause_max)));
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (time_after(end, last))
+		end = last;
+	/* (one that fails just now has none any more) */
+	if (qp->migr.has_deadline && time_after(end, qp->migr.deadline))
+		qp->migr.deadline = end;
+}
+
+/*
+ * For so many seconds, at least, this QP waits for its peer; one that is stopped
+ * itself, from when it goes on.
+ */
+u16 rxe_migr_wait_s(const struct rxe_qp *qp)
+{
+	u32 ms = rxe_migr_pause_ms();
+	unsigned long left = 0;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr.has_deadline)
+		left = time_before(jiffies, qp->migr.deadline) ?
+		       (qp->migr.deadline - jiffies) / HZ : 0;
+	else if (!ms)
+		return RXE_MIGR_WAIT_FOREVER;
+	else if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		left = ms / MSEC_PER_SEC;
+
+	return min(left, RXE_MIGR_WAIT_FOREVER - 1UL);
+}
+
+/* The peer is stopped since this epoch of its own. From softirq. */
+void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	bool went_on = qp->migr_state == RXE_MIGR_QP_RUNNING ||
+		       qp->migr_state == RXE_MIGR_QP_RESUMING ||
+		       qp->migr.unsure;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	qp->migr.peer_stopped = true;
+	qp->migr.stop_epoch = epoch;
+	qp->migr.sent_on = false;
+	qp->migr.heard_owed = false;
+	qp->migr.unsure = false;
+
+	if (went_on) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
+		rxe_migr_set_deadline(qp);
+		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
+		/* for what is queued, see rxe_migr_hold_receiver() */
+		rxe_sched_task(&qp->recv_task);
+		rxe_sched_task(&qp->send_task);
+	}
+}
+
+/* The peer goes on. */
+void rxe_migr_unpause(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr_state != RXE_MIGR_QP_PAUSED)
+		return;
+
+	if (qp->migr.resume_owed) {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
+		rxe_migr_set_deadline(qp);
+	} else if (qp->migr.unsure) {
+		rxe_migr_set_deadline(qp);
+		if (!qp->migr.has_deadline ||
+		    time_after(qp->migr.deadline, jiffies + RXE_MIGR_HEARD_MAX))
+			qp->migr.deadline = jiffies + RXE_MIGR_HEARD_MAX;
+		qp->migr.has_deadline = true;
+	} else {
+		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+		qp->migr.has_deadline = false;
+	}
+}
+
+/* What we answered has arrived, and so will what we send. From softirq. */
+void rxe_migr_sure_qp(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (!qp->migr.unsure)
+		return;
+
+	qp->migr.unsure = false;
+	rxe_migr_unpause(qp);
+	rxe_sched_task(&qp->send_task);
+}
+
+/* The last QP of a context to go on ends its blackout. */
+void rxe_migr_note_resume(struct rxe_qp *qp)
+{
+	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
+
+	if (uc)
+		WRITE_ONCE(uc->migr.resume_ns, ktime_get_ns());
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* A queue pair stops: it comes to rest, and its peer is told. */
+
+#include "rxe_migr_loc.h"
+
+/* No pass of the QP's tasks begins after this; see rxe_migr_drain_qp(). */
+void rxe_migr_stop_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED) {
+		qp->migr.epoch++;
+		/* unanswered, the peer may know us where we were before */
+		if (!qp->migr.resume_owed && !qp->migr.unheard)
+			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
+		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
+				    rxe_migr_connected(qp);
+		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
+		qp->migr.heard_owed = false;
+		qp->migr.unsure = false;	/* our own RESUME will be answered */
+		qp->migr.wait_ns = 0;
+		if (!qp->migr.peer_stopped)
+			qp->migr.last_known = false;	/* of a stop before */
+		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * UC has nothing sent again: its peer is told at once, and what that one has
+ * sent before it pauses is waited for. See rxe_migr_arrived().
+ */
+void rxe_migr_hush_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	if (qp_type(qp) != IB_QPT_UC)
+		return;
+
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->send_task);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.hushed = true;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	mutex_unlock(&qp->migr.mutex);
+
+	rxe_migr_announce_stop(qp);
+}
+
+/*
+ * Has a stopped UC QP received all that its peer had sent? What it had to drop,
+ * for want of a receive, was seen to come. How far a peer got that has long
+ * been stopped itself is not known any more.
+ */
+bool rxe_migr_arrived(struct rxe_qp *qp)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags;
+	bool arrived;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!m->arriving || !rxe_migr_connected(qp))
+		arrived = true;
+	else if (!skb_queue_empty_lockless(&qp->req_pkts))
+		arrived = false;
+	else if (m->last_known)
+		arrived = psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0 ||
+			  psn_compare(m->seen_psn, m->last_psn) >= 0;
+	else
+		arrived = m->peer_stopped;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return arrived;
+}
+
+/*
+ * Bring a stopped QP to rest: nothing of it runs, no timer is armed, no packet
+ * is queued.
+ */
+void rxe_migr_drain_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.arriving = false;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+
+	if (qp_type(qp) == IB_QPT_RC) {
+		timer_delete_sync(&qp->retrans_timer);
+		timer_delete_sync(&qp->rnr_nak_timer);
+	}
+
+	rxe_migr_purge(qp, &qp->resp_pkts);
+	rxe_migr_purge_requests(qp);
+
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/* ------------------------------------------------------ telling the peer -- */
+
+/*
+ * STOP is said until it is answered. An answer to this one was sent after now,
+ * whenever it comes: what it says of the peer's time counts from now on. So no
+ * number is used twice, in whatever stop.
+ */
+static void rxe_migr_next_renewal(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr.renewal < U16_MAX)
+		qp->migr.renewal++;
+	qp->migr.renewal_ns = ktime_get_ns();
+	qp->migr.tries = 0;
+	qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
+	qp->migr.stop_acked = false;
+}
+
+/* Tell the peer, so that it pauses even if it has nothing to send. */
+void rxe_migr_announce_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool connected;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	rxe_migr_next_renewal(qp);
+	qp->migr.resume_owed = false;
+	qp->migr.has_deadline = false;	/* of a pause or resume before */
+	connected = rxe_migr_connected(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (!connected)
+		return;
+
+	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
+}
+
+/*
+ * Ask the peer to wait for longer. One that seems never to have spoken the
+ * protocol may have been told of the stop, and its answers lost.
+ */
+void rxe_migr_renew_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool renew;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	renew = qp->migr_state == RXE_MIGR_QP_STOPPED &&
+		rxe_migr_connected(qp) && qp->migr.renewal < U16_MAX;
+	if (renew)
+		rxe_migr_next_renewal(qp);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (!renew)
+		return;
+
+	rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP);
+	rxe_migr_kick(qp, rxe_migr_first_wait(qp));
+}
+
+/*
+ * Until when, at least, does the peer of a stopped QP wait? One that has not
+ * answered may have been told since the stop, by NAK_STOPPED; it is taken to be
+ * as patient as this host.
+ */
+u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns)
+{
+	u32 ms = rxe_migr_pause_ms();
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED || !qp->migr.peer_knows ||
+	    !rxe_migr_connected(qp))
+		return U64_MAX;
+	if (qp->migr.wait_ns)
+		return qp->migr.wait_ns;
+
+	return ms ? stop_ns + (u64)ms * NSEC_PER_MSEC : U64_MAX;
+}

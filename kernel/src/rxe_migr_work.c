@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The delayed work of a queue pair: STOP and RESUME are repeated, a move of the
+ * peer is applied, and a deadline ends the wait for it.
+ */
+
+#include <linux/sched/mm.h>
+#include <net/sock.h>
+#include "rxe_migr_loc.h"
+
+/* STOP is repeated so often, RESUME until it is answered. */
+#define RXE_MIGR_TRIES		8
+
+/*
+ * Of QPs of the kernel, which may free memory by what they send: a paused one
+ * goes on, or fails, also where no thread can be made. Work of users does not
+ * run here: it waits for memory as they do, and would hold the rescuer up.
+ */
+static struct workqueue_struct *rxe_migr_wq;
+
+int rxe_migr_init(void)
+{
+	rxe_migr_wq = alloc_workqueue("rxe_migr", WQ_UNBOUND | WQ_MEM_RECLAIM,
+				      0);
+	return rxe_migr_wq ? 0 : -ENOMEM;
+}
+
+/* (no QP is left, and each has waited for its work) */
+void rxe_migr_exit(void)
+{
+	destroy_workqueue(rxe_migr_wq);
+}
+
+static struct workqueue_struct *rxe_migr_wq_of(const struct rxe_qp *qp)
+{
+	return qp->is_user ? system_unbound_wq : rxe_migr_wq;
+}
+
+/* How long to wait for an answer to what is said again */
+static unsigned long rxe_migr_backoff(unsigned int tries)
+{
+	return min(RXE_MIGR_BACKOFF_MIN << min(tries, 10U),
+		   RXE_MIGR_BACKOFF_MAX);
+}
+
+/*
+ * And at first: all QPs of a context call at once, and a peer of many takes its
+ * time. Said again meanwhile, all of it would take as long again. A UC peer is
+ * waited for, see rxe_migr_stop().
+ */
+unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	unsigned int qps = atomic_read(&rxe->qp_pool.num_elem);
+
+	if (qp_type(qp) == IB_QPT_UC)
+		return RXE_MIGR_BACKOFF_MIN;
+
+	return min(RXE_MIGR_BACKOFF_MIN + msecs_to_jiffies(qps),
+		   RXE_MIGR_BACKOFF_MAX);
+}
+
+/*
+ * Run rxe_migr_work() after this delay, whenever it was due before; at once, if
+ * the peer has moved.
+ */
+void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!qp->migr.dead)
+		mod_delayed_work(rxe_migr_wq_of(qp), &qp->migr.work,
+				 qp->migr.move.pending ? 0 : delay);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+}
+
+/* The peer has moved: call it at its new address from now on. */
+static void rxe_migr_apply_move(struct rxe_qp *qp)
+{
+	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
+	struct rxe_av *av = &qp->pri_av;
+	struct rxe_migr_move move;
+	unsigned long flags;
+	union ib_gid was;
+	bool answer;
+
+	mutex_lock(&qp->migr.mutex);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	move = qp->migr.move;
+	qp->migr.move.pending = false;
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		move.pending = false;	/* it will call again */
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (!move.pending)
+		goto unlock;
+
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+
+	rxe_migr_rewind(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	memcpy(was.raw, av->grh.dgid.raw, sizeof(was.raw));
+	rxe_migr_call_at(rxe, av, &move.gid);
+	qp->migr.peer_epoch = move.epoch;
+	qp->migr.peer_old_gid = move.old_gid;
+	/* unless it has stopped again meanwhile */
+	if (!qp->migr.peer_stopped ||
+	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
+		qp->migr.peer_stopped = false;
+		qp->migr.sent_on = false;
+		qp->migr.last_known = false;
+		qp->migr.unsure = qp_type(qp) == IB_QPT_UC &&
+				  rxe_migr_connected(qp) &&
+				  qp->migr_state == RXE_MIGR_QP_PAUSED &&
+				  !qp->migr.resume_owed;
+		rxe_migr_unpause(qp);
+		if (qp->migr_state == RXE_MIGR_QP_RUNNING)
+			rxe_migr_give_grace(qp);
+	}
+	/* it called us here; or else does not know that we are, and is called */
+	answer = (!move.told || !qp->migr.resume_owed) && !qp->migr.gave_up;
+	if (!move.told)
+		rxe_migr_sgid(av, &qp->migr.old_gid);
+	if (qp->migr.resume_owed) {
+		qp->migr.tries = 0;
+		qp->migr.next_tx = jiffies;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	sk_dst_reset(qp->sk->sk);
+	if (memcmp(was.raw, move.gid.raw, sizeof(was.raw)))
+		rxe_migr_move_conn(qp, &was);
+
+	rxe_migr_enable(qp);
+	if (answer)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME_ACK);
+unlock:
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * A peer of UC waits for what was sent to it before its STOP came: say how far
+ * that goes, once nothing more follows.
+ */
+static void rxe_migr_ack_stop(struct rxe_qp *qp)
+{
+	unsigned long flags;
+	bool owed;
+
+	mutex_lock(&qp->migr.mutex);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	owed = qp->migr.ack_owed && qp->migr.peer_stopped &&
+	       (qp->migr_state != RXE_MIGR_QP_STOPPED || qp->migr.hushed);
+	qp->migr.ack_owed = false;	/* STOP is repeated */
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (owed && !qp->migr.hushed && !qp->migr.held) {
+		rxe_disable_task(&qp->send_task);
+		rxe_enable_task(&qp->send_task);
+		rxe_sched_task(&qp->send_task);
+	}
+	if (owed)
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_STOP_ACK);
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * The peer did not come back: fail as for a dead one. The oldest WQE ends with
+ * RETRY_EXC_ERR and the rest is flushed; an idle QP just goes to the error
+ * state, since nobody else will ever tell. An unreliable one sends on, and
+ * nobody hears it.
+ */
+static void rxe_migr_give_up(struct rxe_qp *qp)
+{
+	struct rxe_send_wqe *wqe;
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->send_task);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	/* (a stop, or a call, that came meanwhile has given it another time) */
+	if ((qp->migr_state != RXE_MIGR_QP_PAUSED &&
+	     qp->migr_state != RXE_MIGR_QP_RESUMING) ||
+	    qp->migr.has_deadline) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		goto enable;
+	}
+	qp->migr.sent_on = qp->migr.peer_stopped;
+	qp->migr.peer_stopped = false;
+	qp->migr.resume_owed = false;
+	qp->migr.unsure = false;
+	qp->migr.has_deadline = false;
+	qp->migr.gave_up = qp_type(qp) == IB_QPT_RC;
+	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (qp_type(qp) != IB_QPT_RC)
+		goto enable;
+
+	/* the completer itself, lest the requester begins something new */
+	qp->req.need_retry = 0;
+	wqe = queue_head(qp->sq.queue, QUEUE_TYPE_FROM_CLIENT);
+	if (wqe) {
+		rxe_counter_inc(to_rdev(qp->ibqp.device),
+				RXE_CNT_RETRY_EXCEEDED);
+		wqe->status = IB_WC_RETRY_EXC_ERR;
+		wqe->state = wqe_state_error;
+		rxe_completer(qp);
+	}
+	if (qp_state(qp) != IB_QPS_ERR)
+		rxe_qp_error(qp);
+enable:
+	if (!qp->migr.held) {
+		rxe_enable_task(&qp->send_task);
+		rxe_sched_task(&qp->send_task);
+	}
+	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * A peer that never answered anything may have a driver without this protocol.
+ * It was not paused then, and if our address is the old one, it need not be
+ * waited for. It is called all the same until the deadline: it may be far away.
+ * Only calls that were sent count, see rxe_migr_call_again().
+ */
+static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
+{
+	union ib_gid gid;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	rxe_migr_sgid(&qp->pri_av, &gid);
+	return qp->migr_state == RXE_MIGR_QP_RESUMING &&
+	       !qp->migr.peer_knows && qp->migr.tries >= RXE_MIGR_TRIES &&
+	       !memcmp(&gid, &qp->migr.old_gid, sizeof(gid));
+}
+
+/*
+ * Say this for the time that tries counts. Without a key nothing is said: that
+ * is no call which nobody answered, and a key is looked for now and then.
+ */
+static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
+				unsigned int tries)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags;
+
+	if (rxe_migr_send(qp, opcode) != -ENOKEY)
+		return;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	/* unless they are counted anew meanwhile */
+	if (m->tries == tries) {
+		m->tries--;
+		m->next_tx = jiffies + RXE_MIGR_BACKOFF_MAX;
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+}
+
+static void rxe_migr_run(struct rxe_qp *qp)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+	unsigned long flags, delay = 0;
+	bool give_up, move, ack, alive, seek = false;
+	unsigned int tries = 0;
+	u8 opcode = 0;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	move = m->move.pending;
+	ack = m->ack_owed;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (move)
+		rxe_migr_apply_move(qp);
+	if (ack)
+		rxe_migr_ack_stop(qp);
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	alive = qp->valid && qp_state(qp) != IB_QPS_ERR &&
+		qp_state(qp) != IB_QPS_RESET;
+	give_up = alive && m->has_deadline &&
+		  time_after_eq(jiffies, m->deadline);
+	if (!alive || give_up) {
+		/* (this may be done again before anybody asks) */
+		m->unheard |= m->resume_owed;
+		m->resume_owed = false;
+		m->heard_owed = false;
+		m->has_deadline = false;
+	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
+		    rxe_migr_connected(qp) && m->epoch)
+			opcode = RXE_MIGR_OPCODE_STOP;
+	} else if (m->resume_owed) {
+		if (rxe_migr_peer_is_deaf(qp)) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			rxe_migr_note_resume(qp);
+			rxe_sched_task(&qp->send_task);
+		}
+		opcode = RXE_MIGR_OPCODE_RESUME;
+		seek = m->tries;	/* the peer has moved, too, perhaps */
+	} else if (m->heard_owed) {
+		if (m->tries < RXE_MIGR_TRIES)
+			opcode = RXE_MIGR_OPCODE_RESUME;
+		else
+			m->heard_owed = false;
+	}
+	if (opcode && time_before(jiffies, m->next_tx)) {
+		delay = m->next_tx - jiffies;
+		opcode = 0;
+	} else if (opcode) {
+		delay = rxe_migr_backoff(m->tries++);
+		tries = m->tries;
+		m->next_tx = jiffies + delay;
+	}
+	if (m->has_deadline) {
+		unsigned long left = m->deadline - jiffies;
+
+		delay = delay ? min(delay, max(left, 1UL)) : max(left, 1UL);
+	}
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	if (give_up)
+		rxe_migr_give_up(qp);
+	if (opcode)
+		rxe_migr_call_again(qp, opcode, tries);
+	if (opcode && seek)
+		rxe_migr_send_moved(qp);
+	if (delay) {
+		spin_lock_irqsave(&qp->state_lock, flags);
+		if (!m->dead)	/* unless it was queued meanwhile, to run now */
+			queue_delayed_work(rxe_migr_wq_of(qp), &m->work, delay);
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+	}
+}
+
+void rxe_migr_work(struct work_struct *work)
+{
+	struct rxe_qp *qp = container_of(work, struct rxe_qp, migr.work.work);
+	unsigned int reclaim;
+
+	if (!sk_memalloc_socks() || qp->is_user) {
+		rxe_migr_run(qp);
+		return;
+	}
+	/* (what it sends then may free memory) */
+	reclaim = memalloc_noreclaim_save();
+	rxe_migr_run(qp);
+	memalloc_noreclaim_restore(reclaim);
+}
