@@ -17,6 +17,11 @@ bool rxe_migr_failed(struct rxe_qp *qp);
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
 struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
+/* Each QP of the context, held in the body, which must not leave the loop. */
+#define rxe_migr_for_each_qp(qp, index, uc)				\
+	for ((index) = 0; ((qp) = rxe_migr_next_qp(uc, &(index)));	\
+	     rxe_put(qp), (index)++)
+
 /* rxe_migr_task.c */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);
@@ -281,9 +286,29 @@ int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 			  size_t length);
 
-/* Each QP of the context, held in the body, which must not leave the loop. */
-#define rxe_migr_for_each_qp(qp, index, uc)				\
-	for ((index) = 0; ((qp) = rxe_migr_next_qp(uc, &(index)));	\
-	     rxe_put(qp), (index)++)
+/* rxe_migr_ctx.c; ufile->hw_destroy_rwsem is held, to stop for writing */
+void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state);
+void rxe_migr_go_ctx(struct rxe_ucontext *uc);
+int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
+		      bool stop, struct rxe_migr_sink *sink, bool *did_stop);
+int rxe_migr_unstop_ctx(struct rxe_ucontext *uc);
+
+/* rxe_migr_method.c */
+#define RXE_MIGR_IN(type)						\
+	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
+			   UA_MANDATORY)
+/* may grow at the tail, and be shorter in an older caller */
+#define RXE_MIGR_RESP(type, last)					\
+	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP,				\
+			    UVERBS_ATTR_STRUCT(type, last), UA_MANDATORY)
+
+struct rxe_ucontext *rxe_migr_caller(struct uverbs_attr_bundle *attrs);
+int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
+			 const void *list, size_t size, u32 count,
+			 unsigned int max);
+
+/* rxe_migr_uverbs_dev.c, rxe_migr_uverbs_cm.c */
+extern const struct uapi_definition rxe_migr_dev_defs[];
+extern const struct uapi_definition rxe_migr_cm_defs[];
 
 #endif /* RXE_MIGR_LOC_H */

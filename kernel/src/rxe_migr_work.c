@@ -46,7 +46,7 @@ static unsigned long rxe_migr_backoff(unsigned int tries)
 /*
  * And at first: all QPs of a context call at once, and a peer of many takes its
  * time. Said again meanwhile, all of it would take as long again. A UC peer is
- * waited for, see rxe_migr_stop().
+ * waited for, see rxe_migr_stop_ctx().
  */
 unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
 {

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* A context stops, is dumped, and goes on, with all its queue pairs. */
+
+#include "rxe_migr_loc.h"
+
+void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state)
+{
+	spin_lock(&uc->migr.lock);
+	WRITE_ONCE(uc->migr.state, state);
+	spin_unlock(&uc->migr.lock);
+}
+
+/*
+ * Let every stopped QP of the context go on. All peers are called before the
+ * first QP is busy with what has waited, lest the last one waits for that.
+ */
+void rxe_migr_go_ctx(struct rxe_ucontext *uc)
+{
+	unsigned long index;
+	struct rxe_qp *qp;
+
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_go_qp(qp);
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_release_qp(qp);
+}
+
+/*
+ * How long to wait for what is on its way to UC QPs: time for a STOP that comes
+ * through at the seventh try. A peer with another driver never answers.
+ */
+#define RXE_MIGR_ARRIVAL HZ
+
+/*
+ * All QPs are marked before the first is waited for, so that the whole context
+ * stops at one time. The peers are told only once the dump is complete, but
+ * those of UC, which must come to rest first.
+ */
+static void rxe_migr_stop_ctx(struct rxe_ucontext *uc)
+{
+	unsigned long index, end;
+	struct rxe_qp *qp;
+
+	WRITE_ONCE(uc->migr.stop_ns, ktime_get_ns());
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_stop_qp(qp);
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_hush_qp(qp);
+	end = jiffies + RXE_MIGR_ARRIVAL;
+	rxe_migr_for_each_qp(qp, index, uc)
+		while (!rxe_migr_arrived(qp) && time_before(jiffies, end))
+			usleep_range(200, 400);
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_drain_qp(qp);
+}
+
+/* Events come in while the size is asked for; leave room for some. */
+#define RXE_MIGR_SLACK (16 * sizeof(struct rxe_migr_rec_event))
+
+int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
+		      bool stop, struct rxe_migr_sink *sink, bool *did_stop)
+{
+	bool stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
+	struct rxe_migr_sink count = { .all = sink->all };
+	unsigned long index;
+	struct rxe_qp *qp;
+	int err;
+
+	if (stop && uc->migr.state == RXE_MIGR_CTX_RESTORING)
+		return -EBUSY;
+
+	rxe_migr_dump_ufile(ufile, uc, &count);
+	sink->length = count.length + RXE_MIGR_SLACK;
+	sink->count = count.count;
+	if (sink->length > sink->size)
+		return -ENOSPC;
+
+	/* what is not needed is not allocated; an SRQ may grow meanwhile */
+	sink->size = min(sink->size, 2 * count.length + SZ_64K);
+	sink->buf = kvmalloc(sink->size, GFP_KERNEL_ACCOUNT);
+	if (!sink->buf)
+		return -ENOMEM;
+
+	/* it may have been cleared while the lock was waited for */
+	if (stop && !stopped && !rxe_migr_speaks())
+		return -ENOKEY;
+
+	/* modify verbs that come now find the context stopped */
+	if (stop && !stopped) {
+		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
+		rxe_migr_stop_ctx(uc);
+		*did_stop = true;
+	}
+
+	sink->length = 0;
+	sink->count = 0;
+	err = rxe_migr_dump_ufile(ufile, uc, sink);
+
+	if (*did_stop && !err)
+		rxe_migr_for_each_qp(qp, index, uc)
+			if (qp_type(qp) != IB_QPT_UC)
+				rxe_migr_announce_stop(qp);
+
+	return err;
+}
+
+/* Undo a stop, if there was one: peers may have heard of it. */
+int rxe_migr_unstop_ctx(struct rxe_ucontext *uc)
+{
+	bool stopped;
+
+	spin_lock(&uc->migr.lock);
+	stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
+	if (stopped)
+		WRITE_ONCE(uc->migr.state, RXE_MIGR_CTX_RESUMING);
+	spin_unlock(&uc->migr.lock);
+	if (!stopped)
+		return -EINVAL;
+
+	rxe_migr_go_ctx(uc);
+
+	return 0;
+}
