@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Migration of queue pairs: what the rest of the driver sees of it.
+ * Migration of queue pairs: what the rest of the driver sees of it. Its own files,
+ * and which of them calls which, are in rxe_migr_loc.h. To read it: the table of
+ * states in rxe_migr_state.c; rxe_migr_stop.c and rxe_migr_go.c, then
+ * rxe_migr_rcv.c for the peer; rxe_migr_ctx.c for a whole context.
  *
  * Locks, outermost first:
- *   ib_uverbs_file.hw_destroy_rwsem	written: the set of objects of a
- *			context, whose program is frozen; read: that it is not
- *			closed, stopped or restored
- *   rxe_migr_qp.mutex	a change of state that waits for the QP's tasks
- *   rxe_qp.state_lock	rxe_qp.migr_state and struct rxe_migr_qp
- *   rxe_migr_dev.conn_lock	connections of the CM
+ *   ib_uverbs_file.hw_destroy_rwsem
+ *		held for writing: the objects of a context, whose program is
+ *		frozen, stay; for reading: the context is not closed, stopped or
+ *		restored meanwhile
+ *   rxe_migr_qp.mutex
+ *		a change of the QP that waits for its tasks
+ *   rxe_srq.migr_mutex, rxe_cq.cq_lock, rxe_mw.lock
+ *		the ring or the binding of the object
+ *   rxe_migr_uctx.lock
+ *		state, session, file and hint of the context
+ *   rxe_qp.state_lock
+ *		rxe_qp.migr_state and struct rxe_migr_qp
+ *   rxe_migr_dev.conn_lock
+ *		connections of the CM, struct rxe_migr_conn
  */
 #ifndef RXE_MIGR_H
 #define RXE_MIGR_H
@@ -117,11 +128,7 @@ struct rxe_migr_dev {
 	RXE_MIGR_HDR_OPCODE(NAK_STOPPED),				\
 	RXE_MIGR_HDR_OPCODE(MOVED),
 
-extern const struct uapi_definition rxe_migr_uverbs_defs[];
-
-/* lifetimes */
-int rxe_migr_init(void);
-void rxe_migr_exit(void);
+/* rxe_migr.c: lifetimes of devices, contexts and QPs */
 void rxe_migr_dev_init(struct rxe_dev *rxe);
 void rxe_migr_dev_cleanup(struct rxe_dev *rxe);
 void rxe_migr_uctx_init(struct rxe_ucontext *uc);
@@ -129,35 +136,44 @@ void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc);
 void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
 void rxe_migr_qp_destroy(struct rxe_qp *qp);
 
-/* bracket the modify verb; begin fails for a QP that is stopped */
+/*
+ * They bracket the modify verb, and hold rxe_migr_qp.mutex between them. begin
+ * fails for a QP that is stopped, and holds nothing then.
+ */
 int rxe_migr_modify_begin(struct rxe_qp *qp);
 void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask);
 
-/* tasks and received packets of a QP whose migr_state is not RUNNING */
+/* rxe_migr_work.c: the module begins, and ends */
+int rxe_migr_init(void);
+void rxe_migr_exit(void);
+
+/* rxe_migr_task.c: from a task of a QP whose migr_state is not RUNNING */
 bool rxe_migr_hold_sender(struct rxe_qp *qp);
 bool rxe_migr_hold_receiver(struct rxe_qp *qp);
+
+/* rxe_migr_state.c: from the completer */
 bool rxe_migr_in_grace(struct rxe_qp *qp);
+
+/* rxe_migr_rcv.c: packets of ours; packets of a QP that is not RUNNING. From softirq */
+void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
 
-/* packets of ours, and packets for a QP that is gone */
-void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
+/* rxe_migr_tomb.c: packets for a QP that is gone. From softirq */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);
 
-/* the CM's packets */
+/* rxe_migr_mad.c: packets of the CM. Takes rxe_migr_dev.conn_lock */
 bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 		       struct sk_buff *skb);
 bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 
-/* identities of objects */
-u32 rxe_migr_first_index(const struct rxe_pool *pool);
-
-/* of restored ones: what a hint says, beside the index */
+/* rxe_migr_hint.c: identities of objects, and what a hint says beside the index */
 struct rxe_migr_wanted {
 	bool		set;
 	u32		key;
 	struct pid	*pid;	/* whose memory; ours until rxe_migr_unwant() */
 };
 
+u32 rxe_migr_first_index(const struct rxe_pool *pool);
 void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
 			 struct ib_udata *udata, struct rxe_migr_wanted *wanted);
 void rxe_migr_want_qpn(struct rxe_qp *qp, const struct ib_qp_init_attr *init,
@@ -165,15 +181,20 @@ void rxe_migr_want_qpn(struct rxe_qp *qp, const struct ib_qp_init_attr *init,
 void rxe_migr_unwant(struct rxe_migr_wanted *wanted);
 int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
 		   gfp_t gfp);
+
+/* rxe_migr_mr.c, rxe_migr_mw.c: objects with the keys and the memory that are wanted */
 int rxe_migr_mr_init_user(struct rxe_dev *rxe, u64 start, u64 length,
 			  int access, struct rxe_mr *mr,
 			  const struct rxe_migr_wanted *wanted);
 void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted);
 
-/* rings of restored contexts */
+/* rxe_migr_file.c: rings of restored contexts. rxe_dev.pending_lock is held */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner);
 bool rxe_migr_keep_ring(struct ib_ucontext *owner);
 struct file *rxe_migr_owner_file(struct ib_ucontext *by,
 				 struct ib_ucontext *owner);
+
+/* rxe_migr_uverbs.c: the methods of rdma/rxe_migrate.h */
+extern const struct uapi_definition rxe_migr_uverbs_defs[];
 
 #endif /* RXE_MIGR_H */

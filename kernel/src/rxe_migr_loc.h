@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Migration of queue pairs: what its files share among themselves. */
+/*
+ * Migration of queue pairs: what its files share among themselves, in the order of
+ * their dependence. A file calls only those before it, so there is no circle.
+ *
+ * Each group says which locks its functions take or want. The order of locks is in
+ * rxe_migr.h.
+ */
 #ifndef RXE_MIGR_LOC_H
 #define RXE_MIGR_LOC_H
 
@@ -9,11 +15,30 @@
 #include "uverbs.h"
 #include "rdma_core.h"
 
-/* rxe_migr_state.c */
+/* ------------------------------------------------- a QP, and its packets -- */
+
+/* rxe_migr_addr.c: addresses. No locks. */
+void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
+bool rxe_migr_same_family(const u8 *gid, const u8 *other);
+void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
+			  union ib_gid *to);
+void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
+		      const union ib_gid *gid);
+
+/* rxe_migr_key.c: the cluster's key. Takes a spinlock of its own, from softirq, too. */
+bool rxe_migr_have_key(void);
+bool rxe_migr_speaks(void);
+bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
+bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
+int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
+
+/* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
+/* It is held, or nothing can change the QP: see rxe_migr_connected(). */
 bool rxe_migr_connected(struct rxe_qp *qp);
 bool rxe_migr_failed(struct rxe_qp *qp);
+/* No locks. */
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
 struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
@@ -22,13 +47,16 @@ struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 	for ((index) = 0; ((qp) = rxe_migr_next_qp(uc, &(index)));	\
 	     rxe_put(qp), (index)++)
 
-/* rxe_migr_task.c */
+/*
+ * rxe_migr_task.c: the tasks of a QP, and packets that wait for them. Called from
+ * the task, or while it is disabled under qp->migr.mutex.
+ */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);
 void rxe_migr_enable(struct rxe_qp *qp);
 void rxe_migr_rewind(struct rxe_qp *qp);
 
-/* rxe_migr_pause.c */
+/* rxe_migr_pause.c: a QP waits for its peer. qp->state_lock is held. */
 u32 rxe_migr_pause_ms(void);
 void rxe_migr_set_deadline(struct rxe_qp *qp);
 void rxe_migr_extend_pause(struct rxe_qp *qp);
@@ -38,54 +66,27 @@ void rxe_migr_unpause(struct rxe_qp *qp);
 void rxe_migr_sure_qp(struct rxe_qp *qp);
 void rxe_migr_note_resume(struct rxe_qp *qp);
 
-/* rxe_migr_work.c */
-#define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
-#define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
+/* rxe_migr_send.c: packets that are sent. Takes qp->state_lock. */
+#define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
+			 RXE_ICRC_SIZE)
+#define RXE_MIGR_PAYLEN_MIN (RXE_BTH_BYTES + RXE_MIGR_HDR_LEN_MIN + \
+			     RXE_ICRC_SIZE)
 
-unsigned long rxe_migr_first_wait(struct rxe_qp *qp);
-void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
-void rxe_migr_work(struct work_struct *work);
+int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
+int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
+void rxe_migr_send_moved(struct rxe_qp *qp);
+int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
+			 const struct rxe_migr_hdr *hdr);
+/* It is held, or the QP is being destroyed. */
+void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
+bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
+		       const struct rxe_migr_hdr *mine);
+bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
 
-/* rxe_migr_stop.c */
-void rxe_migr_stop_qp(struct rxe_qp *qp);
-void rxe_migr_hush_qp(struct rxe_qp *qp);
-bool rxe_migr_arrived(struct rxe_qp *qp);
-void rxe_migr_drain_qp(struct rxe_qp *qp);
-void rxe_migr_announce_stop(struct rxe_qp *qp);
-void rxe_migr_renew_stop(struct rxe_qp *qp);
-u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns);
-
-/* rxe_migr_go.c */
-void rxe_migr_go_qp(struct rxe_qp *qp);
-void rxe_migr_release_qp(struct rxe_qp *qp);
-void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits);
-
-/* rxe_migr_file.c */
-void rxe_migr_drop_rings(struct rxe_ucontext *uc);
-int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
-ssize_t rxe_migr_write_as_owner(const struct file_operations *fops,
-				struct file *file, const char __user *buf,
-				size_t count, loff_t *pos);
-void rxe_migr_give_file(struct file *file, struct task_struct *task);
-
-/* rxe_migr_ucma_file.c */
-int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
-bool rxe_migr_is_cm(const struct file *file);
-int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
-		       const struct rxe_migr_cm_device *in,
-		       struct rxe_migr_cm_device *out);
-
-/* rxe_migr_ucma.c */
-int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
-		    unsigned int *count, u32 flags);
-int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
-
-int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
-		       unsigned int *count, u32 flags);
-int rxe_migr_cm_report(struct file *file,
-		       const struct rxe_migr_cm_event *resp);
-
-/* rxe_migr_conn.c; conn_lock is held for what takes or returns a connection */
+/*
+ * rxe_migr_conn.c: connections of the CM. conn_lock protects them; it is held for
+ * the first three functions, and taken by the others.
+ */
 struct rxe_migr_conn {
 	struct list_head	list;
 	u32			qpn;
@@ -124,40 +125,12 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp);
 u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id);
 bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 
-/* rxe_migr_addr.c */
-void rxe_migr_sgid(const struct rxe_av *av, union ib_gid *gid);
-bool rxe_migr_same_family(const u8 *gid, const u8 *other);
-void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
-			  union ib_gid *to);
-void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
-		      const union ib_gid *gid);
+/* rxe_migr_mad.c: MADs of those connections. See rxe_migr.h. */
 
-/* rxe_migr_send.c */
-#define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
-			 RXE_ICRC_SIZE)
-#define RXE_MIGR_PAYLEN_MIN (RXE_BTH_BYTES + RXE_MIGR_HDR_LEN_MIN + \
-			     RXE_ICRC_SIZE)
-
-void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
-bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
-		       const struct rxe_migr_hdr *mine);
-bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
-int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
-int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
-void rxe_migr_send_moved(struct rxe_qp *qp);
-int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
-			 const struct rxe_migr_hdr *hdr);
-
-/* rxe_migr_key.c */
-bool rxe_migr_have_key(void);
-bool rxe_migr_speaks(void);
-bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
-bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
-int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
-
-/* rxe_migr_tomb.c */
-bool rxe_migr_reap_tombs(struct rxe_dev *rxe);
-void rxe_migr_free_tombs(struct rxe_dev *rxe);
+/*
+ * rxe_migr_tomb.c: tombstones. RCU protects them, and a lock in each of them what
+ * it learns later.
+ */
 void rxe_migr_bury(struct rxe_qp *qp);
 void rxe_migr_unbury(struct rxe_qp *qp);
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
@@ -166,17 +139,63 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       bool authentic, bool *found);
 unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
+bool rxe_migr_reap_tombs(struct rxe_dev *rxe);
+void rxe_migr_free_tombs(struct rxe_dev *rxe);
 
-/* rxe_migr_hint.c */
+/* rxe_migr_work.c: the delayed work of a QP. Takes qp->migr.mutex and state_lock. */
+#define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)
+#define RXE_MIGR_BACKOFF_MAX	msecs_to_jiffies(500)
+
+unsigned long rxe_migr_first_wait(struct rxe_qp *qp);
+/* From softirq, too: takes state_lock alone. */
+void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay);
+void rxe_migr_work(struct work_struct *work);
+
+/* rxe_migr_stop.c: a QP stops. Takes qp->migr.mutex and state_lock. */
+void rxe_migr_stop_qp(struct rxe_qp *qp);
+void rxe_migr_hush_qp(struct rxe_qp *qp);
+bool rxe_migr_arrived(struct rxe_qp *qp);
+void rxe_migr_drain_qp(struct rxe_qp *qp);
+void rxe_migr_announce_stop(struct rxe_qp *qp);
+void rxe_migr_renew_stop(struct rxe_qp *qp);
+/* qp->state_lock is held. */
+u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns);
+
+/* rxe_migr_go.c: it goes on. Takes qp->migr.mutex and state_lock. */
+void rxe_migr_go_qp(struct rxe_qp *qp);
+void rxe_migr_release_qp(struct rxe_qp *qp);
+/* qp->state_lock is held. */
+void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits);
+
+/* rxe_migr_rcv.c: packets that are received. See rxe_migr.h. */
+
+/* ---------------------------------------------- a context, while restored -- */
+
+/* rxe_migr_hint.c: identities of objects. Takes uc->migr.lock. */
 int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in);
 int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 		      struct pid *pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);
 
+/* rxe_migr_file.c: its open file. Takes rxe->pending_lock, or a mutex of its own. */
+void rxe_migr_drop_rings(struct rxe_ucontext *uc);
+int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
+ssize_t rxe_migr_write_as_owner(const struct file_operations *fops,
+				struct file *file, const char __user *buf,
+				size_t count, loff_t *pos);
+void rxe_migr_give_file(struct file *file, struct task_struct *task);
+
+/* rxe_migr.c: lifetimes of devices, contexts and QPs. See rxe_migr.h. */
+
+/* ---------------------------------------------------- objects and records -- */
+
 /*
- * rxe_migr_rec.c. The set of objects of a dump is fixed, but a program that is not
- * frozen may destroy them; ufile->hw_destroy_rwsem is held, for refill for writing.
+ * ufile->hw_destroy_rwsem is held for all of these: to refill, for writing. To
+ * dump the context of a program that runs, for reading: its objects are held one
+ * after the other then, and change meanwhile.
  */
+
+/* rxe_migr_rec.c: what all records share. */
 struct rxe_migr_uobjs {
 	struct ib_uobject	**object;
 	u32			num;
@@ -214,46 +233,46 @@ void rxe_migr_forget_events(struct ib_uverbs_event_queue *queue,
 			    struct list_head *list);
 void rxe_migr_forget_uevents(struct ib_uevent_object *uevent);
 
-/* rxe_migr_ring.c; what swaps the ring is locked out: cq_lock, migr.mutex, migr_mutex */
+/* rxe_migr_ring.c: rings. The lock of the object that has the ring is held. */
 u64 rxe_migr_ring_offset(const struct rxe_queue *q);
 void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 			struct rxe_migr_sink *sink);
 int rxe_migr_refill_queue(struct rxe_queue *q,
 			  const struct rxe_migr_rec_ring *rec, size_t length);
 
-/* rxe_migr_pd.c */
+/* rxe_migr_pd.c. No locks. */
 void rxe_migr_dump_pd(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 
-/* rxe_migr_mr.c */
+/* rxe_migr_mr.c. Takes the lock of the pool of PDs. */
 void rxe_migr_dump_mr(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 
-/* rxe_migr_cq.c; takes cq_lock */
+/* rxe_migr_cq.c. Takes cq->cq_lock. */
 void rxe_migr_dump_cq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_cq(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 int rxe_migr_refill_cq_ring(struct ib_uverbs_file *ufile,
 			    const struct rxe_migr_rec_ring *rec, size_t length);
 
-/* rxe_migr_srq.c; takes migr_mutex of the SRQ */
+/* rxe_migr_srq.c. Takes srq->migr_mutex. */
 void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 			const struct rxe_migr_rec *hdr, size_t length);
 int rxe_migr_refill_srq_ring(struct ib_uverbs_file *ufile,
 			     const struct rxe_migr_rec_ring *rec, size_t length);
 
-/* rxe_migr_ah.c */
+/* rxe_migr_ah.c. No locks. */
 void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_res.c; dump: migr.mutex of the QP is held; refill takes it */
+/* rxe_migr_res.c: responder resources of a QP. qp->migr.mutex: refill takes it. */
 u8 rxe_migr_res_type(int type);
 void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
 		       u16 index, struct rxe_migr_sink *sink);
 int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 			const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_qp.c; takes migr.mutex of the QP */
+/* rxe_migr_qp.c. Takes qp->migr.mutex. */
 void rxe_migr_dump_qp(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
@@ -262,12 +281,12 @@ int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 int rxe_migr_refill_qp_ring(struct ib_uverbs_file *ufile,
 			    const struct rxe_migr_rec_ring *rec, size_t length);
 
-/* rxe_migr_mw.c; takes the lock of the window */
+/* rxe_migr_mw.c. Takes mw->lock. */
 void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_event.c; takes the lock of the event file's queue */
+/* rxe_migr_event.c: event files and their events. Takes the lock of their queue. */
 void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
 			      struct ib_uobject *uobj,
 			      struct rxe_migr_sink *sink);
@@ -275,25 +294,45 @@ void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 			  const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_dump.c; ufile->hw_destroy_rwsem is held */
+/* rxe_migr_dump.c: the walk over objects. */
 int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
 			 struct rxe_migr_uobjs *all);
 void rxe_migr_put_objects(struct rxe_migr_uobjs *all);
 int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 			struct rxe_migr_sink *sink);
 
-/* rxe_migr_refill.c; ufile->hw_destroy_rwsem is held for writing */
+/* rxe_migr_refill.c: the walk over records. */
 int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 			  size_t length);
 
-/* rxe_migr_ctx.c; ufile->hw_destroy_rwsem is held, to stop for writing */
+/* --------------------------------------------------------------- rdma_cm -- */
+
+/* rxe_migr_ucma_file.c: its open files. Takes a mutex of its own. */
+int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
+bool rxe_migr_is_cm(const struct file *file);
+int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
+		       const struct rxe_migr_cm_device *in,
+		       struct rxe_migr_cm_device *out);
+
+/* rxe_migr_ucma.c: ids and events. Takes ucma's own mutex of the file, and of the id. */
+int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
+		    unsigned int *count, u32 flags);
+int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in);
+int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
+		       unsigned int *count, u32 flags);
+int rxe_migr_cm_report(struct file *file,
+		       const struct rxe_migr_cm_event *resp);
+
+/* -------------------------------------------------------- uverbs methods -- */
+
+/* rxe_migr_ctx.c: a whole context. ufile->hw_destroy_rwsem is held; to stop, for writing. */
 void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state);
 void rxe_migr_go_ctx(struct rxe_ucontext *uc);
 int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 		      bool stop, struct rxe_migr_sink *sink, bool *did_stop);
 int rxe_migr_unstop_ctx(struct rxe_ucontext *uc);
 
-/* rxe_migr_method.c */
+/* rxe_migr_method.c: what methods share. No locks. */
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
@@ -307,7 +346,10 @@ int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
 			 const void *list, size_t size, u32 count,
 			 unsigned int max);
 
-/* rxe_migr_uverbs_dev.c, rxe_migr_uverbs_cm.c */
+/*
+ * rxe_migr_uverbs_dev.c, rxe_migr_uverbs_cm.c and rxe_migr_uverbs.c: methods of a
+ * device, of a file of rdma_cm, and of a context, which take hw_destroy_rwsem.
+ */
 extern const struct uapi_definition rxe_migr_dev_defs[];
 extern const struct uapi_definition rxe_migr_cm_defs[];
 
