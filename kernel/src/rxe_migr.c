@@ -29,7 +29,7 @@ void rxe_migr_dev_init(struct rxe_dev *rxe)
 
 void rxe_migr_dev_cleanup(struct rxe_dev *rxe)
 {
-	/* no QP is left that could be buried */
+	/* no QP is left that could leave a tombstone */
 	cancel_delayed_work_sync(&rxe->migr.reap);
 	rxe_migr_reap_conns(rxe, true);
 	rxe_migr_free_tombs(rxe);
@@ -64,7 +64,7 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 	if (uc && READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_RESTORING) {
 		qp->migr_state = RXE_MIGR_QP_STOPPED;
 		qp->migr.restored = true;
-		qp->resp.said_last_wqe = 1;	/* if at all, by the source */
+		qp->resp.said_last_wqe = 1;	/* the source may have said it */
 	}
 }
 
@@ -78,7 +78,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	cancel_delayed_work_sync(&qp->migr.work);
 
-	/* packets that wait for the QP hold references to it: purge them */
+	/* enabled tasks purge the packets, each of which has a reference to the QP */
 	mutex_lock(&qp->migr.mutex);
 	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.held) {
 		rxe_disable_task(&qp->recv_task);
@@ -98,7 +98,10 @@ int rxe_migr_modify_begin(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 	state = uc ? READ_ONCE(uc->migr.state) : RXE_MIGR_CTX_RUNNING;
-	/* stopped, or its turn to go on has not come; as it is restored it may */
+	/*
+	 * The context is stopped, or the QP has not gone on yet. While a context
+	 * is restored, its QPs are modified into their states.
+	 */
 	if (state == RXE_MIGR_CTX_STOPPED ||
 	    (qp->migr_state == RXE_MIGR_QP_STOPPED &&
 	     state != RXE_MIGR_CTX_RESTORING)) {
@@ -119,7 +122,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 	}
 
-	/* a QP that starts anew has no peer to wait for */
+	/* after RESET the QP has no peer to wait for */
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
 		spin_lock_irqsave(&qp->state_lock, flags);
 		qp->migr.peer_stopped = false;

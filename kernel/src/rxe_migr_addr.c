@@ -33,7 +33,10 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 	}
 }
 
-/* The address of who is called is another. rxe knows its own hosts by the MAC. */
+/*
+ * Make av name another peer. rxe tells by the MAC address whether the peer is on
+ * this device: then it loops packets back.
+ */
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid)
 {

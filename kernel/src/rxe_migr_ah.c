@@ -12,7 +12,7 @@ void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	struct rxe_migr_rec_ah *rec;
 	union ib_gid sgid;
 
-	/* an old provider knows no numbers: its requests hold the address */
+	/* an old provider does not know ah_num: its requests hold the address */
 	if (!ah->ah_num) {
 		rxe_migr_dump_other(uobj, sink);
 		return;
@@ -36,9 +36,10 @@ void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 }
 
 /*
- * The verb looks for whom an AH names on the wire, and that may be gone for
- * long: so it was created towards this host, and is turned here. IP finds the
- * way; the MAC address tells only who is on this very device.
+ * The verb that creates an AH resolves its destination on the wire, which may be gone
+ * for long. So a restored AH was created with this host as its destination, and gets
+ * its own here. IP finds the route; rxe uses the MAC address only to know
+ * destinations on this very device.
  */
 int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length)
@@ -61,10 +62,10 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 	if (le32_to_cpu(rec->ah_num) != ah->ah_num)
 		return -EINVAL;
 
-	/* the verb has put that of the way to this host in its place */
+	/* the verb took the hop limit of the route to this host */
 	ah->av.grh.hop_limit = rec->hop_limit;
 
-	/* to itself it goes where it is now */
+	/* its destination was its own host: it is this host now */
 	if (!memcmp(&dgid, &sgid, sizeof(dgid)))
 		return 0;
 
@@ -72,7 +73,7 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 	rdma_gid2ip((struct sockaddr *)&ah->av.dgid_addr, &dgid);
 	local = rdma_find_gid(&rxe->ib_dev, &dgid, IB_GID_TYPE_ROCE_UDP_ENCAP,
 			      NULL);
-	if (!IS_ERR(local))	/* dmac is this device's */
+	if (!IS_ERR(local))	/* dmac is this device's already */
 		rdma_put_gid_attr(local);
 	else if (ether_addr_equal(rec->dmac, ah->av.dmac))
 		eth_zero_addr(ah->av.dmac);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Connections of the kernel's CM across moves. Their numbers, communication ids,
- * are the CM's own, which knows no way to choose them; so where a connection was
- * restored, they are translated on their way through the GSI QP.
+ * Connections of the kernel's CM across moves. The CM numbers connections itself, by
+ * communication ids, and nobody can choose them. So where a connection was restored,
+ * ids are translated in the MADs that pass the GSI QP.
  *
- *   source	while its QP is stopped, and after it has ended, nothing that
- *		the CM says of a connection, or hears, gets through
+ *   source	while the QP of a connection is stopped, and after it was
+ *		destroyed, no MAD of the connection gets through
  *   destination	the CM connects anew, and is answered here; once the QP goes on,
  *		ids are translated
- *   peer	the CM goes on calling the address that it knows: its MADs are
- *		sent where the QP's peer is
+ *   peer	the CM still sends MADs to the address that it knows: they are
+ *		redirected to where the QP's peer is
  *
- * What befalls their QPs is here, rxe_migr_mad.c has the MADs.
+ * This file follows what happens to QPs; rxe_migr_mad.c handles the MADs.
  */
 
 #include "rxe_migr_loc.h"
 
-/* Longer than the CM repeats a DREQ: 15 times after 8.6 s each. */
+/* The CM sends a DREQ 15 times, 8.6 s apart; this is longer. */
 #define RXE_MIGR_CONN_LEASE	(180 * HZ)
 
 void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn)
@@ -28,7 +28,7 @@ void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn)
 	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
 }
 
-/* Free those whose time is over, or all. Are there any that wait for theirs? */
+/* Free connections whose lease has ended, or all. Does another one have a lease? */
 bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
 {
 	struct rxe_migr_conn *conn, *next;
@@ -50,7 +50,7 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
 	return wait;
 }
 
-/* That of a QP which there is. */
+/* The connection of a live QP */
 struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn)
 {
 	struct rxe_migr_conn *conn;
@@ -86,7 +86,7 @@ void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id)
 	conn->known = true;
 }
 
-/* The QP is stopped: so is its connection. */
+/* The QP is stopped, and so is its connection: the CM gave it these ids. */
 int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 {
 	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
@@ -109,7 +109,10 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 		conn->guessed = false;
 		conn->live = true;
 	}
-	/* a program may name any QP when it connects, another's, or one twice */
+	/*
+	 * When a program connects, it may name any QP: that of another program, or
+	 * one for two connections.
+	 */
 	if (conn->local_id != local_id)
 		err = -EEXIST;
 	else if (READ_ONCE(qp->migr.dead))
@@ -146,7 +149,7 @@ int rxe_migr_expect_conn(struct rxe_qp *qp,
 				     conn->remote_id == fresh->remote_id)))
 			err = -EEXIST;
 	if (!err) {
-		/* it was here before: what that one still says is not heard */
+		/* an earlier connection with these ids was here: it gets no MADs any more */
 		rxe_migr_for_each_conn(conn, rxe)
 			if (conn->wire_id == fresh->wire_id &&
 			    conn->remote_id == fresh->remote_id)
@@ -160,7 +163,7 @@ int rxe_migr_expect_conn(struct rxe_qp *qp,
 	return err;
 }
 
-/* The QP goes on, where it was or where it was restored. */
+/* The QP goes on, here or restored: a connection that needs no translation is forgotten. */
 void rxe_migr_go_conn(struct rxe_qp *qp)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
@@ -179,7 +182,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }
 
-/* The QP's peer has moved, from this address. */
+/* The QP's peer has moved away from the address was. */
 void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 {
 	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
@@ -207,8 +210,9 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 }
 
 /*
- * The QP is gone, or begins anew. Its connection may end later, as the program
- * likes; one that is translated is needed until then.
+ * The QP is destroyed or reset, and the program may end the connection later. An entry
+ * by which MADs are translated stays until a DREQ or DREP has passed; any other
+ * gets its lease now.
  */
 void rxe_migr_orphan_conn(struct rxe_qp *qp)
 {
@@ -229,7 +233,7 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }
 
-/* The id that the peer of a connection knows, which may be another host's. */
+/* The id by which the peer knows a connection: an earlier host may have given it. */
 u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id)
 {
 	struct rxe_migr_conn *conn;

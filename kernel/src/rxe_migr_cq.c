@@ -10,7 +10,7 @@ void rxe_migr_dump_cq(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	struct rxe_cq *cq = to_rcq(uobj->object);
 	struct rxe_migr_rec_cq *rec;
 
-	/* against ib_resize_cq(), which swaps the ring */
+	/* ib_resize_cq() swaps the ring under this lock */
 	spin_lock_irq(&cq->cq_lock);
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_CQ, uobj->id, sizeof(*rec));
 	if (rec) {

@@ -11,8 +11,8 @@ void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state)
 }
 
 /*
- * Let every stopped QP of the context go on. All peers are called before the
- * first QP is busy with what has waited, lest the last one waits for that.
+ * Let every stopped QP of the context go on. All peers are called before the tasks of
+ * the first QP run: they may have much to do, and the last peer would wait for that.
  */
 void rxe_migr_go_ctx(struct rxe_ucontext *uc)
 {
@@ -26,15 +26,15 @@ void rxe_migr_go_ctx(struct rxe_ucontext *uc)
 }
 
 /*
- * How long to wait for what is on its way to UC QPs: time for a STOP that comes
- * through at the seventh try. A peer with another driver never answers.
+ * How long to wait for packets on their way to UC QPs. STOP can be sent seven times in
+ * that time. A peer with another driver never answers.
  */
 #define RXE_MIGR_ARRIVAL HZ
 
 /*
- * All QPs are marked before the first is waited for, so that the whole context
- * stops at one time. The peers are told only once the dump is complete, but
- * those of UC, which must come to rest first.
+ * All QPs are marked as stopped before the first one is waited for, so that the whole
+ * context stops at one time. Peers of UC must come to rest first, and are told now;
+ * the others are told once the dump is complete.
  */
 static void rxe_migr_stop_ctx(struct rxe_ucontext *uc)
 {
@@ -54,7 +54,7 @@ static void rxe_migr_stop_ctx(struct rxe_ucontext *uc)
 		rxe_migr_drain_qp(qp);
 }
 
-/* Events come in while the size is asked for; leave room for some. */
+/* Room for events that come between the call that asks for the size and the dump */
 #define RXE_MIGR_SLACK (16 * sizeof(struct rxe_migr_rec_event))
 
 int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
@@ -75,17 +75,17 @@ int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 	if (sink->length > sink->size)
 		return -ENOSPC;
 
-	/* what is not needed is not allocated; an SRQ may grow meanwhile */
+	/* allocate no more than is needed; an SRQ may grow meanwhile */
 	sink->size = min(sink->size, 2 * count.length + SZ_64K);
 	sink->buf = kvmalloc(sink->size, GFP_KERNEL_ACCOUNT);
 	if (!sink->buf)
 		return -ENOMEM;
 
-	/* it may have been cleared while the lock was waited for */
+	/* the key may have been cleared while the caller waited for the lock */
 	if (stop && !stopped && !rxe_migr_speaks())
 		return -ENOKEY;
 
-	/* modify verbs that come now find the context stopped */
+	/* from now on modify verbs find the context stopped */
 	if (stop && !stopped) {
 		rxe_migr_set_ctx_state(uc, RXE_MIGR_CTX_STOPPED);
 		rxe_migr_stop_ctx(uc);
@@ -104,7 +104,7 @@ int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 	return err;
 }
 
-/* Undo a stop, if there was one: peers may have heard of it. */
+/* Undo a stop, if the context is stopped. Its peers may have heard of it, and are called. */
 int rxe_migr_unstop_ctx(struct rxe_ucontext *uc)
 {
 	bool stopped;

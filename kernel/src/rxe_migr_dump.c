@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Dump a context: the walk over its objects. The file of each kind of object has
- * what its record says, beside what refills it; rxe_migr_refill.c has the way back.
+ * Dump a context: the walk over its objects. The file of each kind of object fills
+ * its record, and has the function that reads it again beside; rxe_migr_refill.c
+ * walks over the records.
  */
 
 #include "rxe_migr_loc.h"
 
 /*
- * All objects that the context has now, in the order of their creation, event
- * files first. Each stays in memory, but its program may destroy it.
+ * All objects that the context has now: event files, then the others, each in the
+ * order of their creation. They stay in memory, but the program may destroy them.
  */
 int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
 			 struct rxe_migr_uobjs *all)
@@ -36,7 +37,7 @@ int rxe_migr_get_objects(struct ib_uverbs_file *ufile,
 		if (n <= room) {
 			all->num = n;
 			all->num_files = files;
-			/* the last that was made is the first in the list */
+			/* the list begins with the newest object */
 			list_for_each_entry(uobj, &ufile->uobjects, list) {
 				uverbs_uobject_get(uobj);
 				if (rxe_migr_is_event_file(uobj, &type))
@@ -106,12 +107,12 @@ static struct rxe_pool *rxe_migr_pool_of(struct rxe_dev *rxe, u16 object_id)
 }
 
 /*
- * Hold the driver's object, so that it can be read while its program runs: who
- * destroys it waits in rxe_cleanup() until it is put. What is being destroyed
- * is not held: usecnt is -1 before rxe_cleanup() takes the object from its
- * pool, under the lock that is held here. (It is -1, too, while a region is
- * registered anew; but where the set of objects is locked, none is destroyed.)
- * NULL, too, if the driver has no such object.
+ * Hold the driver's object, so that it can be read while its program runs: a destroy
+ * waits in rxe_cleanup() until it is put. NULL if the object is being destroyed:
+ * usecnt is -1 before rxe_cleanup() takes the object from its pool, under the lock
+ * that is held here. usecnt is also -1 while a region is registered anew; so it is
+ * not asked if locked says that no object can be destroyed. NULL as well if the
+ * driver has no such object.
  */
 static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
 					   struct ib_uobject *uobj, bool locked)
@@ -197,7 +198,7 @@ static void rxe_migr_dump_context(struct rxe_ucontext *uc,
 	rec->stop_ns = cpu_to_le64(READ_ONCE(uc->migr.stop_ns));
 }
 
-/* The context, event files as created, objects as created, pending events */
+/* Records: the context, event files, other objects, and the events that wait in the files */
 int rxe_migr_dump_ufile(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 			struct rxe_migr_sink *sink)
 {

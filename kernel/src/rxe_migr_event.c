@@ -23,7 +23,7 @@ void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
 				     uobj) == ufile->default_async_file);
 }
 
-/* Whose user_handle is this? Events name their object by it, not by handle. */
+/* The type and handle of the object of an event, or 0. An event points to a counter of it. */
 static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
 				 const struct rxe_migr_sink *sink, u32 *handle)
 {
@@ -72,7 +72,7 @@ void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 
 	spin_lock_irq(&queue->lock);
 	list_for_each_entry(ev, &queue->event_list, list) {
-		/* events of the port are the new host's own business */
+		/* an event of the port: the destination has its own */
 		if (!ev->counter)
 			continue;
 		object = rxe_migr_event_object(ev, sink, &handle);
@@ -92,7 +92,7 @@ void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 
 /* ---------------------------------------------------------------- refill -- */
 
-/* uverbs tells nobody that it had no memory for an event. */
+/* If uverbs finds no memory for an event, it drops the event and says nothing. */
 static int rxe_migr_check_queued(const struct list_head *list,
 				 const struct list_head *last)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The open file of a restored context. CRIU maps all rings of a process through
- * one file, and opens files before it gives the process its credentials.
+ * The open file of a restored context: which rings may be mapped through it, and
+ * whose credentials it has. CRIU maps all rings of a process through one file, and
+ * opens files before it gives the process its credentials.
  */
 
 #include <linux/cred.h>
@@ -11,10 +12,10 @@
 /* ----------------------------------------------------------------- rings -- */
 
 /*
- * A process can have several contexts on one device. So while contexts are
- * being restored, those of one session may map each other's rings, as often as
- * there are processes that share them, and the mapping is given the file of the
- * ring's owner.
+ * May a ring of owner be mapped through the file of by? A process can have several
+ * contexts on one device. So while the contexts of one session are restored, each
+ * may map the rings of all, once for each process that shares them. The mapping gets
+ * the file of the ring's owner.
  */
 bool rxe_migr_may_map(struct ib_ucontext *by, struct ib_ucontext *owner)
 {
@@ -33,7 +34,7 @@ bool rxe_migr_keep_ring(struct ib_ucontext *owner)
 	return READ_ONCE(to_ruc(owner)->migr.state) == RXE_MIGR_CTX_RESTORING;
 }
 
-/* The restore is over: what rxe_migr_keep_ring() left on the list goes. */
+/* The restore is over: take the rings off the list that rxe_migr_keep_ring() left there. */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc)
 {
 	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
@@ -47,8 +48,8 @@ void rxe_migr_drop_rings(struct rxe_ucontext *uc)
 }
 
 /*
- * The file that a mapping of the owner's ring must have, with a reference, or
- * NULL if it has it already. The caller holds pending_lock: the owner is not
+ * The file that a mapping of the owner's ring must get, with a reference, or NULL if
+ * the mapping has it already. The caller holds pending_lock, and the owner is not
  * freed before its rings are off the list.
  */
 struct file *rxe_migr_owner_file(struct ib_ucontext *by,
@@ -59,7 +60,7 @@ struct file *rxe_migr_owner_file(struct ib_ucontext *by,
 	if (by == owner)
 		return NULL;
 
-	/* NULL for a file that is being closed */
+	/* NULL if the file is being closed */
 	file = get_file_active(&to_ruc(owner)->migr.file);
 
 	return file ?: ERR_PTR(-ENXIO);
@@ -68,12 +69,11 @@ struct file *rxe_migr_owner_file(struct ib_ucontext *by,
 /* ----------------------------------------------------------- credentials -- */
 
 /*
- * write() on a uverbs file, by which librxe rings the doorbell, is refused
- * unless the caller's credentials are the very object that opened the file; so
- * it is on one of rdma_cm, for all that librdmacm does. A restored file was
- * opened by CRIU, and of a restored process each thread has credentials of its
- * own, if equal ones. So the file is given those of its process, and a thread
- * writes with these, if they are equal to its own.
+ * ib_uverbs and rdma_ucm refuse write() on a file unless the caller has the very
+ * struct cred that opened it. librxe rings the doorbell by write(), and librdmacm
+ * does everything by it. But CRIU opened a restored file, and in a restored process
+ * each thread has a struct cred of its own, with equal contents. So the file gets
+ * the cred of its process, and a thread writes with that cred if its own is equal.
  */
 struct rxe_migr_fops {
 	const struct file_operations	*stock;
@@ -101,7 +101,7 @@ static bool rxe_migr_cred_equal(const struct cred *a, const struct cred *b)
 		       sizeof(a->cap_ambient));
 }
 
-/* Of a file, with a reference: it may be given others at any time. */
+/* The credentials of a file, with a reference: they may be replaced at any time. */
 static const struct cred *rxe_migr_file_cred(struct file *file)
 {
 	const struct cred *cred;
@@ -148,8 +148,8 @@ void rxe_migr_give_file(struct file *file, struct task_struct *task)
 }
 
 /*
- * Make the file of a context that is being restored the task's own. Its tasks
- * don't run yet, and the caller holds the file by the ioctl that it makes.
+ * Give the file of a context that is being restored to the process pid. The process
+ * does not run yet, and the ioctl that calls this holds the file.
  */
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid)
 {

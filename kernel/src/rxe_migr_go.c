@@ -4,9 +4,8 @@
 #include "rxe_migr_loc.h"
 
 /*
- * Let a stopped QP go on, here or where it was restored. The peer was told that
- * it was stopped, or met it so, and is called back. Nothing of the QP runs
- * before rxe_migr_release_qp().
+ * Let a stopped QP go on. Its peer, which was told of the stop or ran into it, is
+ * called. The QP's tasks do not run before rxe_migr_release_qp().
  */
 void rxe_migr_go_qp(struct rxe_qp *qp)
 {
@@ -15,7 +14,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 
-	/* its program runs, and destroys it */
+	/* the program runs, and is destroying the QP */
 	if (READ_ONCE(qp->migr.dead)) {
 		mutex_unlock(&qp->migr.mutex);
 		return;
@@ -35,7 +34,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 		qp->migr.resume_owed = rxe_migr_connected(qp);
 		qp->migr.unheard = false;
-		/* (one that has no peer yet connects here) */
+		/* (a QP that had no peer yet connects here, and was not moved) */
 		qp->migr.restored &= qp->migr.resume_owed;
 		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
 		if (qp->migr.peer_stopped) {
@@ -52,7 +51,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	/* now, for the peer may move: this keeps the route to where it was */
+	/* before the peer moves: the QP keeps the route to the peer's old address */
 	if (resume)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 
@@ -64,16 +63,16 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 	unsigned long flags;
 
 	mutex_lock(&qp->migr.mutex);
-	/* unless the peer moved meanwhile: then they are enabled, and busy */
+	/* unless a move of the peer was applied meanwhile: then the tasks run */
 	if (qp->migr.held) {
-		/* a modify verb may have enabled them, too */
+		/* a modify verb may have enabled them */
 		rxe_disable_task(&qp->recv_task);
 		rxe_disable_task(&qp->send_task);
 		rxe_migr_enable(qp);
 	}
 	mutex_unlock(&qp->migr.mutex);
 
-	/* answered before it could go on */
+	/* RESUME was answered before the QP could go on */
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state == RXE_MIGR_QP_RUNNING && rxe_migr_connected(qp))
 		rxe_migr_note_resume(qp);
@@ -83,8 +82,8 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 }
 
 /*
- * Our RESUME was answered. Does the peer wait to be told so? The answers to
- * repeated ones come in any order. From softirq.
+ * Our RESUME was answered. waits: the peer waits until it is told that the answer
+ * has come. Answers to a repeated RESUME come in any order. From softirq.
  */
 void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits)
 {
@@ -107,7 +106,7 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits)
 	if (qp->migr_state == RXE_MIGR_QP_RESUMING) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	} else if (qp->migr_state == RXE_MIGR_QP_RUNNING) {
-		/* what was sent to a peer that was still paused is lost */
+		/* the peer was still paused, and has lost what was sent to it */
 		if (qp_type(qp) == IB_QPT_RC && qp_state(qp) >= IB_QPS_RTS &&
 		    qp_state(qp) != IB_QPS_ERR)
 			qp->req.need_retry = 1;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Identities of objects: where fresh ones begin, and those that restored objects take. */
+/*
+ * Identities of objects: where a new device begins to count, and which numbers and
+ * keys restored objects take.
+ */
 
 #include <linux/random.h>
 #include <rdma/uverbs_ioctl.h>
@@ -11,9 +14,9 @@ MODULE_PARM_DESC(first_number,
 	"for tests: where a device begins with its numbers, or at the first it has (0: at random)");
 
 /*
- * Where the numbers begin that a new device gives to objects of this kind; they
- * go on in turn. Processes of several hosts may move to one: so what two devices
- * give out should seldom meet.
+ * The first number that a new device gives to an object of this kind; the next ones
+ * follow in turn. It is random, so that processes of several hosts, which move to
+ * one, seldom have the same numbers.
  */
 u32 rxe_migr_first_index(const struct rxe_pool *pool)
 {
@@ -56,7 +59,7 @@ void rxe_migr_drop_hint(struct rxe_ucontext *uc)
 	put_pid(pid);
 }
 
-/* Which pool a hint speaks of, and where in it; NULL if it can't be there */
+/* The pool that a hint is about, and the index in it; NULL if no object can have it */
 static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe,
 				      const struct rxe_migr_hint *hint,
 				      u32 *index)
@@ -90,7 +93,7 @@ static struct rxe_pool *rxe_migr_pool(struct rxe_dev *rxe,
 								      pool;
 }
 
-/* *pid, if it is one, becomes the context's */
+/* On success the context owns the reference to pid, which may be NULL. */
 int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 		      struct pid *pid)
 {
@@ -116,9 +119,9 @@ int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 }
 
 /*
- * Before an object is added to its pool: spend the hint of its context. One for
- * another type is dropped: it was not followed by its command. What else than
- * the index it says is put into *wanted, until rxe_migr_unwant().
+ * Called before an object is added to its pool: spend the hint of its context. A
+ * hint for another type is dropped, since its own command did not follow it. The
+ * index goes into elem, the rest into *wanted, until rxe_migr_unwant().
  */
 void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
 			 struct ib_udata *udata, struct rxe_migr_wanted *wanted)
@@ -150,8 +153,8 @@ void rxe_migr_want_index(struct rxe_pool_elem *elem, u32 type,
 }
 
 /*
- * The same for a QP. Every device's GSI QP has the first number, which no other
- * has: so it is in the way of none that moves.
+ * The same for a QP. The GSI QP of every device has the first number. No other QP has
+ * it, so no QP that moves here finds its number taken by a GSI QP.
  */
 void rxe_migr_want_qpn(struct rxe_qp *qp, const struct ib_qp_init_attr *init,
 		       struct ib_udata *udata)
@@ -169,9 +172,9 @@ void rxe_migr_unwant(struct rxe_migr_wanted *wanted)
 }
 
 /*
- * The index that an element wants, as xa_alloc_cyclic() would give it one: at
- * once, since another that is restored may want any that it had meanwhile.
- * Until __rxe_finalize() the entry is reserved and look-ups don't find it.
+ * Give elem the index that it wants, in place of xa_alloc_cyclic(). It has no other
+ * index even for a moment, since another restored object may want that one. Until
+ * __rxe_finalize() the entry is reserved, and look-ups do not find it.
  */
 int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
 		   gfp_t gfp)
@@ -181,7 +184,7 @@ int rxe_migr_claim(struct rxe_pool *pool, struct rxe_pool_elem *elem,
 	return err == -EBUSY ? -EEXIST : err;
 }
 
-/* xa_load() does not tell of reserved ones; SRQs are never more than that. */
+/* xa_load() does not see reserved entries, and SRQs are never more than reserved. */
 static bool rxe_migr_is_reserved(struct xarray *xa, u32 index)
 {
 	XA_STATE(xas, xa, index);
@@ -197,7 +200,7 @@ static bool rxe_migr_is_reserved(struct xarray *xa, u32 index)
 	return entry;
 }
 
-/* Would rxe_migr_claim() find it taken? */
+/* Would rxe_migr_claim() find this identity taken? */
 int rxe_migr_taken(struct rxe_dev *rxe, const struct rxe_migr_hint *in)
 {
 	struct rxe_pool *pool;

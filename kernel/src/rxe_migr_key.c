@@ -11,9 +11,9 @@ MODULE_PARM_DESC(allow_unsigned,
 	"without a key: send, and believe, unsigned packets of the migration protocol (N)");
 
 /*
- * Two keys while they are being changed on one host after the other: packets
- * are signed with the first and may be signed with either. The second is the
- * next one before, and the old one after this host has changed.
+ * There are two keys while the hosts change their key, one after the other. Packets are
+ * signed with the first key, and accepted with either. The second one is the new key
+ * until this host changes, and then the old key.
  */
 static DEFINE_SPINLOCK(key_lock);
 static u8 keys[2][RXE_MIGR_KEY_LEN];
@@ -31,16 +31,16 @@ bool rxe_migr_have_key(void)
 }
 
 /*
- * Does this host take part in the protocol? RoCE packets are UDP from any port,
- * so any program of the host can send them. Without a key nobody can tell who
- * did, and the administrator has to say that all are trusted.
+ * Does this host take part in the protocol? RoCE packets are UDP from any port, so any
+ * program of any host can send them. Without a key nobody can tell who sent one, and
+ * the administrator must say that everybody is trusted.
  */
 bool rxe_migr_speaks(void)
 {
 	return rxe_migr_have_key() || READ_ONCE(allow_unsigned);
 }
 
-/* False: it must not be sent. */
+/* False: the packet must not be sent. */
 bool rxe_migr_sign(struct rxe_migr_hdr *hdr)
 {
 	unsigned long flags;
@@ -58,8 +58,8 @@ bool rxe_migr_sign(struct rxe_migr_hdr *hdr)
 }
 
 /*
- * Is it believed? *authentic: a key says so. Whether there is one may change
- * until the packet is acted upon, so nobody asks again.
+ * Is the packet believed? *authentic: it was signed with a key. Callers pass that on,
+ * and do not ask again: keys may change before the packet is acted upon.
  */
 bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic)
 {

@@ -9,13 +9,13 @@
 
 #include <cm_msgs.h>
 
-/* In rxe_pkt_info.mask, where the masks of opcodes end. */
+/* A redirected packet: a bit of rxe_pkt_info.mask that no mask of opcodes has */
 #define RXE_MIGR_DONE_MASK	BIT(31)
 
-/* What rdma_cm puts before a program's private data: version, port, addresses */
+/* rdma_cm puts version, port and addresses before the private data of a program. */
 #define RXE_MIGR_CMA_HDR_LEN	36
 
-/* The MAD of the CM that a packet holds, or NULL. */
+/* The MAD of the CM in a packet, or NULL */
 static struct ib_mad_hdr *rxe_migr_cm_mad(struct rxe_pkt_info *pkt)
 {
 	struct ib_mad_hdr *mad = payload_addr(pkt);
@@ -30,7 +30,7 @@ static struct ib_mad_hdr *rxe_migr_cm_mad(struct rxe_pkt_info *pkt)
 	return mad;
 }
 
-/* All of them but REQ and SIDR's have both ids, and where MRA has them. */
+/* Does the MAD have both ids? All but REQ and SIDR have, at the offsets of MRA. */
 static bool rxe_migr_has_ids(const struct ib_mad_hdr *mad)
 {
 	switch (mad->attr_id) {
@@ -57,8 +57,9 @@ static bool rxe_migr_ends(const struct ib_mad_hdr *mad)
 /* --------------------------------------------------------------- sending -- */
 
 /*
- * What the peer would answer, or said then: to a REQ its REP, to a DREQ its
- * DREP, and after the RTU perhaps a DREQ.
+ * Turn a MAD into what the peer would answer: a REQ into a REP, a DREQ into a DREP.
+ * If the peer had disconnected before the move, a RTU becomes its DREQ. False: there
+ * is no answer.
  */
 static bool rxe_migr_answer_mad(struct ib_mad_hdr *mad,
 				const struct rxe_migr_conn *conn)
@@ -88,7 +89,7 @@ static bool rxe_migr_answer_mad(struct ib_mad_hdr *mad,
 		IBA_SET(CM_REP_RESPONDER_RESOURCES, rep, depth);
 		IBA_SET(CM_REP_INITIATOR_DEPTH, rep, resources);
 		IBA_SET(CM_REP_RNR_RETRY_COUNT, rep, 7);
-		/* the CM takes a known GUID and number for a stale connection */
+		/* a GUID and QP number that the CM knows would be a stale connection */
 		IBA_SET(CM_REP_LOCAL_CA_GUID, rep, get_random_u64());
 	} else if (asked == CM_RTU_ATTR_ID) {
 		IBA_SET(CM_DREQ_REMOTE_QPN_EECN, (struct cm_dreq_msg *)mad,
@@ -98,7 +99,7 @@ static bool rxe_migr_answer_mad(struct ib_mad_hdr *mad,
 	return true;
 }
 
-/* It comes from where it was to go. */
+/* Swap the addresses, so that the packet comes from where it was to go. */
 static void rxe_migr_turn_round(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 {
 	if (skb->protocol == htons(ETH_P_IP))
@@ -108,7 +109,7 @@ static void rxe_migr_turn_round(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	pkt->mask |= RXE_LOOPBACK_MASK;
 }
 
-/* The same MAD, to another address. */
+/* Send the same MAD to another address. */
 static void rxe_migr_redirect_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 				  struct rxe_av *av)
 {
@@ -117,7 +118,7 @@ static void rxe_migr_redirect_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 
 	skb = rxe_init_packet(pkt->rxe, av, pkt->paylen, &copy);
 	if (!skb)
-		return;		/* the CM repeats it, or is asked again */
+		return;		/* the MAD counts as lost: one of the CMs repeats */
 
 	memcpy(copy.hdr, pkt->hdr, pkt->paylen - RXE_ICRC_SIZE);
 	copy.qp = gsi;
@@ -133,8 +134,8 @@ static void rxe_migr_redirect_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 }
 
 /*
- * Is it the REQ by which a restore connects? It has the cookie behind what
- * rdma_cm itself says in the private data: anybody may name any QP there.
+ * Is this the REQ by which a restore connects? Any program can name any QP in a REQ,
+ * so the REQ of a restore has a cookie in its private data.
  */
 static bool rxe_migr_is_expected(const struct rxe_migr_conn *conn,
 				 struct cm_req_msg *req)
@@ -145,7 +146,7 @@ static bool rxe_migr_is_expected(const struct rxe_migr_conn *conn,
 				      conn->cookie, sizeof(conn->cookie));
 }
 
-/* The connection of a MAD that this host's CM sends to an address. */
+/* The connection of a MAD that this host's CM sends to the address to */
 static struct rxe_migr_conn *
 rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		     const union ib_gid *to)
@@ -170,7 +171,7 @@ rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		if (conn->known && conn->local_id == id)
 			return conn;
 
-	/* the CM does not say whose it is, but whom it calls */
+	/* the id is new: a DREQ names the QP of the peer, whose old address is to */
 	if (mad->attr_id == CM_DREQ_ATTR_ID)
 		rxe_migr_for_each_conn(conn, rxe)
 			if (conn->moved && (!conn->known || conn->guessed) &&
@@ -187,7 +188,7 @@ rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	return NULL;
 }
 
-/* A packet is about to leave by the GSI QP. Was that all that is to do with it? */
+/* A packet is about to leave by the GSI QP. True: the caller must not send it. */
 bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 		       struct sk_buff *skb)
 {
@@ -199,7 +200,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	struct rxe_av av;
 	bool done = false, redirect = false;
 
-	/* any UD QP can send to a GSI QP; and what was redirected is done */
+	/* any UD QP can send to a GSI QP; a redirected packet is not looked at again */
 	if (likely(list_empty_careful(&rxe->migr.conns)) ||
 	    qp_type(gsi) != IB_QPT_GSI || pkt->mask & RXE_MIGR_DONE_MASK)
 		return false;
@@ -238,8 +239,9 @@ unlock:
 /* ------------------------------------------------------------- receiving -- */
 
 /*
- * Ids come from images, and might be another's: is it the QP's own peer that
- * says this? A DREQ names the QP, and may be ahead of a RESUME.
+ * Does the MAD come from the QP's own peer? Ids come from images, and might be those
+ * of another connection. A DREQ names the QP, and may come before the RESUME that
+ * tells the new address.
  */
 static bool rxe_migr_says_peer(const struct rxe_migr_conn *conn,
 			       struct ib_mad_hdr *mad, const union ib_gid *from)
@@ -252,7 +254,7 @@ static bool rxe_migr_says_peer(const struct rxe_migr_conn *conn,
 	return !memcmp(&conn->peer, from, sizeof(*from));
 }
 
-/* The connection of a MAD that comes from an address. */
+/* The connection of a MAD that comes from the address from */
 static struct rxe_migr_conn *
 rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		       const union ib_gid *from)
@@ -266,14 +268,14 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	if (!rxe_migr_has_ids(mad))
 		return NULL;
 
-	/* (answers from here have the id that the CM gave, which is another) */
+	/* (a REP made here has local_id, which is not wire_id, and is not found) */
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->deaf && conn->remote_id == remote_id &&
 		    conn->wire_id == id && (conn->known || !conn->live) &&
 		    rxe_migr_says_peer(conn, mad, from))
 			return conn;
 
-	/* the answer, which does not say whom it is for, goes there, too */
+	/* the id is new: a DREQ names the QP; the DREP is redirected by this entry */
 	if (mad->attr_id == CM_DREQ_ATTR_ID) {
 		conn = rxe_migr_qp_conn(rxe, IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
 						     dreq));
@@ -289,7 +291,7 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	return NULL;
 }
 
-/* Nobody else sees what is changed in a packet. */
+/* Have a copy of the packet that nobody else reads: it will be changed. */
 static bool rxe_migr_own_packet(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 {
 	ptrdiff_t at = pkt->hdr - skb->data;
@@ -301,7 +303,7 @@ static bool rxe_migr_own_packet(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	return true;
 }
 
-/* A packet that is in order came for the GSI QP. Is it to be dropped? */
+/* A packet that was checked came for the GSI QP. Is it to be dropped? */
 bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 {
 	struct rxe_dev *rxe = pkt->rxe;

@@ -4,7 +4,7 @@
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
-/* The context of a caller that may checkpoint and restore. */
+/* The context of the ioctl, if the caller may checkpoint and restore */
 struct rxe_ucontext *rxe_migr_caller(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_ucontext *ibuc;
@@ -19,7 +19,7 @@ struct rxe_ucontext *rxe_migr_caller(struct uverbs_attr_bundle *attrs)
 	return to_ruc(ibuc);
 }
 
-/* A list that the caller gave room for max elements, of which there are count. */
+/* Answer with a list of count elements. The caller gave room for max of them. */
 int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
 			 const void *list, size_t size, u32 count,
 			 unsigned int max)

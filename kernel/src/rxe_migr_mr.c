@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions. The verb registers one with the keys and the memory that its
- * hint names, and nothing is left to refill.
+ * Memory regions. At restore the verb registers a region with the keys and the memory
+ * that its hint names; nothing is left to refill.
  */
 
 #include <linux/kthread.h>
@@ -13,7 +13,7 @@
 
 /* ------------------------------------------------------------------ dump -- */
 
-/* A region may get another PD, and its old one may be destroyed, meanwhile. */
+/* If the program runs, the region may get another PD, and the old PD be destroyed. */
 static u32 rxe_migr_mr_pd(struct rxe_mr *mr)
 {
 	struct xarray *pds = &to_rdev(mr->ibmr.device)->pd_pool.xa;
@@ -45,7 +45,7 @@ static void rxe_migr_dump_user_mr(struct ib_uobject *uobj,
 	rec->access = cpu_to_le32(mr->access);
 }
 
-/* The process that has this memory, or 0. Most regions have that of the last. */
+/* The process that has this memory, or 0. Most regions have the same owner as the one before. */
 static pid_t rxe_migr_mm_pid(const struct mm_struct *mm,
 			     struct rxe_migr_sink *sink)
 {
@@ -58,7 +58,7 @@ static pid_t rxe_migr_mm_pid(const struct mm_struct *mm,
 	sink->pid = 0;
 	rcu_read_lock();
 	for_each_process_thread(p, t) {
-		/* a kernel thread only borrows it */
+		/* a kernel thread only borrows an mm */
 		if (READ_ONCE(t->mm) != mm || t->flags & PF_KTHREAD)
 			continue;
 		sink->pid = task_tgid_vnr(t);
@@ -119,8 +119,8 @@ static void rxe_migr_pin_work(struct work_struct *work)
 }
 
 /*
- * What ib_umem_get() would say to the owner of the memory, or to who restores
- * it: in a kernel thread it finds no limit.
+ * Check the limit that ib_umem_get() would check for the owner of the memory, or for
+ * the caller: it runs in a kernel thread here, which has no limit.
  */
 static int rxe_migr_check_memlock(const struct rxe_migr_pin *pin,
 				  unsigned long limit)
@@ -138,7 +138,7 @@ static int rxe_migr_check_memlock(const struct rxe_migr_pin *pin,
 	return 0;
 }
 
-/* Register memory of the process pid. ib_umem_get() pins current->mm. */
+/* Register memory of the process pid: in a thread, since ib_umem_get() pins current->mm. */
 static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 {
 	struct task_struct *task;
@@ -153,7 +153,7 @@ static int rxe_migr_pin(struct rxe_migr_pin *pin, struct pid *pid)
 	put_task_struct(task);
 	if (!pin->mm)
 		return -ESRCH;
-	/* as for writing to it by ptrace() */
+	/* the right that ptrace() asks for to write to this memory */
 	if (pin->mm != current->mm &&
 	    !ns_capable(pin->mm->user_ns, CAP_SYS_PTRACE)) {
 		mmput(pin->mm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Memory windows, and what they bind. The verb gives one the key that its hint names. */
+/* Memory windows, and what they bind. At restore the verb takes the key from a hint. */
 
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
@@ -7,8 +7,9 @@
 /* ------------------------------------------------------------------ dump -- */
 
 /*
- * A QP that ends looks for its windows in their pool, and takes the lock of each
- * that is its own: it is there as long as the window is in the pool.
+ * The QP that a window is bound to, or RXE_MIGR_NO_HANDLE. A QP that is destroyed
+ * looks for its windows in their pool, and takes the lock of each: so the QP exists
+ * as long as the window is in the pool and that lock is held.
  */
 static u32 rxe_migr_mw_qp(struct rxe_mw *mw)
 {
@@ -38,8 +39,8 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 		return;
 
 	/*
-	 * A window keeps its MR. A program can guess the key of one that is
-	 * still being made.
+	 * A window has a reference to its MR. The uobject may be missing: a program
+	 * can guess the key of an MR that is just being registered.
 	 */
 	spin_lock_bh(&mw->lock);
 	of_mr = mw->mr ? READ_ONCE(mw->mr->ibmr.uobject) : NULL;
@@ -59,7 +60,7 @@ void rxe_migr_dump_mw(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 
 /* ---------------------------------------------------------------- refill -- */
 
-/* The key of a window that is not finalized yet: nobody finds it by either. */
+/* Give a window its key. It is not finalized yet: no look-up finds it. */
 void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted)
 {
 	if (!wanted->set)
@@ -69,7 +70,7 @@ void rxe_migr_mw_init(struct rxe_mw *mw, const struct rxe_migr_wanted *wanted)
 	mw->ibmw.rkey = wanted->key;
 }
 
-/* May it be bound so? As rxe_check_bind_mw() asks it of a work request */
+/* May the window be bound like this? rxe_check_bind_mw() has the same rules. */
 static bool rxe_migr_may_bind(struct rxe_mw *mw, struct rxe_mr *mr,
 			      const struct rxe_migr_rec_mw *rec)
 {
@@ -121,7 +122,7 @@ static bool rxe_migr_mw_valid(struct rxe_mw *mw, struct rxe_mr *mr,
 	       qp->pd == rxe_mw_pd(mw);
 }
 
-/* After its MR and its QP are there */
+/* The MR and the QP exist. */
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length)
 {

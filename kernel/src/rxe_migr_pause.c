@@ -13,7 +13,7 @@ module_param(pause_max, uint, 0644);
 MODULE_PARM_DESC(pause_max,
 	"seconds for which a stopped peer that asks again is waited for (600)");
 
-/* UC: so long a peer that goes on is waited for to say that it hears us. */
+/* UC: after its move a peer has this long to say that it hears us. */
 #define RXE_MIGR_HEARD_MAX	(5 * HZ)
 
 static u32 rxe_migr_ms(unsigned int seconds)
@@ -32,13 +32,16 @@ void rxe_migr_set_deadline(struct rxe_qp *qp)
 
 	lockdep_assert_held(&qp->state_lock);
 
-	/* not before: this tick has begun already */
+	/* one tick more, since the current one has begun already */
 	qp->migr.has_deadline = ms;
 	qp->migr.wait_begin = jiffies;
 	qp->migr.deadline = jiffies + msecs_to_jiffies(ms) + 1;
 }
 
-/* The peer is stopped still, and asks for more time. Never for less. From softirq. */
+/*
+ * The peer is still stopped, and asks this QP to wait for longer. A deadline never
+ * gets earlier. From softirq.
+ */
 void rxe_migr_extend_pause(struct rxe_qp *qp)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(rxe_migr_pause_ms()) + 1;
@@ -49,14 +52,14 @@ void rxe_migr_extend_pause(struct rxe_qp *qp)
 
 	if (time_after(end, last))
 		end = last;
-	/* (one that fails just now has none any more) */
+	/* (a QP that is just failing has no deadline any more) */
 	if (qp->migr.has_deadline && time_after(end, qp->migr.deadline))
 		qp->migr.deadline = end;
 }
 
 /*
- * For so many seconds, at least, this QP waits for its peer; one that is stopped
- * itself, from when it goes on.
+ * How many seconds this QP waits for its peer at least. A QP that is stopped itself
+ * counts them from when it goes on.
  */
 u16 rxe_migr_wait_s(const struct rxe_qp *qp)
 {
@@ -76,7 +79,7 @@ u16 rxe_migr_wait_s(const struct rxe_qp *qp)
 	return min(left, RXE_MIGR_WAIT_FOREVER - 1UL);
 }
 
-/* The peer is stopped since this epoch of its own. From softirq. */
+/* The peer has stopped; epoch is the number of that stop. From softirq. */
 void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
@@ -96,13 +99,13 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 		rxe_migr_set_deadline(qp);
 		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
-		/* for what is queued, see rxe_migr_hold_receiver() */
+		/* the tasks purge what is queued: see rxe_migr_hold_receiver() */
 		rxe_sched_task(&qp->recv_task);
 		rxe_sched_task(&qp->send_task);
 	}
 }
 
-/* The peer goes on. */
+/* The peer goes on: so does this QP, unless it must be answered first. */
 void rxe_migr_unpause(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
@@ -125,7 +128,7 @@ void rxe_migr_unpause(struct rxe_qp *qp)
 	}
 }
 
-/* What we answered has arrived, and so will what we send. From softirq. */
+/* UC: the peer has heard our answer, so it hears what we send. From softirq. */
 void rxe_migr_sure_qp(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
@@ -138,7 +141,7 @@ void rxe_migr_sure_qp(struct rxe_qp *qp)
 	rxe_sched_task(&qp->send_task);
 }
 
-/* The last QP of a context to go on ends its blackout. */
+/* The last QP that goes on ends the blackout of its context. */
 void rxe_migr_note_resume(struct rxe_qp *qp)
 {
 	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);

@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------ dump -- */
 
-/* Of an SRQ only the QP that took the entry knows it; see RECV_WQE. */
+/* Only the QP that took an entry from an SRQ still has it: see RXE_MIGR_REC_RECV_WQE. */
 static void rxe_migr_dump_recv_wqe(struct rxe_qp *qp, u32 handle,
 				   struct rxe_migr_sink *sink)
 {
@@ -52,7 +52,7 @@ static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
 			     u16 num_res, struct rxe_migr_rec_qp *rec)
 {
 	const struct ib_qp_attr *attr = &qp->attr;
-	/* a slot of a ring: it stays, but a live responder is done with it */
+	/* it stays in memory, but the responder of a running QP may be done with it */
 	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 	union ib_gid sgid;
 
@@ -195,7 +195,7 @@ void rxe_migr_dump_qp(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 
 /* ---------------------------------------------------------------- refill -- */
 
-/* The entry of an SRQ that a QP has in hand; before the record of the QP */
+/* The entry of an SRQ that a QP has in hand. Refilled before the QP, which needs it. */
 int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 			     const struct rxe_migr_rec *hdr, size_t length)
 {
@@ -229,8 +229,8 @@ int rxe_migr_refill_recv_wqe(struct ib_uverbs_file *ufile,
 }
 
 /*
- * The receive in hand: where in it the next byte goes. Without an SRQ the
- * entry itself is still at the head of the ring.
+ * The receive in hand: where the next byte goes in it. If the QP has no SRQ, the
+ * entry itself is still at the head of its ring.
  */
 static int rxe_migr_refill_in_hand(struct rxe_qp *qp,
 				   const struct rxe_migr_rec_qp *rec)
@@ -284,8 +284,8 @@ static int rxe_migr_opcode(__le16 le, int *opcode)
 }
 
 /*
- * Is the responder in the middle of a SEND? It needs the receive in hand then,
- * which only the error state takes away.
+ * Is the responder in the middle of a SEND? Then it needs the receive in hand, unless
+ * the QP is in the error state.
  */
 static bool rxe_migr_in_send(struct rxe_qp *qp, int resp_opcode)
 {
@@ -359,7 +359,7 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	if (rec->sq_draining)
 		qp->req.drain_index = le32_to_cpu(rec->sq_draining) - 1;
 	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
-	/* its path was made without looking for the peer, which may be dead */
+	/* modify was not asked to find the peer, which may be dead: name the peer here */
 	if (qp_state(qp) == IB_QPS_ERR) {
 		memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
 		memcpy(qp->pri_av.grh.dgid.raw, dgid.raw, sizeof(dgid.raw));

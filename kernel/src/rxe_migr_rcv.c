@@ -4,15 +4,15 @@
 #include "rxe_migr_loc.h"
 #include "rxe_migr_trace.h"
 
-/* A newer epoch, in serial number arithmetic */
+/* Is epoch a newer than b, in serial number arithmetic? */
 static bool rxe_migr_newer(u32 a, u32 b)
 {
 	return (s32)(a - b) > 0;
 }
 
 /*
- * The peer stopped: pause, and say so if it was a STOP. Or it is stopped still,
- * and asks for more time: that is as new as its number.
+ * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
+ * longer: then the packet has a higher renewal number. False: the packet is old.
  */
 static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
@@ -30,7 +30,7 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	qp->migr.peer_knows = true;
 	rxe_migr_pause_qp(qp, epoch);
 	if (news) {
-		/* (of a stop before, whose RESUME was lost, little may be left) */
+		/* if this QP waits since an earlier stop, little time may be left */
 		rxe_migr_extend_pause(qp);
 		qp->migr.peer_renewal = renewal;
 	}
@@ -39,9 +39,10 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 }
 
 /*
- * The peer says for how long it waits for this QP, since it was last told to.
- * Answers to a repeated STOP come in any order, and it never waits for less. But
- * one that calls may have moved, to a host that is less patient.
+ * The peer says for how long it waits for this QP, from the renewal on that the
+ * packet names. Answers to a repeated STOP come in any order, so only a later time
+ * counts. A RESUME always counts: its sender may have moved to a host that waits
+ * for less.
  */
 static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
@@ -53,7 +54,7 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
 		return;
 
-	/* (only a STOP_ACK says how far a peer of UC has sent) */
+	/* (not a RESUME: only STOP_ACK says how far a peer of UC has sent) */
 	if (hdr->opcode == RXE_MIGR_OPCODE_STOP_ACK)
 		qp->migr.stop_acked = true;
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME ||
@@ -62,8 +63,9 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 }
 
 /*
- * Where a peer that moves says it was: where it is known to be, or, as the
- * answer to its last RESUME may be lost, where it said it was in that.
+ * Was the peer at gid, from where it says that it moves? It is known to be at one
+ * address. If the answer to its last RESUME was lost, it gives the address before,
+ * as in that RESUME.
  */
 static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
 {
@@ -74,7 +76,7 @@ static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
 		!memcmp(gid, before->raw, sizeof(before->raw)));
 }
 
-/* Remember where the peer is, until rxe_migr_work() has the time. */
+/* Remember where the peer is, until rxe_migr_work() applies it. */
 static void rxe_migr_note_move(struct rxe_qp *qp,
 			       const struct rxe_migr_hdr *hdr)
 {
@@ -92,7 +94,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 	move->pending = true;
 }
 
-/* Is it about a move that is not known yet? */
+/* Is epoch that of a move of the peer that is not known yet? */
 static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
 {
 	return rxe_migr_newer(epoch, qp->migr.peer_epoch) &&
@@ -101,11 +103,11 @@ static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
 }
 
 /*
- * The peer goes on, perhaps elsewhere. The answer is sent once the move is
- * applied, which takes a process context; a repeated RESUME is answered at
- * once. Returns the opcode of the answer, 0 if there is none yet, or a
- * negative error for a packet that is refused. One that comes past the deadline
- * is, lest the peer believes that it has a peer; the CM learns of it all the same.
+ * The peer goes on, perhaps at another address. The move is applied in process
+ * context, and answered then; a repeated RESUME is answered at once. Returns the
+ * opcode of the answer, 0 if there is none yet, or a negative error for a packet
+ * that is refused. A RESUME past the deadline is refused, as the peer has nobody to
+ * talk to any more; its address is noted for the CM all the same.
  */
 static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 			       const struct rxe_migr_hdr *hdr, bool authentic)
@@ -126,7 +128,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 	if (!rxe_migr_new_move(qp, epoch))
 		return -ESTALE;
 
-	/* only who holds the cluster's key can send a connection elsewhere */
+	/* only a sender that has the cluster's key can redirect a connection */
 	if (!same && (!authentic || !rxe_migr_was_at(qp, hdr->old_gid)))
 		return -EPERM;
 
@@ -142,8 +144,8 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 }
 
 /*
- * The tombstone of the peer, which was called by this QP, says where the peer
- * is: take it for the RESUME that the peer has sent to where we were.
+ * This QP called the tombstone of its peer, which answers where the peer is. Take
+ * the answer for the RESUME that the peer sent to our old address.
  */
 static int rxe_migr_rcv_moved(struct rxe_qp *qp,
 			      const struct rxe_migr_hdr *hdr,
@@ -165,9 +167,9 @@ static int rxe_migr_rcv_moved(struct rxe_qp *qp,
 }
 
 /*
- * The RESUME of a QP that has moved to where its peer was, and has the same
- * number, comes to itself. (One that is connected to itself moves with its
- * address.)
+ * A QP that has moved to the address where its peer was, and has the same number as
+ * its peer, receives its own RESUME. (The RESUME of a QP that is connected to
+ * itself has the same address twice.)
  */
 static bool rxe_migr_is_own(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
@@ -188,12 +190,15 @@ static void rxe_migr_note_last(struct rxe_qp *qp,
 	u32 psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
 
 	if (qp->migr.last_known && psn_compare(psn, qp->migr.last_psn) < 0)
-		return;		/* it was overtaken */
+		return;		/* a later packet has overtaken this one */
 	qp->migr.last_psn = psn;
 	qp->migr.last_known = true;
 }
 
-/* Act on a packet that is believed. authentic: its sender has the key. */
+/*
+ * Act on a packet whose MAC was checked. authentic: its sender has the key. Returns
+ * the opcode of the answer, 0, or a negative error if the packet is refused.
+ */
 static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 			const union ib_gid *from, bool authentic)
 {
@@ -206,8 +211,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 
 	rxe_migr_bind(qp, &mine);
 	/*
-	 * The MAC covers new_gid, so nobody can send us back our own packet. That
-	 * the peer has moved concerns the CM even when the QP has failed.
+	 * The MAC covers new_gid, so nobody can reflect our own packets. A QP that
+	 * has failed still takes RESUME, since the CM must learn of the move.
 	 */
 	if ((!rxe_migr_connected(qp) &&
 	     (hdr->opcode != RXE_MIGR_OPCODE_RESUME || !rxe_migr_failed(qp))) ||
@@ -293,11 +298,11 @@ static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		rxe_counter_inc(rxe, RXE_CNT_RCVD_MOVED);
 		break;
 	}
-	/* a move to apply, a deadline to keep, or something to say again */
+	/* the work applies a move, keeps a deadline, or sends a packet again */
 	if (hdr->opcode != RXE_MIGR_OPCODE_STOP_ACK &&
 	    (hdr->opcode != RXE_MIGR_OPCODE_RESUME_ACK || ret > 0))
 		rxe_migr_kick(qp, 0);
-	/* (to a RESUME that is not accepted, from another address perhaps) */
+	/* to where the packet came from: the QP may not know that address */
 	if (ret > 0)
 		rxe_migr_send_to(qp, ret, from);
 
@@ -317,8 +322,8 @@ static u16 rxe_migr_flags_of(u8 opcode)
 }
 
 /*
- * Called for opcodes that the specification does not define. The packet stays
- * the caller's.
+ * A packet whose opcode the specification does not define. It is freed by the
+ * caller.
  */
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 {
@@ -339,7 +344,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	    rxe_icrc_check(skb, pkt))
 		return;
 
-	/* another version may be shorter, or longer */
+	/* a header of another version may be shorter or longer, and is refused below */
 	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
 	if (hdr->version == RXE_MIGR_WIRE_VERSION &&
 	    pkt->paylen < RXE_MIGR_PAYLEN)
@@ -363,7 +368,7 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to, authentic);
 		rxe_put(qp);
 	}
-	/* it may be for one that had this number before */
+	/* it may be for a QP that had this number before */
 	if (ret == -EINVAL &&
 	    rxe_migr_rcv_tomb(pkt, hdr, &from, &to, authentic, &found))
 		return;
@@ -376,10 +381,10 @@ refuse:
 }
 
 /*
- * An ordinary packet for a QP that is not RUNNING. Returns whether to drop it.
- * Only peers that know the protocol are sent a NAK_STOPPED: others would die
- * of it, and survive silence. Nothing is made of one that was damaged: its ICRC
- * is not checked yet.
+ * An ordinary packet for a QP that is not RUNNING: is it to be dropped? Only a peer
+ * that knows the protocol is sent NAK_STOPPED. Another one would fail by it, and
+ * survives silence. The ICRC, which is not checked yet, comes first: a damaged
+ * packet changes nothing.
  */
 bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 {

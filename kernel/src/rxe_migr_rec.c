@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What the records of all objects share: room in a dump, the uobject of a record,
- * and event files, which have an ordinal in place of a handle. Calls none of the
- * files of objects.
+ * and event files. An event file has no handle: its ordinal, in the order of
+ * creation, stands for it. This file calls none of the files of objects.
  */
 
 #include "rxe_migr_loc.h"
 
-/* Room for one more record, zeroed; NULL if only its size is asked for. */
+/* Room for one more record, zeroed; NULL if there is no buffer, or it is full. */
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length)
 {
@@ -125,7 +125,7 @@ struct rxe_srq *rxe_migr_usrq(struct ib_uverbs_file *ufile,
 	return uobj ? to_rsrq(uobj->object) : NULL;
 }
 
-/* Of a REFILL before this one, which found no memory for another */
+/* Drop events that an earlier REFILL queued before it found no memory for the next. */
 void rxe_migr_forget_events(struct ib_uverbs_event_queue *queue,
 			    struct list_head *list)
 {

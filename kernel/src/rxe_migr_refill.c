@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Put back what verbs can't, into a context whose objects are made: the walk over
- * the records of a dump. The records may come from anybody: nothing in them is
- * trusted.
+ * Refill a context: the walk over the records of a dump. Verbs have created the
+ * objects, and this restores what verbs can't. The records may come from anybody:
+ * nothing in them is trusted.
  */
 
 #include "rxe_migr_loc.h"
@@ -28,7 +28,7 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 	return -EINVAL;
 }
 
-/* What is applied before what: a QP's receive in hand lies in its ring. */
+/* Which records are applied first: the receive that a QP has in hand lies in its ring. */
 static const struct {
 	u16 type;
 	u8 pass;
@@ -44,7 +44,7 @@ static const struct {
 	{ RXE_MIGR_REC_RESP_RES,	1, rxe_migr_refill_res },
 	{ RXE_MIGR_REC_MW,		1, rxe_migr_refill_mw },
 	{ RXE_MIGR_REC_EVENT,		2, rxe_migr_refill_event },
-	/* created by their verbs, nothing is left to do */
+	/* verbs have done all that there is to do */
 	{ RXE_MIGR_REC_CONTEXT,		3, NULL },
 	{ RXE_MIGR_REC_ASYNC_FILE,	3, NULL },
 	{ RXE_MIGR_REC_COMP_CHANNEL,	3, NULL },

@@ -38,7 +38,7 @@ static int rxe_migr_res_mask(u8 type)
 	return 0;
 }
 
-/* type is what res->type was: of a live QP it changes. */
+/* The caller has read type once, since res->type of a running QP changes. */
 void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
 		       u16 index, struct rxe_migr_sink *sink)
 {
@@ -107,7 +107,7 @@ int rxe_migr_refill_res(struct ib_uverbs_file *ufile,
 	res->cur_psn = le32_to_cpu(rec->cur_psn) & BTH_PSN_MASK;
 	switch (type) {
 	case RXE_READ_MASK:
-		/* the MR is looked up and its range checked at each replay */
+		/* each replay looks up the MR and checks the range */
 		res->read.rkey = le32_to_cpu(rec->rkey);
 		res->read.length = le32_to_cpu(rec->length);
 		res->read.resid = le32_to_cpu(rec->resid);

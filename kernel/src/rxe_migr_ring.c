@@ -12,8 +12,8 @@ u64 rxe_migr_ring_offset(const struct rxe_queue *q)
 /* ------------------------------------------------------------------ dump -- */
 
 /*
- * An element, as rxe_migr_rec_ring says: most of its words are zero. The
- * application may write to it meanwhile, so each word is read once.
+ * Pack an element as struct rxe_migr_rec_ring has it, without words that are zero.
+ * The application may write to the element meanwhile, so each word is read once.
  */
 static void *rxe_migr_pack_elem(void *to, const u64 *from, size_t words)
 {
@@ -41,9 +41,9 @@ static void *rxe_migr_pack_elem(void *to, const u64 *from, size_t words)
 }
 
 /*
- * The application may be half-way through filling an element behind the
- * producer index, so all of a send or receive ring is taken; of a CQ, which
- * the driver fills, only what is in use.
+ * The application may be filling an element behind the producer index, so all
+ * elements of a send or receive ring are dumped. The driver fills a CQ: there only
+ * the elements in use are dumped.
  */
 void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 			struct rxe_migr_sink *sink)
@@ -89,7 +89,7 @@ void rxe_migr_dump_ring(struct rxe_queue *q, u32 handle, u32 which,
 
 /* ---------------------------------------------------------------- refill -- */
 
-/* What is left of the record behind an element, or NULL */
+/* Returns where the next element of the record begins, or NULL for a bad one. */
 static const void *rxe_migr_unpack_elem(u64 *to, size_t words,
 					const void *from, const void *end)
 {
@@ -144,7 +144,7 @@ int rxe_migr_refill_queue(struct rxe_queue *q,
 	if (from != end)
 		return -EINVAL;
 
-	/* the client's index is whatever the client last wrote */
+	/* the client may have left any value in its own index */
 	q->index = index;
 	if (q->type == QUEUE_TYPE_TO_CLIENT) {
 		q->buf->producer_index = index;

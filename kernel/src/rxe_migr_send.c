@@ -8,8 +8,8 @@
 #include "rxe_migr_trace.h"
 
 /*
- * With which PSNs the connection began tells it from one before it between the
- * same numbers and addresses: a packet of that one is not believed.
+ * Write down with which PSNs the connection began. An earlier connection between
+ * the same numbers and addresses began with others, so its packets are refused.
  */
 void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 {
@@ -20,7 +20,7 @@ void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 	hdr->flags |= cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN);
 }
 
-/* Does it come from the other end of the connection for which mine is bound? */
+/* Is hdr from the other end of the connection that mine is bound to? */
 bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 		       const struct rxe_migr_hdr *mine)
 {
@@ -30,7 +30,7 @@ bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
 }
 
-/* Send hdr, once signed, to av with the resources of the QP carrier. */
+/* Sign hdr and send it to av, by the socket of the QP carrier, which counts it. */
 static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 			      u8 opcode, const struct rxe_migr_hdr *hdr)
 {
@@ -85,7 +85,7 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	return rxe_xmit_packet(carrier, &pkt, skb);
 }
 
-/* Still? The epoch of a stop that came meanwhile is not to be told as a RESUME. */
+/* A QP that was stopped again meanwhile must not send its new epoch in a RESUME. */
 static bool rxe_migr_owes_resume(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
@@ -94,8 +94,8 @@ static bool rxe_migr_owes_resume(struct rxe_qp *qp)
 }
 
 /*
- * May it be asked whether it speaks the protocol? A RESUME that says nothing new
- * asks: the peer answers it, whatever its state, and makes nothing of it.
+ * May the peer be asked whether it speaks the protocol? The question is a RESUME
+ * that says nothing new: the peer answers it in any state, and does not change.
  */
 bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 {
@@ -106,8 +106,8 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 }
 
 /*
- * From a QP that is gone, or to another address than its peer's, for which an RC
- * QP would keep the route: with those of the QP that every device has.
+ * Send by the GSI QP, which every device has: for a QP that is gone, or to another
+ * address than its peer's, since an RC QP would keep the route to that address.
  */
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr)
@@ -125,7 +125,7 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 	return err;
 }
 
-/* For how long the peer is waited for, since it was last asked for that. */
+/* Say for how long this QP waits, and which renewal of the peer it answers. */
 static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 {
 	hdr->renewal = cpu_to_be16(qp->migr.peer_stopped ?
@@ -134,8 +134,8 @@ static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 }
 
 /*
- * Send a packet of ours to the QP's peer, where it is known to be, or at this
- * address. That it is lost is no error: what must arrive is repeated.
+ * Send a packet of ours to the QP's peer: to dgid, or if that is NULL to where the
+ * peer is known to be. A lost packet is no error: what must arrive is repeated.
  */
 int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
 {
@@ -206,8 +206,8 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 }
 
 /*
- * Say at the places where this QP was that it is here: the peer may call there,
- * if it has moved, too. Nobody answers, and it is repeated with RESUME.
+ * Tell the tombstones of this QP where it is now: a peer that has moved, too, may
+ * call them. Nobody answers MOVED; it is sent again with each RESUME.
  */
 void rxe_migr_send_moved(struct rxe_qp *qp)
 {

@@ -9,14 +9,14 @@ static struct ib_uevent_object *rxe_migr_srq_uevent(struct ib_uobject *uobj)
 			     uevent.uobject)->uevent;
 }
 
-/* QPs of the same context take from it; the entry that one has in hand is its */
+/* An entry that a QP has in hand is in the record of that QP. */
 void rxe_migr_dump_srq(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 {
 	struct ib_uevent_object *uevent = rxe_migr_srq_uevent(uobj);
 	struct rxe_srq *srq = to_rsrq(uobj->object);
 	struct rxe_migr_rec_srq *rec;
 
-	/* against ib_modify_srq(), which swaps the ring */
+	/* ib_modify_srq() swaps the ring under this lock */
 	mutex_lock(&srq->migr_mutex);
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_SRQ, uobj->id, sizeof(*rec));
 	if (rec) {
@@ -48,7 +48,7 @@ int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 	    le32_to_cpu(rec->srq_num) != srq->srq_num)
 		return -EINVAL;
 
-	/* whatever it is, entries are only counted against it */
+	/* any limit is safe: the number of entries is only compared with it */
 	mutex_lock(&srq->migr_mutex);
 	srq->limit = le32_to_cpu(rec->limit);
 	srq->error = !!rec->error;

@@ -9,8 +9,8 @@
 /*
  * RUNNING  -> PAUSED	 the peer stopped (STOP, NAK_STOPPED)
  * RUNNING  -> STOPPED	 checkpoint
- * PAUSED   -> RUNNING	 the peer resumed (and of UC has heard our answer, or
- *			 is waited for no longer), the deadline passed, reset
+ * PAUSED   -> RUNNING	 the peer resumed (a peer of UC must also have heard our
+ *			 answer), the deadline passed, reset
  * PAUSED   -> RESUMING	 the peer resumed and still owes us an answer
  * PAUSED   -> STOPPED	 checkpoint
  * RESUMING -> RUNNING	 our RESUME was answered, the deadline passed, reset
@@ -38,9 +38,9 @@ static const u8 rxe_migr_arcs[] = {
 };
 
 /*
- * A host that has just restored a thousand QPs, or is full of what has waited,
- * answers late. For so long after a QP goes on what it has to send again costs
- * no retry.
+ * A host that has just restored a thousand QPs, or works off what has waited,
+ * answers late. For this long after a QP goes on, its retransmissions cost no
+ * retry.
  */
 #define RXE_MIGR_GRACE (5 * HZ)
 
@@ -68,7 +68,7 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
 }
 
-/* Does it cost no retry to send again? From the completer, which is about to */
+/* Does a retransmission cost no retry now? From the completer */
 bool rxe_migr_in_grace(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -82,8 +82,9 @@ bool rxe_migr_in_grace(struct rxe_qp *qp)
 }
 
 /*
- * Is there a peer to talk to? The caller holds qp->state_lock or the tasks. (A
- * QP of the kernel never stops, and waits for a peer that does as any other.)
+ * Does the QP have a peer to talk to? The caller holds qp->state_lock, or has the
+ * tasks disabled, or no verb can change the QP. (A QP of the kernel never stops,
+ * but it waits for a peer that does.)
  */
 bool rxe_migr_connected(struct rxe_qp *qp)
 {
@@ -92,7 +93,7 @@ bool rxe_migr_connected(struct rxe_qp *qp)
 	       qp_state(qp) >= IB_QPS_RTR && qp_state(qp) != IB_QPS_ERR;
 }
 
-/* Was it, before it failed? */
+/* Did the QP have a peer before it failed? */
 bool rxe_migr_failed(struct rxe_qp *qp)
 {
 	return (qp_type(qp) == IB_QPT_RC || qp_type(qp) == IB_QPT_UC) &&
@@ -107,7 +108,7 @@ struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp)
 	return uobj ? to_ruc(uobj->uevent.uobject.context) : NULL;
 }
 
-/* The context's QP of the lowest number from *index on, held, or NULL. */
+/* The QP of the context with the lowest number >= *index, with a reference, or NULL */
 struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index)
 {
 	struct rxe_pool *pool = &to_rdev(uc->ibuc.device)->qp_pool;

@@ -3,7 +3,7 @@
 
 #include "rxe_migr_loc.h"
 
-/* No pass of the QP's tasks begins after this; see rxe_migr_drain_qp(). */
+/* After this no pass of the QP's tasks begins. rxe_migr_drain_qp() ends those that run. */
 void rxe_migr_stop_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -12,17 +12,20 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state != RXE_MIGR_QP_STOPPED) {
 		qp->migr.epoch++;
-		/* unanswered, the peer may know us where we were before */
+		/*
+		 * If the last RESUME is unanswered, the peer may still know this
+		 * QP by its address before.
+		 */
 		if (!qp->migr.resume_owed && !qp->migr.unheard)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
 		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
 				    rxe_migr_connected(qp);
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
 		qp->migr.heard_owed = false;
-		qp->migr.unsure = false;	/* our own RESUME will be answered */
+		qp->migr.unsure = false;	/* the answer to our next RESUME will tell */
 		qp->migr.wait_ns = 0;
 		if (!qp->migr.peer_stopped)
-			qp->migr.last_known = false;	/* of a stop before */
+			qp->migr.last_known = false;	/* it was of an earlier stop */
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -30,8 +33,8 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 }
 
 /*
- * UC has nothing sent again: its peer is told at once, and what that one has
- * sent before it pauses is waited for. See rxe_migr_arrived().
+ * UC sends nothing again. So its peer is told of the stop at once, and this QP takes
+ * what the peer sent before it paused: see rxe_migr_arrived().
  */
 void rxe_migr_hush_qp(struct rxe_qp *qp)
 {
@@ -51,9 +54,9 @@ void rxe_migr_hush_qp(struct rxe_qp *qp)
 }
 
 /*
- * Has a stopped UC QP received all that its peer had sent? What it had to drop,
- * for want of a receive, was seen to come. How far a peer got that has long
- * been stopped itself is not known any more.
+ * Has a stopped UC QP received all that its peer had sent? Packets that it dropped,
+ * for want of a receive, count as received: seen_psn. If the peer was stopped long
+ * before and its last PSN is not known, nothing is waited for.
  */
 bool rxe_migr_arrived(struct rxe_qp *qp)
 {
@@ -77,8 +80,8 @@ bool rxe_migr_arrived(struct rxe_qp *qp)
 }
 
 /*
- * Bring a stopped QP to rest: nothing of it runs, no timer is armed, no packet
- * is queued.
+ * Bring a stopped QP to rest: afterwards none of its tasks runs, no timer is armed,
+ * and no packet is queued.
  */
 void rxe_migr_drain_qp(struct rxe_qp *qp)
 {
@@ -107,9 +110,9 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 /* ------------------------------------------------------ telling the peer -- */
 
 /*
- * STOP is said until it is answered. An answer to this one was sent after now,
- * whenever it comes: what it says of the peer's time counts from now on. So no
- * number is used twice, in whatever stop.
+ * Give the next STOP a new number. Its answer repeats the number, so it was sent
+ * later than now, and the time for which the peer says that it waits counts from
+ * now on. So no number is used twice, not even in a later stop.
  */
 static void rxe_migr_next_renewal(struct rxe_qp *qp)
 {
@@ -123,7 +126,7 @@ static void rxe_migr_next_renewal(struct rxe_qp *qp)
 	qp->migr.stop_acked = false;
 }
 
-/* Tell the peer, so that it pauses even if it has nothing to send. */
+/* Tell the peer of the stop, so that it pauses even if it has nothing to send. */
 void rxe_migr_announce_stop(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -132,7 +135,7 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	rxe_migr_next_renewal(qp);
 	qp->migr.resume_owed = false;
-	qp->migr.has_deadline = false;	/* of a pause or resume before */
+	qp->migr.has_deadline = false;	/* it was of a pause or resume before */
 	connected = rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
@@ -144,8 +147,8 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 }
 
 /*
- * Ask the peer to wait for longer. One that seems never to have spoken the
- * protocol may have been told of the stop, and its answers lost.
+ * Ask the peer to wait for longer. A peer that has never answered is asked, too: it
+ * may have heard of the stop, and its answers may be lost.
  */
 void rxe_migr_renew_stop(struct rxe_qp *qp)
 {
@@ -166,9 +169,9 @@ void rxe_migr_renew_stop(struct rxe_qp *qp)
 }
 
 /*
- * Until when, at least, does the peer of a stopped QP wait? One that has not
- * answered may have been told since the stop, by NAK_STOPPED; it is taken to be
- * as patient as this host.
+ * Until when does the peer of a stopped QP wait at least? A peer that has not
+ * answered STOP may have heard of it by NAK_STOPPED. Its pause_timeout is taken to
+ * be the one of this host.
  */
 u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns)
 {

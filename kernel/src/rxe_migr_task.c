@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The tasks of a queue pair, and the packets that wait for them: what a QP does
- * not do while it is held, and how it begins again.
+ * The tasks of a queue pair, and the packets that wait for them. While a QP is
+ * held, its tasks do nothing and its packets are purged; then it begins again.
  */
 
 #include "rxe_migr_loc.h"
@@ -18,11 +18,10 @@ void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts)
 }
 
 /*
- * Drop the requests that were received and not looked at, from the receiver's
- * task or while it is disabled. A purged packet is a lost packet, and the peer
- * sends it again. A READ whose answer is half sent is taken as answered: the
- * peer asks for the rest as it would after a loss, and finds the responder
- * resource.
+ * Drop the requests that the responder has not looked at. Called from its task,
+ * or while that is disabled. A purged packet is a lost packet: the peer sends it
+ * again. A READ whose answer is half sent counts as answered: the peer asks for
+ * the rest, as it would after a loss, and the responder resource is there.
  */
 void rxe_migr_purge_requests(struct rxe_qp *qp)
 {
@@ -48,20 +47,19 @@ void rxe_migr_purge_requests(struct rxe_qp *qp)
 
 /* ------------------------------------------------------- held by a state -- */
 
-/* A QP that has failed or was reset, or is being freed, flushes its queues. */
+/* The tasks of a QP that has failed or was reset must flush its queues. */
 static bool rxe_migr_flushing(struct rxe_qp *qp)
 {
 	return qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET;
 }
 
 /*
- * What a QP that is held has in its queues is dropped, and will be sent again:
- * a QP of the same host, which may be the very one that is stopped here, does
- * not have more than some packets on their way, and these count until they
- * are freed.
+ * A QP that is held purges its queues, for rxe lets a QP have only some packets
+ * on their way, and counts each until it is freed. If both ends are on one host,
+ * packets that lay in the queue of the stopped QP would block the other end.
  */
 
-/* May the requester and the completer not run? From their task */
+/* Must the requester and the completer not run? From their task */
 bool rxe_migr_hold_sender(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -88,9 +86,10 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 }
 
 /*
- * May the responder not run? While RESUMING it may: a peer that sends to us
- * has accepted our RESUME, though its answer may be lost. What was sent to a
- * UC QP before its peer or itself stopped is not sent again. From its task
+ * Must the responder not run? From its task. While RESUMING it runs: a peer that
+ * sends has accepted our RESUME, though the answer may be lost. Of UC it also
+ * runs while PAUSED or arriving, since what the peer sent before is not sent
+ * again.
  */
 bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 {
@@ -119,11 +118,14 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 
 /* ------------------------------------------------------- beginning again -- */
 
-/* Both tasks are disabled: one that is enabled while it runs, runs twice. */
+/*
+ * Let the tasks run again. Both are disabled: a task that is enabled while it
+ * runs would run twice.
+ */
 void rxe_migr_enable(struct rxe_qp *qp)
 {
 	qp->migr.held = false;
-	/* upstream leaves it disabled if it could not allocate these */
+	/* upstream leaves the task disabled if it could not allocate resources */
 	if (!qp->attr.max_dest_rd_atomic || qp->resp.resources)
 		rxe_enable_task(&qp->recv_task);
 	rxe_enable_task(&qp->send_task);
@@ -132,9 +134,9 @@ void rxe_migr_enable(struct rxe_qp *qp)
 }
 
 /*
- * Make the requester begin again at the oldest unacknowledged packet, with
- * fresh retry budgets: nothing of what was lost is the network's fault. The
- * QP's tasks are disabled.
+ * Make the requester begin again at the oldest unacknowledged packet. The retry
+ * budgets are fresh, since the network has lost nothing. The QP's tasks are
+ * disabled.
  */
 void rxe_migr_rewind(struct rxe_qp *qp)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Tombstones: the number of a QP that was stopped and then destroyed goes on
- * answering for a while. A peer that has not heard STOP is told NAK_STOPPED,
- * lest it take silence for death. A peer that has moved at the same time calls
- * here, and is told MOVED: where the QP is now, which has told it here.
+ * answering for a while. A peer that has not heard STOP gets NAK_STOPPED, so that
+ * it does not fail. A peer that has moved at the same time calls here, and gets
+ * MOVED, which says where the QP is now: the QP has told its tombstone.
  */
 
 #include "rxe_migr_loc.h"
@@ -16,12 +16,12 @@ MODULE_PARM_DESC(tombstone_lease,
 struct rxe_migr_tomb {
 	struct rcu_head		rcu;
 	u32			qpn;
-	u8			type;		/* of opcodes: RC or UC */
+	u8			type;		/* the bits of opcodes for RC or UC */
 	unsigned long		expires;
 	struct rxe_av		av;
 	struct rxe_migr_hdr	nak;
 	spinlock_t		lock;
-	struct rxe_migr_hdr	moved;		/* epoch 0: not known */
+	struct rxe_migr_hdr	moved;		/* under lock; epoch 0: not known yet */
 };
 
 static unsigned long rxe_migr_lease_end(void)
@@ -56,7 +56,7 @@ void rxe_migr_free_tombs(struct rxe_dev *rxe)
 	xa_destroy(&rxe->migr.tombs);
 }
 
-/* A QP that was stopped, not one whose restore failed, leaves a tombstone. */
+/* A QP that was stopped leaves a tombstone, but not one whose restore failed. */
 void rxe_migr_bury(struct rxe_qp *qp)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
@@ -70,7 +70,7 @@ void rxe_migr_bury(struct rxe_qp *qp)
 
 	tomb = kzalloc(sizeof(*tomb), GFP_KERNEL);
 	if (!tomb)
-		return;		/* the peer was told by STOP */
+		return;		/* STOP has told the peer */
 
 	spin_lock_init(&tomb->lock);
 	tomb->qpn = qp_num(qp);
@@ -96,8 +96,8 @@ void rxe_migr_bury(struct rxe_qp *qp)
 }
 
 /*
- * The QP is here again, unless this is its peer, which has the same number and
- * calls here.
+ * The QP is here again, and needs no tombstone. But this may also be the peer of the
+ * QP that was buried, with the same number: that one calls this address.
  */
 void rxe_migr_unbury(struct rxe_qp *qp)
 {
@@ -132,7 +132,7 @@ static bool rxe_migr_is_peer(const struct rxe_migr_tomb *tomb, const void *gid)
 	return !memcmp(tomb->av.grh.dgid.raw, gid, sizeof(union ib_gid));
 }
 
-/* A request came for a QP that does not exist. Nothing else is checked yet. */
+/* A request came for a QP that does not exist. Nothing of the packet is checked yet. */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 {
 	struct sk_buff *skb = PKT_TO_SKB(pkt);
@@ -167,8 +167,8 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 }
 
 /*
- * The QP itself says where it is now, and says it until its peer has found it:
- * so long the tombstone is needed.
+ * The QP itself says where it is now. It repeats that until its peer has found it,
+ * and each time the lease begins anew.
  */
 static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 				 const struct rxe_migr_hdr *hdr,
@@ -200,8 +200,8 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 }
 
 /*
- * A packet of ours, which is believed, came for a number, and no QP takes it.
- * Does a tombstone? *found: there is one.
+ * A packet of ours whose MAC was checked came for a number, and no QP takes it. Does
+ * a tombstone take it? *found becomes true if there is one.
  */
 bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The ids that a file of librdmacm has, /dev/infiniband/rdma_cm. ucma tells
- * them to nobody but their process, and their process knows them by pointers
- * of its own. They are only read here, but for the events that wait for
- * their process.
+ * The ids of a file of rdma_cm, and the events that wait in it. ucma shows them to
+ * their process only, which knows them by pointers of its own. This file reads the
+ * ids, and changes nothing but events and their count.
  */
 
 #include <linux/file.h>
@@ -38,7 +37,7 @@ static void rxe_migr_cm_options(struct rxe_migr_cm_id *out,
 
 static u32 rxe_migr_conn_state(const struct ib_cm_id *conn)
 {
-	/* rdma_cm has none before it connects, and after that has failed */
+	/* rdma_cm has no cm_id before it connects, and after that has failed */
 	if (!conn)
 		return RXE_MIGR_CM_ENDED;
 
@@ -80,7 +79,7 @@ static u32 rxe_migr_cm_state(const struct rdma_id_private *id,
 	}
 }
 
-/* One that has a connection to move. */
+/* An id that has a connection to move */
 static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 			    const struct rdma_id_private *id,
 			    struct rxe_dev *rxe, bool stop)
@@ -105,7 +104,7 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 	return err;
 }
 
-/* The CM's work on an id is done under its mutex. */
+/* An id that may be bound to a device. handler_mutex keeps the CM from changing it. */
 static int rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
 			     struct rdma_id_private *id, bool stop)
 {
@@ -132,14 +131,14 @@ static int rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
 	return err;
 }
 
-/* Of a context that was not being destroyed. */
+/* Put the reference that rxe_migr_cm_ctxs() took. */
 static void rxe_migr_cm_put(struct ucma_context *ctx)
 {
 	if (refcount_dec_and_test(&ctx->ref))
 		complete(&ctx->comp);
 }
 
-/* Those that a context has; its count of events is not in use here yet. */
+/* Count the unread events of each context: ucma itself counts only those that were read. */
 static void rxe_migr_cm_count(const struct ucma_file *ufile,
 			      struct rxe_migr_cm_id *ids,
 			      struct ucma_context **ctxs, unsigned int count)
@@ -163,8 +162,8 @@ static void rxe_migr_cm_count(const struct ucma_file *ufile,
 }
 
 /*
- * The contexts of a file, with references as ucma takes them; one that is being
- * destroyed has none: then ctxs has NULL.
+ * The contexts of a file, each with a reference, as ucma takes it. ctxs has NULL for
+ * a context that is being destroyed. Returns how many contexts there are.
  */
 static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 				     struct rxe_migr_cm_id *ids,
@@ -202,7 +201,7 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 	return count;
 }
 
-/* Is it one, and of the ucma that we know the structures of? */
+/* The ucma_file of a file, if it is one whose structures are those of this kernel's source */
 static struct ucma_file *rxe_migr_cm_ufile(struct file *file)
 {
 	struct ucma_file *ufile = file->private_data;
@@ -211,7 +210,7 @@ static struct ucma_file *rxe_migr_cm_ufile(struct file *file)
 							     ERR_PTR(-EINVAL);
 }
 
-/* At most max of them, struct rxe_migr_cm_id; *count: how many there are. */
+/* Fill entries, struct rxe_migr_cm_id, with at most max ids; *count: how many there are. */
 int rxe_migr_cm_ids(struct file *file, void *entries, unsigned int max,
 		    unsigned int *count, u32 flags)
 {
@@ -256,7 +255,7 @@ static struct ucma_context *rxe_migr_cm_find(struct ucma_file *ufile, u32 id)
 	return NULL;
 }
 
-/* Destroying an id waits for as many events to be acknowledged. */
+/* Set how many events the process has read: to destroy an id, librdmacm waits for them. */
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
@@ -281,7 +280,7 @@ int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 	return err;
 }
 
-/* As above, struct rxe_migr_cm_event. */
+/* The same for the events, struct rxe_migr_cm_event */
 int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
 		       unsigned int *count, u32 flags)
 {
@@ -304,7 +303,7 @@ int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
 	return 0;
 }
 
-/* As ucma itself does it when the CM calls. */
+/* Add an event, as ucma does when the CM reports one. */
 int rxe_migr_cm_report(struct file *file, const struct rxe_migr_cm_event *resp)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
@@ -314,7 +313,7 @@ int rxe_migr_cm_report(struct file *file, const struct rxe_migr_cm_event *resp)
 	if (IS_ERR(ufile))
 		return PTR_ERR(ufile);
 
-	/* what would have to bring a new id, or name a group, is never listed */
+	/* rxe_migr_cm_events() lists no event that brings a new id or names a group */
 	if (resp->event > RDMA_CM_EVENT_TIMEWAIT_EXIT ||
 	    resp->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
 	    resp->event == RDMA_CM_EVENT_MULTICAST_JOIN ||

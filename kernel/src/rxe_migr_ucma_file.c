@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Open files of rdma_cm, /dev/infiniband/rdma_cm: the credentials of one that
- * was restored, and the devices that its process knows by names of another host.
- * rxe_migr_ucma.c has the ids.
+ * Open files of rdma_cm, /dev/infiniband/rdma_cm. A restored file gets the
+ * credentials of its process, which knows devices by GUIDs and indices of another
+ * host. rxe_migr_ucma.c has the ids.
  */
 
 #include <linux/cred.h>
@@ -10,18 +10,18 @@
 #include <rdma/rdma_user_cm.h>
 #include "rxe_migr_loc.h"
 
-/* file_operations of ours, and their aliases */
+/* held to give a file operations of ours, and to add an alias */
 static DEFINE_MUTEX(cm_mutex);
 
 /*
- * Of one file: librdmacm looks for the device of an id by the GUID and index that
- * it read where the process began. For credentials, see rxe_migr_write_as_owner().
+ * How many devices a file can have aliases for. librdmacm looks for the device of an
+ * id by the GUID and index that it read on the host where the process began.
  */
 #define RXE_MIGR_CM_DEVICES 8
 
 struct rxe_migr_cm_alias {
-	__be64	guid;			/* of a device here */
-	__be64	known_guid;
+	__be64	guid;			/* of a device of this host */
+	__be64	known_guid;		/* what the process knows in its place */
 	u32	known_index;
 };
 
@@ -29,14 +29,14 @@ struct rxe_migr_cm_file {
 	const struct file_operations *stock;
 	struct file_operations	ours;
 	struct rcu_head		rcu;
-	unsigned int		num_aliases;	/* grows */
+	unsigned int		num_aliases;	/* never gets smaller */
 	struct rxe_migr_cm_alias aliases[RXE_MIGR_CM_DEVICES];
 };
 
 static ssize_t rxe_migr_write_cm(struct file *file, const char __user *buf,
 				 size_t count, loff_t *pos);
 
-/* NULL: it has the operations that it was opened with. */
+/* NULL if the file has the operations that it was opened with. */
 static struct rxe_migr_cm_file *rxe_migr_cm_file(const struct file *file)
 {
 	const struct file_operations *fops = READ_ONCE(file->f_op);
@@ -45,7 +45,7 @@ static struct rxe_migr_cm_file *rxe_migr_cm_file(const struct file *file)
 		container_of(fops, struct rxe_migr_cm_file, ours) : NULL;
 }
 
-/* A device in an answer to the caller becomes the one that it knows. */
+/* In an answer to the process, replace a device by the one that it knows. */
 static void rxe_migr_cm_tell(const struct rxe_migr_cm_file *f, void __user *resp,
 			     size_t size, size_t guid_at, size_t index_at)
 {
@@ -53,7 +53,7 @@ static void rxe_migr_cm_tell(const struct rxe_migr_cm_file *f, void __user *resp
 	unsigned int i, n;
 	__be64 guid;
 
-	/* pairs with rxe_migr_cm_device(), which fills them in before */
+	/* pairs with rxe_migr_cm_device(), which fills in the alias first */
 	n = smp_load_acquire(&f->num_aliases);
 
 	if (size < guid_at + sizeof(guid) ||
@@ -64,7 +64,7 @@ static void rxe_migr_cm_tell(const struct rxe_migr_cm_file *f, void __user *resp
 		alias = &f->aliases[i];
 		if (alias->guid != guid)
 			continue;
-		/* (it was written to just now: what fails is the caller's doing) */
+		/* ucma has just written there: if this fails, the caller made it fail */
 		if (copy_to_user(resp + guid_at, &alias->known_guid,
 				 sizeof(guid)) ||
 		    (size >= index_at + sizeof(u32) &&
@@ -115,12 +115,12 @@ static ssize_t rxe_migr_write_cm(struct file *file, const char __user *buf,
 	return ret;
 }
 
-/* For the moment between a file's release and its end. */
+/* The operations of a file between its release and its end */
 static const struct file_operations rxe_migr_cm_closed = {
 	.owner = THIS_MODULE,
 };
 
-/* The reference to rdma_ucm is ours, which nothing else of rxe needs. */
+/* Only these operations hold a reference to rdma_ucm. */
 static int rxe_migr_release_cm(struct inode *inode, struct file *file)
 {
 	struct rxe_migr_cm_file *f = rxe_migr_cm_file(file);
@@ -133,7 +133,7 @@ static int rxe_migr_release_cm(struct inode *inode, struct file *file)
 	return ret;
 }
 
-/* rdma_ucm exports nothing to know its files by: the name of its code has to do. */
+/* rdma_ucm exports nothing by which its files can be known, except a symbol's name. */
 bool rxe_migr_is_cm(const struct file *file)
 {
 	const struct file_operations *fops = READ_ONCE(file->f_op);
@@ -149,7 +149,7 @@ bool rxe_migr_is_cm(const struct file *file)
 	       !strcmp(name, "ucma_write [rdma_ucm]");
 }
 
-/* Give a file operations of ours, if it has not got them yet. */
+/* Give a file operations of ours, unless it has them. */
 static struct rxe_migr_cm_file *rxe_migr_cm_replace(struct file *file)
 {
 	struct rxe_migr_cm_file *f = rxe_migr_cm_file(file);
@@ -175,8 +175,9 @@ static struct rxe_migr_cm_file *rxe_migr_cm_replace(struct file *file)
 }
 
 /*
- * Make a file the task's own, as rxe_migr_adopt() does it. A process of one thread needs no other
- * file_operations, and MIGRATE_ID knows a file by these.
+ * Give a file of rdma_cm to the process pid, as rxe_migr_adopt() does. A process of
+ * one thread needs no operations of ours, and RDMA_USER_CM_CMD_MIGRATE_ID takes only
+ * files that have the original ones.
  */
 int rxe_migr_adopt_cm(struct file *file, struct pid *pid)
 {
@@ -197,7 +198,7 @@ int rxe_migr_adopt_cm(struct file *file, struct pid *pid)
 	return err;
 }
 
-/* What a file's process knows a device by: it is told first, and then set. */
+/* By what the process of a file knows a device: *out is what was set before *in. */
 int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 		       const struct rxe_migr_cm_device *in,
 		       struct rxe_migr_cm_device *out)
@@ -225,7 +226,7 @@ int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 	     !memcmp(in->guid, out->guid, sizeof(in->guid))))
 		goto unlock;
 
-	/* once: who reads them takes no lock */
+	/* an alias is set once, since readers take no lock */
 	err = f && (i < f->num_aliases || i == RXE_MIGR_CM_DEVICES) ? -ENOSPC :
 								     0;
 	if (!err && !f) {

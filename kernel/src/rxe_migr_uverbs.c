@@ -12,7 +12,7 @@
 
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Does the application wait for the peer's answer? */
+/* Is the QP still held, since its RESUME is unanswered? */
 static bool rxe_migr_is_resuming(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
@@ -79,10 +79,10 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 }
 
 /*
- * A running program never waits for who looks at its context: ib_core only
- * tries to get hw_destroy_rwsem when an object is made, and says EIO if it is
- * taken for writing, or is going to be. A program whose context is stopped is
- * frozen, but it runs while the size of its dump is asked for.
+ * A program that runs must not notice that its context is looked at. When it creates
+ * an object, ib_core only tries to get hw_destroy_rwsem, and the verb fails with EIO
+ * if somebody holds it for writing or waits for that. So it is held for writing only
+ * while the program is frozen. It runs while the size of its dump is asked for.
  */
 static void rxe_migr_lock(struct ib_uverbs_file *ufile, bool write)
 {
@@ -125,7 +125,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 	stop = in.flags & RXE_MIGR_DUMP_STOP;
 	if (stop && !rxe_migr_speaks())
 		return -ENOKEY;
-	write = stop && sink.size;	/* nothing is stopped without room for it */
+	write = stop && sink.size;	/* without a buffer nothing is stopped */
 	rxe_migr_lock(ufile, write);
 	all.locked = write;
 	err = rxe_migr_get_objects(ufile, &all);
@@ -160,7 +160,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attr
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
 
-	/* its program may run again already, if its checkpoint broke off */
+	/* for reading: if a checkpoint broke off, the program may run already */
 	rxe_migr_lock(attrs->ufile, false);
 	err = rxe_migr_unstop_ctx(uc);
 	rxe_migr_unlock(attrs->ufile, false);
@@ -168,7 +168,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attr
 	return err;
 }
 
-/* Only event files, which come with the context, may exist. */
+/* Has the context no objects but event files, which come with it? */
 static bool rxe_migr_is_fresh(struct ib_uverbs_file *ufile)
 {
 	struct ib_uobject *uobj;
@@ -196,14 +196,14 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_BEGIN)(struct uverbs_attr_bundle *attr
 		return err;
 	if (!in.session || in.flags)
 		return -EINVAL;
-	/* not RESUME: by then the source's task may have been ended */
+	/* RESUME would be too late: the source's task may have ended by then */
 	if (!rxe_migr_speaks())
 		return -ENOKEY;
 
 	file = fget(in.fd);
 	if (!file)
 		return -EBADF;
-	/* this ioctl's own file, whose private_data is the ufile */
+	/* it must be the file of this ioctl: its private_data is the ufile */
 	if (file->private_data != attrs->ufile) {
 		fput(file);
 		return -EBADF;

@@ -11,7 +11,7 @@
 
 #define RXE_MIGR_CM_MAX 65536
 
-/* What a file of librdmacm has, of one kind. */
+/* Answer with what a file of rdma_cm has: ids or events. */
 static int rxe_migr_cm_answer(struct uverbs_attr_bundle *attrs, size_t size,
 			      u32 known_flags,
 			      int (*list)(struct file *file, void *entries,
@@ -99,7 +99,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_ADOPT)(struct uverbs_attr_bundle *a
 	return err;
 }
 
-/* With a reference, or NULL. */
+/* A QP of the context, with a reference, or NULL */
 static struct rxe_qp *rxe_migr_find_qp(struct rxe_ucontext *uc, u32 qpn)
 {
 	struct rxe_qp *qp;
@@ -129,7 +129,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_CONNECT)(struct uverbs_attr_bundle 
 	if (in.state != RXE_MIGR_CM_CONNECTED && in.state != RXE_MIGR_CM_LEFT)
 		return -EINVAL;
 
-	/* nothing is destroyed or resumed meanwhile */
+	/* held, so that nothing is destroyed or resumed meanwhile */
 	down_write(&attrs->ufile->hw_destroy_rwsem);
 	qp = rxe_migr_find_qp(uc, in.qp_num);
 	if (uc->migr.state != RXE_MIGR_CTX_RESTORING)

@@ -29,7 +29,7 @@ static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
 	memcpy(st->dgid, qp->pri_av.grh.dgid.raw, sizeof(st->dgid));
 }
 
-/* Fill st with at most max entries; returns how many there are. */
+/* Fill entries with at most max of struct rxe_migr_status; returns how many there are. */
 static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe, void *entries,
 					 unsigned int max)
 {
@@ -68,7 +68,7 @@ static void rxe_migr_qp_call(struct rxe_qp *qp, struct rxe_migr_call *call)
 	memcpy(call->dgid, qp->pri_av.grh.dgid.raw, sizeof(call->dgid));
 }
 
-/* The same of calls */
+/* The same for struct rxe_migr_call */
 static unsigned int rxe_migr_calls_fill(struct rxe_dev *rxe, void *entries,
 					unsigned int max)
 {
@@ -95,7 +95,7 @@ static unsigned int rxe_migr_calls_fill(struct rxe_dev *rxe, void *entries,
 
 #define RXE_MIGR_DEVICE_MAX 65536
 
-/* What there is of a kind on the whole device */
+/* Answer with all entries of a kind of the whole device. */
 static int rxe_migr_device_answer(struct uverbs_attr_bundle *attrs, size_t size,
 				  unsigned int (*fill)(struct rxe_dev *rxe,
 						       void *entries,

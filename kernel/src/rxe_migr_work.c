@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The delayed work of a queue pair: STOP and RESUME are repeated, a move of the
- * peer is applied, and a deadline ends the wait for it.
+ * The delayed work of a queue pair. It repeats STOP and RESUME, applies a move of
+ * the peer, and ends the wait for the peer at its deadline.
  */
 
 #include <linux/sched/mm.h>
 #include <net/sock.h>
 #include "rxe_migr_loc.h"
 
-/* STOP is repeated so often, RESUME until it is answered. */
+/* How often STOP is sent; RESUME is repeated until it is answered. */
 #define RXE_MIGR_TRIES		8
 
 /*
- * Of QPs of the kernel, which may free memory by what they send: a paused one
- * goes on, or fails, also where no thread can be made. Work of users does not
- * run here: it waits for memory as they do, and would hold the rescuer up.
+ * For QPs of the kernel. What such a QP sends may free memory, so it must go on, or
+ * fail, even when no thread can be created: this queue has a rescuer. Work of
+ * users' QPs does not run here, since it may wait for memory and block the rescuer.
  */
 static struct workqueue_struct *rxe_migr_wq;
 
@@ -25,7 +25,7 @@ int rxe_migr_init(void)
 	return rxe_migr_wq ? 0 : -ENOMEM;
 }
 
-/* (no QP is left, and each has waited for its work) */
+/* No QP is left, and each has waited for its work. */
 void rxe_migr_exit(void)
 {
 	destroy_workqueue(rxe_migr_wq);
@@ -36,7 +36,7 @@ static struct workqueue_struct *rxe_migr_wq_of(const struct rxe_qp *qp)
 	return qp->is_user ? system_unbound_wq : rxe_migr_wq;
 }
 
-/* How long to wait for an answer to what is said again */
+/* How long to wait before a packet is sent once more */
 static unsigned long rxe_migr_backoff(unsigned int tries)
 {
 	return min(RXE_MIGR_BACKOFF_MIN << min(tries, 10U),
@@ -44,9 +44,10 @@ static unsigned long rxe_migr_backoff(unsigned int tries)
 }
 
 /*
- * And at first: all QPs of a context call at once, and a peer of many takes its
- * time. Said again meanwhile, all of it would take as long again. A UC peer is
- * waited for, see rxe_migr_stop_ctx().
+ * How long to wait before it is sent a second time. All QPs of a context call at
+ * once, and a host that many of them call needs time to answer: the same packets
+ * again would only double its work. A peer of UC is asked again at once, since
+ * rxe_migr_stop_ctx() waits for it.
  */
 unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
 {
@@ -61,8 +62,8 @@ unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
 }
 
 /*
- * Run rxe_migr_work() after this delay, whenever it was due before; at once, if
- * the peer has moved.
+ * Run rxe_migr_work() after this delay, even if it was due at another time; at once,
+ * if the peer has moved.
  */
 void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 {
@@ -91,7 +92,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	move = qp->migr.move;
 	qp->migr.move.pending = false;
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
-		move.pending = false;	/* it will call again */
+		move.pending = false;	/* the peer will call again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	if (!move.pending)
 		goto unlock;
@@ -106,7 +107,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_migr_call_at(rxe, av, &move.gid);
 	qp->migr.peer_epoch = move.epoch;
 	qp->migr.peer_old_gid = move.old_gid;
-	/* unless it has stopped again meanwhile */
+	/* unless the peer has stopped again meanwhile */
 	if (!qp->migr.peer_stopped ||
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
 		qp->migr.peer_stopped = false;
@@ -120,7 +121,10 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 		if (qp->migr_state == RXE_MIGR_QP_RUNNING)
 			rxe_migr_give_grace(qp);
 	}
-	/* it called us here; or else does not know that we are, and is called */
+	/*
+	 * Either the peer called us at this address, or it does not know this
+	 * address yet: then our own RESUME, which is unanswered, is the answer.
+	 */
 	answer = (!move.told || !qp->migr.resume_owed) && !qp->migr.gave_up;
 	if (!move.told)
 		rxe_migr_sgid(av, &qp->migr.old_gid);
@@ -141,8 +145,8 @@ unlock:
 }
 
 /*
- * A peer of UC waits for what was sent to it before its STOP came: say how far
- * that goes, once nothing more follows.
+ * A peer of UC that stops waits for all that was sent to it before its STOP came.
+ * Tell it the next PSN, once the requester is at rest.
  */
 static void rxe_migr_ack_stop(struct rxe_qp *qp)
 {
@@ -153,7 +157,7 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	owed = qp->migr.ack_owed && qp->migr.peer_stopped &&
 	       (qp->migr_state != RXE_MIGR_QP_STOPPED || qp->migr.hushed);
-	qp->migr.ack_owed = false;	/* STOP is repeated */
+	qp->migr.ack_owed = false;	/* if the answer is lost, STOP comes again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	if (owed && !qp->migr.hushed && !qp->migr.held) {
@@ -167,10 +171,10 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 }
 
 /*
- * The peer did not come back: fail as for a dead one. The oldest WQE ends with
- * RETRY_EXC_ERR and the rest is flushed; an idle QP just goes to the error
- * state, since nobody else will ever tell. An unreliable one sends on, and
- * nobody hears it.
+ * The peer did not come back in time: the QP fails as if the peer were dead. The
+ * oldest WQE ends with RETRY_EXC_ERR, and the rest is flushed. An idle QP goes to
+ * the error state, since nothing else would tell its application. A UC QP sends
+ * on, and nobody hears it.
  */
 static void rxe_migr_give_up(struct rxe_qp *qp)
 {
@@ -181,7 +185,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* (a stop, or a call, that came meanwhile has given it another time) */
+	/* (a STOP or a RESUME that came meanwhile has set another deadline) */
 	if ((qp->migr_state != RXE_MIGR_QP_PAUSED &&
 	     qp->migr_state != RXE_MIGR_QP_RESUMING) ||
 	    qp->migr.has_deadline) {
@@ -199,7 +203,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	if (qp_type(qp) != IB_QPT_RC)
 		goto enable;
 
-	/* the completer itself, lest the requester begins something new */
+	/* called here, not by the task: the requester must begin nothing new */
 	qp->req.need_retry = 0;
 	wqe = queue_head(qp->sq.queue, QUEUE_TYPE_FROM_CLIENT);
 	if (wqe) {
@@ -220,10 +224,10 @@ enable:
 }
 
 /*
- * A peer that never answered anything may have a driver without this protocol.
- * It was not paused then, and if our address is the old one, it need not be
- * waited for. It is called all the same until the deadline: it may be far away.
- * Only calls that were sent count, see rxe_migr_call_again().
+ * A peer that never answered may have a driver without this protocol. Such a peer
+ * was not paused, so if our address is still the same, this QP need not wait for
+ * it. It calls on until the deadline all the same, since the peer may only be slow.
+ * Calls that could not be sent do not count: see rxe_migr_call_again().
  */
 static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 {
@@ -238,8 +242,9 @@ static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 }
 
 /*
- * Say this for the time that tries counts. Without a key nothing is said: that
- * is no call which nobody answered, and a key is looked for now and then.
+ * Send opcode; tries is how often it was sent, this time included. Without a key
+ * nothing is sent: that does not count as an unanswered call, and the next try
+ * looks for a key again.
  */
 static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 				unsigned int tries)
@@ -251,7 +256,7 @@ static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 		return;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* unless they are counted anew meanwhile */
+	/* unless the count has begun anew meanwhile */
 	if (m->tries == tries) {
 		m->tries--;
 		m->next_tx = jiffies + RXE_MIGR_BACKOFF_MAX;
@@ -282,7 +287,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 	give_up = alive && m->has_deadline &&
 		  time_after_eq(jiffies, m->deadline);
 	if (!alive || give_up) {
-		/* (this may be done again before anybody asks) */
+		/* (this may run twice before anybody looks at unheard) */
 		m->unheard |= m->resume_owed;
 		m->resume_owed = false;
 		m->heard_owed = false;
@@ -298,7 +303,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 			rxe_sched_task(&qp->send_task);
 		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
-		seek = m->tries;	/* the peer has moved, too, perhaps */
+		seek = m->tries;	/* no answer: the peer may have moved, too */
 	} else if (m->heard_owed) {
 		if (m->tries < RXE_MIGR_TRIES)
 			opcode = RXE_MIGR_OPCODE_RESUME;
@@ -328,7 +333,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		rxe_migr_send_moved(qp);
 	if (delay) {
 		spin_lock_irqsave(&qp->state_lock, flags);
-		if (!m->dead)	/* unless it was queued meanwhile, to run now */
+		if (!m->dead)	/* does nothing if a kick has queued it already */
 			queue_delayed_work(rxe_migr_wq_of(qp), &m->work, delay);
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 	}
@@ -343,7 +348,7 @@ void rxe_migr_work(struct work_struct *work)
 		rxe_migr_run(qp);
 		return;
 	}
-	/* (what it sends then may free memory) */
+	/* what the QP sends may free memory: it allocates from the reserves */
 	reclaim = memalloc_noreclaim_save();
 	rxe_migr_run(qp);
 	memalloc_noreclaim_restore(reclaim);
