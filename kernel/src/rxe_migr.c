@@ -125,20 +125,17 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 	/* after RESET the QP has no peer to wait for */
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
 		spin_lock_irqsave(&qp->state_lock, flags);
-		qp->migr.peer_stopped = false;
+		rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
 		qp->migr.peer_knows = false;
 		qp->migr.has_sq_psn = false;
 		qp->attr.rq_psn = 0;
 		qp->attr.sq_psn = 0;
-		qp->migr.resume_owed = false;
-		qp->migr.heard_owed = false;
-		qp->migr.unsure = false;
+		/* no peer knows this QP by an earlier address any more */
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 		qp->migr.ack_owed = false;
 		qp->migr.move.pending = false;
 		qp->migr.has_deadline = false;
 		qp->migr.gave_up = false;
-		qp->migr.sent_on = false;
-		qp->migr.unheard = false;	/* nobody knows where we were */
 		qp->migr.restored = false;
 		qp->migr.call_ns = 0;
 		qp->migr.last_known = false;

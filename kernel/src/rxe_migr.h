@@ -40,53 +40,67 @@ struct rxe_pool_elem;
 struct rxe_qp;
 struct rxe_ucontext;
 
-/* A RESUME, or MOVED, that was accepted and is being applied. */
+/* A RESUME, or MOVED, that was accepted and is being applied */
 struct rxe_migr_move {
 	union ib_gid	gid;		/* where the peer is now */
-	union ib_gid	old_gid;	/* where it says it was */
+	union ib_gid	old_gid;	/* where the peer says it was */
 	u32		epoch;
 	bool		told;		/* by the tombstone, not by the peer */
 	bool		pending;
 };
 
+/* What this QP knows of its peer; rxe_migr_state.c has the legal arcs. */
+enum rxe_migr_peer_state {
+	RXE_MIGR_PEER_GOES,	/* it is not stopped, as far as is known */
+	RXE_MIGR_PEER_STOPPED,	/* since its epoch stop_epoch */
+	RXE_MIGR_PEER_UNSURE,	/* UC: it goes on, and may not hear this QP yet */
+	RXE_MIGR_PEER_OVERDUE,	/* stopped until the deadline passed, perhaps still */
+};
+
+/* What became of our last RESUME; rxe_migr_state.c has the legal arcs. */
+enum rxe_migr_call_state {
+	RXE_MIGR_CALL_NONE,	/* the answer came, or nobody is called */
+	RXE_MIGR_CALL_AWAITED,	/* unanswered: it is sent again */
+	RXE_MIGR_CALL_CONFIRM,	/* UC: answered; the peer may wait to be told so */
+	RXE_MIGR_CALL_MISSED,	/* the QP failed, or gave up, before the answer came */
+};
+
 struct rxe_migr_qp {
 	struct mutex		mutex;
-	struct delayed_work	work;	/* repeats STOP, RESUME; ends a pause */
-	unsigned long		deadline; /* jiffies, valid if has_deadline */
-	unsigned long		wait_begin;	/* jiffies: of what ends with it */
-	u64			grace_end;	/* jiffies_64: no retry counts before */
-	u32			epoch;		/* moves of this QP */
-	u32			peer_epoch;	/* last one accepted of the peer */
-	u32			stop_epoch;	/* the peer's, while it is stopped */
-	u16			renewal;	/* stopped: what the peer is told last */
-	u16			peer_renewal;	/* what a stopped peer told last */
-	u64			renewal_ns;	/* it was told first */
-	u64			wait_ns;	/* so long the peer waits at least; 0: unknown */
-	u64			call_ns;	/* restored: the peer was called first; 0: not */
-	unsigned int		tries;
-	unsigned long		next_tx;	/* jiffies: STOP, RESUME not before */
+	struct delayed_work	work;		/* rxe_migr_work() */
+	enum rxe_migr_peer_state peer;
+	enum rxe_migr_call_state call;
+	unsigned long		deadline;	/* jiffies, valid if has_deadline */
+	unsigned long		wait_begin;	/* jiffies: begin of the wait for deadline */
+	u64			grace_end;	/* jiffies_64: until then a retry is free */
+	u32			epoch;		/* how often this QP was stopped */
+	u32			peer_epoch;	/* of the peer's last RESUME that was applied */
+	u32			stop_epoch;	/* of the peer's last stop */
+	u32			last_psn;	/* UC: what a peer at rest sends next */
+	u32			seen_psn;	/* UC: one more than the last that came since the stop */
+	u16			renewal;	/* number of our last STOP */
+	u16			peer_renewal;	/* number of the peer's last STOP */
+	u64			renewal_ns;	/* when our last STOP was first sent */
+	u64			wait_ns;	/* stopped: the peer waits until then; 0: unknown */
+	u64			call_ns;	/* restored: when the peer was first called; 0: never */
+	unsigned int		tries;		/* how often STOP or RESUME was sent again */
+	unsigned long		next_tx;	/* jiffies: when it is sent again */
 	union ib_gid		old_gid;	/* ours when a peer last answered */
 	union ib_gid		last_gid;	/* ours before this QP was restored */
-	union ib_gid		peer_old_gid;	/* that of the last RESUME accepted */
+	union ib_gid		peer_old_gid;	/* old_gid of the peer's last RESUME */
 	struct rxe_migr_move	move;
+
+	/* flags that do not exclude each other */
 	bool			has_deadline;
-	bool			restored;	/* this connection was */
-	bool			peer_stopped;
-	bool			peer_knows;	/* it has spoken the protocol */
+	bool			restored;	/* with its connection */
+	bool			peer_knows;	/* the peer has spoken the protocol */
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
-	bool			stop_acked;
-	u32			last_psn;	/* UC: what a peer at rest sends next */
-	u32			seen_psn;	/* UC: behind what came since the stop */
-	bool			last_known;	/* last_psn is */
-	bool			arriving;	/* UC, stopped: what was sent before still comes */
-	bool			hushed;		/* UC, stopped: its requester is at rest */
+	bool			stop_acked;	/* the peer has answered our last STOP */
+	bool			last_known;	/* last_psn is valid */
+	bool			arriving;	/* UC, stopped: packets sent before may still come */
+	bool			hushed;		/* UC, stopped: the requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
-	bool			resume_owed;	/* our own RESUME is unanswered */
-	bool			heard_owed;	/* UC: the peer may wait to be told of its answer */
-	bool			unsure;		/* UC, paused: may what we send not arrive yet? */
-	bool			unheard;	/* it was until the end */
-	bool			gave_up;	/* failed past its deadline */
-	bool			sent_on;	/* UC: the deadline of stop_epoch has passed */
+	bool			gave_up;	/* RC: the QP failed at its deadline */
 	bool			held;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };

@@ -10,7 +10,7 @@
 void rxe_migr_go_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool resume = false;
+	bool call = false;
 
 	mutex_lock(&qp->migr.mutex);
 
@@ -32,27 +32,27 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
 		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
-		qp->migr.resume_owed = rxe_migr_connected(qp);
-		qp->migr.unheard = false;
+		call = rxe_migr_connected(qp);
+		rxe_migr_set_call(qp, call ? RXE_MIGR_CALL_AWAITED :
+					     RXE_MIGR_CALL_NONE);
 		/* (a QP that had no peer yet connects here, and was not moved) */
-		qp->migr.restored &= qp->migr.resume_owed;
+		qp->migr.restored &= call;
 		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
-		if (qp->migr.peer_stopped) {
+		if (qp->migr.peer == RXE_MIGR_PEER_STOPPED) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 			rxe_migr_set_deadline(qp);
-		} else if (qp->migr.resume_owed) {
+		} else if (call) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
 			rxe_migr_set_deadline(qp);
 		} else {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 			qp->migr.has_deadline = false;
 		}
-		resume = qp->migr.resume_owed;
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	/* before the peer moves: the QP keeps the route to the peer's old address */
-	if (resume)
+	if (call)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 
 	mutex_unlock(&qp->migr.mutex);
@@ -91,13 +91,13 @@ void rxe_migr_resumed_qp(struct rxe_qp *qp, bool waits)
 
 	lockdep_assert_held(&qp->state_lock);
 
-	if (!waits)
-		qp->migr.heard_owed = false;
-	if (!qp->migr.resume_owed)
+	if (!waits && qp->migr.call == RXE_MIGR_CALL_CONFIRM)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+	if (qp->migr.call != RXE_MIGR_CALL_AWAITED)
 		return;
 
-	qp->migr.resume_owed = false;
-	qp->migr.heard_owed = waits;
+	rxe_migr_set_call(qp, waits ? RXE_MIGR_CALL_CONFIRM :
+				      RXE_MIGR_CALL_NONE);
 	qp->migr.tries = 0;
 	qp->migr.next_tx = jiffies + RXE_MIGR_BACKOFF_MIN;
 	rxe_migr_note_resume(qp);

@@ -34,6 +34,8 @@ int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
 /* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
+void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);
+void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
 /* It is held, or nothing can change the QP: see rxe_migr_connected(). */
 bool rxe_migr_connected(struct rxe_qp *qp);

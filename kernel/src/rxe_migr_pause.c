@@ -85,15 +85,14 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	bool went_on = qp->migr_state == RXE_MIGR_QP_RUNNING ||
 		       qp->migr_state == RXE_MIGR_QP_RESUMING ||
-		       qp->migr.unsure;
+		       qp->migr.peer == RXE_MIGR_PEER_UNSURE;
 
 	lockdep_assert_held(&qp->state_lock);
 
-	qp->migr.peer_stopped = true;
+	rxe_migr_set_peer(qp, RXE_MIGR_PEER_STOPPED);
 	qp->migr.stop_epoch = epoch;
-	qp->migr.sent_on = false;
-	qp->migr.heard_owed = false;
-	qp->migr.unsure = false;
+	if (qp->migr.call == RXE_MIGR_CALL_CONFIRM)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 
 	if (went_on) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
@@ -113,10 +112,10 @@ void rxe_migr_unpause(struct rxe_qp *qp)
 	if (qp->migr_state != RXE_MIGR_QP_PAUSED)
 		return;
 
-	if (qp->migr.resume_owed) {
+	if (qp->migr.call == RXE_MIGR_CALL_AWAITED) {
 		rxe_migr_set_state(qp, RXE_MIGR_QP_RESUMING);
 		rxe_migr_set_deadline(qp);
-	} else if (qp->migr.unsure) {
+	} else if (qp->migr.peer == RXE_MIGR_PEER_UNSURE) {
 		rxe_migr_set_deadline(qp);
 		if (!qp->migr.has_deadline ||
 		    time_after(qp->migr.deadline, jiffies + RXE_MIGR_HEARD_MAX))
@@ -133,10 +132,10 @@ void rxe_migr_sure_qp(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
 
-	if (!qp->migr.unsure)
+	if (qp->migr.peer != RXE_MIGR_PEER_UNSURE)
 		return;
 
-	qp->migr.unsure = false;
+	rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
 	rxe_migr_unpause(qp);
 	rxe_sched_task(&qp->send_task);
 }

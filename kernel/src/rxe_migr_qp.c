@@ -43,7 +43,8 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 	       (qp->resp.drop_msg ? RXE_MIGR_QP_DROP_MSG : 0) |
 	       (qp->resp.sent_psn_nak ? RXE_MIGR_QP_SENT_PSN_NAK : 0) |
 	       (qp->resp.wqe ? RXE_MIGR_QP_RECV_WQE : 0) |
-	       (qp->migr.peer_stopped ? RXE_MIGR_QP_PEER_STOPPED : 0) |
+	       (qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
+		RXE_MIGR_QP_PEER_STOPPED : 0) |
 	       (qp->migr.peer_knows ? RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
@@ -400,7 +401,8 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	qp->migr.epoch = le32_to_cpu(rec->epoch);
 	qp->migr.peer_epoch = le32_to_cpu(rec->peer_epoch);
 	qp->migr.stop_epoch = qp->migr.peer_epoch;
-	qp->migr.peer_stopped = !!(rec->flags & RXE_MIGR_QP_PEER_STOPPED);
+	rxe_migr_set_peer(qp, rec->flags & RXE_MIGR_QP_PEER_STOPPED ?
+			      RXE_MIGR_PEER_STOPPED : RXE_MIGR_PEER_GOES);
 	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
 	memcpy(qp->migr.old_gid.raw,
 	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?

@@ -18,13 +18,14 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
 	u32 epoch = be32_to_cpu(hdr->epoch);
 	u16 renewal = be16_to_cpu(hdr->renewal);
-	bool same = qp->migr.peer_stopped && epoch == qp->migr.stop_epoch;
+	bool stopped = qp->migr.peer == RXE_MIGR_PEER_STOPPED;
+	bool same = stopped && epoch == qp->migr.stop_epoch;
 	bool news = !same || renewal > qp->migr.peer_renewal;
 
 	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
-	    (qp->migr.peer_stopped &&
-	     rxe_migr_newer(qp->migr.stop_epoch, epoch)) ||
-	    (qp->migr.sent_on && epoch == qp->migr.stop_epoch))
+	    (stopped && rxe_migr_newer(qp->migr.stop_epoch, epoch)) ||
+	    (qp->migr.peer == RXE_MIGR_PEER_OVERDUE &&
+	     epoch == qp->migr.stop_epoch))
 		return false;
 
 	qp->migr.peer_knows = true;
@@ -98,7 +99,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
 {
 	return rxe_migr_newer(epoch, qp->migr.peer_epoch) &&
-	       !(qp->migr.peer_stopped &&
+	       !(qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
 		 rxe_migr_newer(qp->migr.stop_epoch, epoch));
 }
 
@@ -257,7 +258,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		qp->migr.peer_knows = true;
 		rxe_migr_resumed_qp(qp, !!(hdr->flags &
 					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
-		return qp->migr.heard_owed ? RXE_MIGR_OPCODE_RESUME : 0;
+		return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?
+			RXE_MIGR_OPCODE_RESUME : 0;
 	}
 
 	return -EINVAL;

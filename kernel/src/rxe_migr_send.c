@@ -90,7 +90,8 @@ static bool rxe_migr_owes_resume(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
 
-	return qp->migr.resume_owed && qp->migr_state != RXE_MIGR_QP_STOPPED;
+	return qp->migr.call == RXE_MIGR_CALL_AWAITED &&
+	       qp->migr_state != RXE_MIGR_QP_STOPPED;
 }
 
 /*
@@ -128,7 +129,7 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 /* Say for how long this QP waits, and which renewal of the peer it answers. */
 static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 {
-	hdr->renewal = cpu_to_be16(qp->migr.peer_stopped ?
+	hdr->renewal = cpu_to_be16(qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
 				   qp->migr.peer_renewal : 0);
 	hdr->wait = cpu_to_be16(rxe_migr_wait_s(qp));
 }
@@ -148,7 +149,8 @@ int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp) &&
-	    !qp->migr.heard_owed && !rxe_migr_peer_is_unknown(qp)) {
+	    qp->migr.call != RXE_MIGR_CALL_CONFIRM &&
+	    !rxe_migr_peer_is_unknown(qp)) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		return 0;
 	}
@@ -165,12 +167,14 @@ int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
 		hdr.renewal = cpu_to_be16(qp->migr.renewal);
 		if (opcode == RXE_MIGR_OPCODE_RESUME)
 			rxe_migr_say_wait(qp, &hdr);
-		if (opcode == RXE_MIGR_OPCODE_RESUME && !qp->migr.resume_owed)
+		if (opcode == RXE_MIGR_OPCODE_RESUME &&
+		    qp->migr.call != RXE_MIGR_CALL_AWAITED)
 			memcpy(hdr.old_gid, gid.raw, sizeof(hdr.old_gid));
 		else
 			memcpy(hdr.old_gid, qp->migr.old_gid.raw,
 			       sizeof(hdr.old_gid));
-		if (opcode == RXE_MIGR_OPCODE_RESUME && qp->migr.heard_owed)
+		if (opcode == RXE_MIGR_OPCODE_RESUME &&
+		    qp->migr.call == RXE_MIGR_CALL_CONFIRM)
 			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_HEARD);
 		break;
 	case RXE_MIGR_OPCODE_STOP_ACK:
@@ -182,7 +186,7 @@ int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
 	default:
 		epoch = qp->migr.peer_epoch;
 		psn = qp->resp.psn - 1;
-		if (qp->migr.unsure)
+		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
 			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_WAITS);
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);

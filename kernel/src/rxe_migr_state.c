@@ -6,6 +6,8 @@
 #define CREATE_TRACE_POINTS
 #include "rxe_migr_trace.h"
 
+/* --------------------------------------------------- the state of the QP -- */
+
 /*
  * RUNNING  -> PAUSED	 the peer stopped (STOP, NAK_STOPPED)
  * RUNNING  -> STOPPED	 checkpoint
@@ -67,6 +69,84 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 	WRITE_ONCE(qp->migr_state, to);
 	trace_rxe_migr_state(qp_num(qp), qp->migr.epoch, from, to);
 }
+
+/* --------------------------------------------- what is known of its peer -- */
+
+/*
+ * GOES     -> STOPPED	 STOP or NAK_STOPPED came
+ * GOES     -> UNSURE	 as STOPPED -> UNSURE
+ * STOPPED  -> GOES	 RESUME or MOVED came, reset, refill
+ * STOPPED  -> UNSURE	 UC, paused: RESUME or MOVED came, and is answered
+ * STOPPED  -> OVERDUE	 the deadline passed
+ * UNSURE   -> GOES	 the answer was heard, the deadline passed, this QP stops
+ * UNSURE   -> STOPPED	 STOP or NAK_STOPPED came
+ * OVERDUE  -> GOES	 RESUME or MOVED came, another deadline passed, reset
+ * OVERDUE  -> STOPPED	 STOP or NAK_STOPPED of a later epoch came
+ * OVERDUE  -> UNSURE	 as STOPPED -> UNSURE
+ *
+ * Forbidden: GOES and UNSURE -> OVERDUE: only a stopped peer can be overdue.
+ */
+static const u8 rxe_migr_peer_arcs[] = {
+	[RXE_MIGR_PEER_GOES]	= BIT(RXE_MIGR_PEER_STOPPED) |
+				  BIT(RXE_MIGR_PEER_UNSURE),
+	[RXE_MIGR_PEER_STOPPED]	= BIT(RXE_MIGR_PEER_GOES) |
+				  BIT(RXE_MIGR_PEER_UNSURE) |
+				  BIT(RXE_MIGR_PEER_OVERDUE),
+	[RXE_MIGR_PEER_UNSURE]	= BIT(RXE_MIGR_PEER_GOES) |
+				  BIT(RXE_MIGR_PEER_STOPPED),
+	[RXE_MIGR_PEER_OVERDUE]	= BIT(RXE_MIGR_PEER_GOES) |
+				  BIT(RXE_MIGR_PEER_STOPPED) |
+				  BIT(RXE_MIGR_PEER_UNSURE),
+};
+
+void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to)
+{
+	enum rxe_migr_peer_state from = qp->migr.peer;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (from != to && !WARN_ON_ONCE(!(rxe_migr_peer_arcs[from] & BIT(to))))
+		qp->migr.peer = to;
+}
+
+/* --------------------------------------------- what became of its RESUME -- */
+
+/*
+ * NONE     -> AWAITED	 the QP goes on, and calls its peer
+ * AWAITED  -> NONE	 the answer came, STOP is sent, reset
+ * AWAITED  -> CONFIRM	 UC: the answer came, and says that the peer waits
+ * AWAITED  -> MISSED	 the QP failed, or its deadline passed
+ * CONFIRM  -> NONE	 the peer was told, stops or is told no more, this QP stops
+ *			 or fails, reset
+ * CONFIRM  -> AWAITED	 the QP was stopped again, and goes on
+ * MISSED   -> NONE	 reset, or the QP goes on without a peer
+ * MISSED   -> AWAITED	 the QP was stopped again, and goes on
+ *
+ * Forbidden: NONE and MISSED -> CONFIRM: an answer to no call changes nothing.
+ * NONE and CONFIRM -> MISSED: only an awaited answer can be missed.
+ */
+static const u8 rxe_migr_call_arcs[] = {
+	[RXE_MIGR_CALL_NONE]	= BIT(RXE_MIGR_CALL_AWAITED),
+	[RXE_MIGR_CALL_AWAITED]	= BIT(RXE_MIGR_CALL_NONE) |
+				  BIT(RXE_MIGR_CALL_CONFIRM) |
+				  BIT(RXE_MIGR_CALL_MISSED),
+	[RXE_MIGR_CALL_CONFIRM]	= BIT(RXE_MIGR_CALL_NONE) |
+				  BIT(RXE_MIGR_CALL_AWAITED),
+	[RXE_MIGR_CALL_MISSED]	= BIT(RXE_MIGR_CALL_NONE) |
+				  BIT(RXE_MIGR_CALL_AWAITED),
+};
+
+void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to)
+{
+	enum rxe_migr_call_state from = qp->migr.call;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (from != to && !WARN_ON_ONCE(!(rxe_migr_call_arcs[from] & BIT(to))))
+		qp->migr.call = to;
+}
+
+/* --------------------------------------------------- what is asked of it -- */
 
 /* Does a retransmission cost no retry now? From the completer */
 bool rxe_migr_in_grace(struct rxe_qp *qp)

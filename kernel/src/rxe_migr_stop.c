@@ -16,15 +16,19 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		 * If the last RESUME is unanswered, the peer may still know this
 		 * QP by its address before.
 		 */
-		if (!qp->migr.resume_owed && !qp->migr.unheard)
+		if (qp->migr.call != RXE_MIGR_CALL_AWAITED &&
+		    qp->migr.call != RXE_MIGR_CALL_MISSED)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
 		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
 				    rxe_migr_connected(qp);
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
-		qp->migr.heard_owed = false;
-		qp->migr.unsure = false;	/* the answer to our next RESUME will tell */
+		if (qp->migr.call == RXE_MIGR_CALL_CONFIRM)
+			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+		/* the answer to our next RESUME will tell */
+		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
+			rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
 		qp->migr.wait_ns = 0;
-		if (!qp->migr.peer_stopped)
+		if (qp->migr.peer != RXE_MIGR_PEER_STOPPED)
 			qp->migr.last_known = false;	/* it was of an earlier stop */
 		rxe_migr_set_state(qp, RXE_MIGR_QP_STOPPED);
 	}
@@ -73,7 +77,7 @@ bool rxe_migr_arrived(struct rxe_qp *qp)
 		arrived = psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0 ||
 			  psn_compare(m->seen_psn, m->last_psn) >= 0;
 	else
-		arrived = m->peer_stopped;
+		arrived = m->peer == RXE_MIGR_PEER_STOPPED;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	return arrived;
@@ -134,7 +138,8 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	rxe_migr_next_renewal(qp);
-	qp->migr.resume_owed = false;
+	if (qp->migr.call == RXE_MIGR_CALL_AWAITED)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 	qp->migr.has_deadline = false;	/* it was of a pause or resume before */
 	connected = rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);

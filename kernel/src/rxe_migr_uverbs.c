@@ -17,7 +17,8 @@ static bool rxe_migr_is_resuming(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
 
-	return qp->migr.resume_owed && qp_state(qp) != IB_QPS_ERR &&
+	return qp->migr.call == RXE_MIGR_CALL_AWAITED &&
+	       qp_state(qp) != IB_QPS_ERR &&
 	       (qp->migr_state == RXE_MIGR_QP_RESUMING ||
 		qp->migr_state == RXE_MIGR_QP_PAUSED);
 }
@@ -50,7 +51,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		resp.num_resuming += rxe_migr_is_resuming(qp);
 		resp.num_paused += rxe_migr_is_resuming(qp) &&
 			qp->migr_state == RXE_MIGR_QP_PAUSED;
-		resp.num_failed += qp->migr.unheard &&
+		resp.num_failed += qp->migr.call == RXE_MIGR_CALL_MISSED &&
 				   qp_state(qp) == IB_QPS_ERR;
 		if (stopped)
 			resp.wait_ns = min(resp.wait_ns,

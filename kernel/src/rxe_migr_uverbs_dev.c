@@ -55,15 +55,20 @@ static unsigned int rxe_migr_status_fill(struct rxe_dev *rxe, void *entries,
 
 static void rxe_migr_qp_call(struct rxe_qp *qp, struct rxe_migr_call *call)
 {
+	static const u32 answers[] = {
+		[RXE_MIGR_CALL_NONE]	= RXE_MIGR_ANSWER_CAME,
+		[RXE_MIGR_CALL_AWAITED]	= RXE_MIGR_ANSWER_AWAITED,
+		[RXE_MIGR_CALL_CONFIRM]	= RXE_MIGR_ANSWER_CAME,
+		[RXE_MIGR_CALL_MISSED]	= RXE_MIGR_ANSWER_MISSED,
+	};
+
 	lockdep_assert_held(&qp->state_lock);
 
 	*call = (struct rxe_migr_call) {
 		.qpn = qp_num(qp),
 		.dest_qpn = qp->attr.dest_qp_num,
 		.call_ns = qp->migr.call_ns,
-		.answer = qp->migr.resume_owed ? RXE_MIGR_ANSWER_AWAITED :
-			  qp->migr.unheard ? RXE_MIGR_ANSWER_MISSED :
-					     RXE_MIGR_ANSWER_CAME,
+		.answer = answers[qp->migr.call],
 	};
 	memcpy(call->dgid, qp->pri_av.grh.dgid.raw, sizeof(call->dgid));
 }

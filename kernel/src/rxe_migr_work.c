@@ -84,7 +84,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	struct rxe_migr_move move;
 	unsigned long flags;
 	union ib_gid was;
-	bool answer;
+	bool awaited, answer;
 
 	mutex_lock(&qp->migr.mutex);
 
@@ -107,16 +107,16 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_migr_call_at(rxe, av, &move.gid);
 	qp->migr.peer_epoch = move.epoch;
 	qp->migr.peer_old_gid = move.old_gid;
+	awaited = qp->migr.call == RXE_MIGR_CALL_AWAITED;
 	/* unless the peer has stopped again meanwhile */
-	if (!qp->migr.peer_stopped ||
+	if (qp->migr.peer != RXE_MIGR_PEER_STOPPED ||
 	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
-		qp->migr.peer_stopped = false;
-		qp->migr.sent_on = false;
 		qp->migr.last_known = false;
-		qp->migr.unsure = qp_type(qp) == IB_QPT_UC &&
-				  rxe_migr_connected(qp) &&
-				  qp->migr_state == RXE_MIGR_QP_PAUSED &&
-				  !qp->migr.resume_owed;
+		rxe_migr_set_peer(qp, qp_type(qp) == IB_QPT_UC &&
+				      rxe_migr_connected(qp) &&
+				      qp->migr_state == RXE_MIGR_QP_PAUSED &&
+				      !awaited ? RXE_MIGR_PEER_UNSURE :
+						 RXE_MIGR_PEER_GOES);
 		rxe_migr_unpause(qp);
 		if (qp->migr_state == RXE_MIGR_QP_RUNNING)
 			rxe_migr_give_grace(qp);
@@ -125,10 +125,10 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	 * Either the peer called us at this address, or it does not know this
 	 * address yet: then our own RESUME, which is unanswered, is the answer.
 	 */
-	answer = (!move.told || !qp->migr.resume_owed) && !qp->migr.gave_up;
+	answer = (!move.told || !awaited) && !qp->migr.gave_up;
 	if (!move.told)
 		rxe_migr_sgid(av, &qp->migr.old_gid);
-	if (qp->migr.resume_owed) {
+	if (awaited) {
 		qp->migr.tries = 0;
 		qp->migr.next_tx = jiffies;
 	}
@@ -155,7 +155,7 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 	spin_lock_irqsave(&qp->state_lock, flags);
-	owed = qp->migr.ack_owed && qp->migr.peer_stopped &&
+	owed = qp->migr.ack_owed && qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
 	       (qp->migr_state != RXE_MIGR_QP_STOPPED || qp->migr.hushed);
 	qp->migr.ack_owed = false;	/* if the answer is lost, STOP comes again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -192,10 +192,10 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
 	}
-	qp->migr.sent_on = qp->migr.peer_stopped;
-	qp->migr.peer_stopped = false;
-	qp->migr.resume_owed = false;
-	qp->migr.unsure = false;
+	rxe_migr_set_peer(qp, qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
+			      RXE_MIGR_PEER_OVERDUE : RXE_MIGR_PEER_GOES);
+	if (qp->migr.call == RXE_MIGR_CALL_AWAITED)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 	qp->migr.has_deadline = false;
 	qp->migr.gave_up = qp_type(qp) == IB_QPT_RC;
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
@@ -287,16 +287,16 @@ static void rxe_migr_run(struct rxe_qp *qp)
 	give_up = alive && m->has_deadline &&
 		  time_after_eq(jiffies, m->deadline);
 	if (!alive || give_up) {
-		/* (this may run twice before anybody looks at unheard) */
-		m->unheard |= m->resume_owed;
-		m->resume_owed = false;
-		m->heard_owed = false;
+		if (m->call == RXE_MIGR_CALL_AWAITED)
+			rxe_migr_set_call(qp, RXE_MIGR_CALL_MISSED);
+		else if (m->call == RXE_MIGR_CALL_CONFIRM)
+			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 		m->has_deadline = false;
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
 		    rxe_migr_connected(qp) && m->epoch)
 			opcode = RXE_MIGR_OPCODE_STOP;
-	} else if (m->resume_owed) {
+	} else if (m->call == RXE_MIGR_CALL_AWAITED) {
 		if (rxe_migr_peer_is_deaf(qp)) {
 			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 			rxe_migr_note_resume(qp);
@@ -304,11 +304,11 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		}
 		opcode = RXE_MIGR_OPCODE_RESUME;
 		seek = m->tries;	/* no answer: the peer may have moved, too */
-	} else if (m->heard_owed) {
+	} else if (m->call == RXE_MIGR_CALL_CONFIRM) {
 		if (m->tries < RXE_MIGR_TRIES)
 			opcode = RXE_MIGR_OPCODE_RESUME;
 		else
-			m->heard_owed = false;
+			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 	}
 	if (opcode && time_before(jiffies, m->next_tx)) {
 		delay = m->next_tx - jiffies;
