@@ -78,12 +78,16 @@ static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
 	return conn;
 }
 
-void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id)
+void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id,
+		    enum rxe_migr_conn_ids ids)
 {
+	if (WARN_ON_ONCE(conn->ids == RXE_MIGR_IDS_KNOWN))
+		return;
+
 	conn->local_id = local_id;
 	conn->wire_id = local_id;
 	conn->remote_id = remote_id;
-	conn->known = true;
+	conn->ids = ids;
 }
 
 /* The QP is stopped, and so is its connection: the CM gave it these ids. */
@@ -104,9 +108,8 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 		fresh = NULL;
 		list_add(&conn->list, &rxe->migr.conns);
 	}
-	if (!conn->known || conn->guessed) {
-		rxe_migr_learn(conn, local_id, remote_id);
-		conn->guessed = false;
+	if (conn->ids != RXE_MIGR_IDS_KNOWN) {
+		rxe_migr_learn(conn, local_id, remote_id, RXE_MIGR_IDS_KNOWN);
 		conn->live = true;
 	}
 	/*
@@ -144,7 +147,7 @@ int rxe_migr_expect_conn(struct rxe_qp *qp,
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->gone && (conn->qpn == fresh->qpn ||
-				    (conn->known &&
+				    (conn->ids != RXE_MIGR_IDS_UNKNOWN &&
 				     conn->wire_id == fresh->wire_id &&
 				     conn->remote_id == fresh->remote_id)))
 			err = -EEXIST;
@@ -225,7 +228,8 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	if (conn) {
 		conn->gone = true;
 		if (conn->mortal || conn->held || !conn->live ||
-		    !conn->known || conn->local_id == conn->wire_id) {
+		    conn->ids == RXE_MIGR_IDS_UNKNOWN ||
+		    conn->local_id == conn->wire_id) {
 			conn->mortal = false;
 			rxe_migr_conn_expire(rxe, conn);
 		}
@@ -242,7 +246,8 @@ u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id)
 
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	rxe_migr_for_each_conn(conn, rxe)
-		if (conn->known && conn->local_id == local_id)
+		if (conn->ids != RXE_MIGR_IDS_UNKNOWN &&
+		    conn->local_id == local_id)
 			id = conn->wire_id;
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 

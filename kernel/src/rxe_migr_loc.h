@@ -89,27 +89,36 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
  * rxe_migr_conn.c: connections of the CM. conn_lock protects them; it is held for
  * the first three functions, and taken by the others.
  */
+
+/* How sure the three ids of an entry are. They never get less sure. */
+enum rxe_migr_conn_ids {
+	RXE_MIGR_IDS_UNKNOWN,	/* the CM has sent nothing yet, or was not listed */
+	RXE_MIGR_IDS_GUESSED,	/* from a DREQ: a later one may correct them */
+	RXE_MIGR_IDS_KNOWN,
+};
+
 struct rxe_migr_conn {
 	struct list_head	list;
 	u32			qpn;
 	u32			dest_qpn;
-	u32			local_id;	/* that this host's CM gave it */
-	u32			wire_id;	/* as the peer knows it */
+	enum rxe_migr_conn_ids	ids;
+	u32			local_id;	/* given by the CM of this host */
+	u32			wire_id;	/* by which the peer knows it */
 	u32			remote_id;
-	u8			cookie[8];	/* to know the REQ by */
-	union ib_gid		peer;		/* where the QP calls */
-	union ib_gid		was;		/* where the CM believes the peer, */
-	struct rxe_av		av;		/* and where it is: if moved */
-	unsigned long		expires;	/* if mortal */
-	bool			known;		/* the three ids are */
-	bool			guessed;	/* from a DREQ: the next may know better */
-	bool			left;		/* the peer has disconnected */
-	bool			held;		/* its QP is stopped, or was to its end */
-	bool			live;		/* its QP has gone on */
-	bool			moved;
-	bool			gone;		/* the QP; its number may be another's */
-	bool			deaf;		/* restored again on this device */
-	bool			mortal;
+	u8			cookie[8];	/* of the REQ by which a restore connects */
+	union ib_gid		peer;		/* address of the QP's peer */
+	union ib_gid		was;		/* moved: the peer's address for the CM */
+	struct rxe_av		av;		/* moved: the peer's address now */
+	unsigned long		expires;	/* valid if mortal */
+
+	/* flags that do not exclude each other */
+	bool			left;		/* the peer had disconnected before the move */
+	bool			held;		/* the QP is stopped, or was destroyed so */
+	bool			live;		/* the QP runs here, or has run */
+	bool			moved;		/* the peer has */
+	bool			gone;		/* the QP is; its number may be used again */
+	bool			deaf;		/* the connection came back as another entry */
+	bool			mortal;		/* the entry has a lease */
 };
 
 #define rxe_migr_for_each_conn(conn, rxe)				\
@@ -117,7 +126,8 @@ struct rxe_migr_conn {
 
 void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn);
 struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn);
-void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id);
+void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id,
+		    enum rxe_migr_conn_ids ids);
 int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);
 int rxe_migr_expect_conn(struct rxe_qp *qp,
 			 const struct rxe_migr_cm_connect *in);

@@ -161,27 +161,27 @@ rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		if (!conn || !rxe_migr_is_expected(conn, req))
 			return NULL;
 		conn->local_id = id;
-		conn->known = true;
+		conn->ids = RXE_MIGR_IDS_KNOWN;
 		return conn;
 	}
 	if (!rxe_migr_has_ids(mad))
 		return NULL;
 
 	rxe_migr_for_each_conn(conn, rxe)
-		if (conn->known && conn->local_id == id)
+		if (conn->ids != RXE_MIGR_IDS_UNKNOWN && conn->local_id == id)
 			return conn;
 
 	/* the id is new: a DREQ names the QP of the peer, whose old address is to */
 	if (mad->attr_id == CM_DREQ_ATTR_ID)
 		rxe_migr_for_each_conn(conn, rxe)
-			if (conn->moved && (!conn->known || conn->guessed) &&
+			if (conn->moved && conn->ids != RXE_MIGR_IDS_KNOWN &&
 			    conn->dest_qpn == IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
 						      dreq) &&
 			    !memcmp(&conn->was, to, sizeof(*to))) {
 				rxe_migr_learn(conn, id,
 					       IBA_GET(CM_DREQ_REMOTE_COMM_ID,
-						       dreq));
-				conn->guessed = true;
+						       dreq),
+					       RXE_MIGR_IDS_GUESSED);
 				return conn;
 			}
 
@@ -271,7 +271,8 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	/* (a REP made here has local_id, which is not wire_id, and is not found) */
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->deaf && conn->remote_id == remote_id &&
-		    conn->wire_id == id && (conn->known || !conn->live) &&
+		    conn->wire_id == id &&
+		    (conn->ids != RXE_MIGR_IDS_UNKNOWN || !conn->live) &&
 		    rxe_migr_says_peer(conn, mad, from))
 			return conn;
 
@@ -279,11 +280,11 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	if (mad->attr_id == CM_DREQ_ATTR_ID) {
 		conn = rxe_migr_qp_conn(rxe, IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
 						     dreq));
-		if (conn && conn->moved && (!conn->known || conn->guessed) &&
+		if (conn && conn->moved && conn->ids != RXE_MIGR_IDS_KNOWN &&
 		    !memcmp(conn->av.grh.dgid.raw, from->raw,
 			    sizeof(from->raw))) {
-			rxe_migr_learn(conn, id, remote_id);
-			conn->guessed = true;
+			rxe_migr_learn(conn, id, remote_id,
+				       RXE_MIGR_IDS_GUESSED);
 			return conn;
 		}
 	}
