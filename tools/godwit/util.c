@@ -54,52 +54,6 @@ void fault_clear(void)
 	reason[0] = '\0';
 }
 
-static void no_memory(void)
-{
-	static const char text[] = "godwit: out of memory\n";
-
-	if (write(STDERR_FILENO, text, sizeof(text) - 1)) { }
-	abort();	/* migrate: the guard puts the source right */
-}
-
-void *xrealloc(void *p, size_t size)
-{
-	p = realloc(p, size ? size : 1);
-	if (!p)
-		no_memory();
-	return p;
-}
-
-void *xcalloc(size_t n, size_t size)
-{
-	void *p = calloc(n ? n : 1, size);
-
-	if (!p)
-		no_memory();
-	return p;
-}
-
-char *xstrdup(const char *s)
-{
-	char *p = strdup(s);
-
-	if (!p)
-		no_memory();
-	return p;
-}
-
-char *xasprintf(const char *format, ...)
-{
-	va_list ap;
-	char *p;
-
-	va_start(ap, format);
-	if (vasprintf(&p, format, ap) < 0)
-		no_memory();
-	va_end(ap);
-	return p;
-}
-
 int64_t now_ns(void)
 {
 	struct timespec t;
