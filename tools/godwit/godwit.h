@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Exit codes, as godwit(1) promises them. */
@@ -83,7 +84,8 @@ int cmd_settle(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 
-void usage(void) __attribute__((noreturn));
+void print_usage(FILE *f);
+void usage(void) __attribute__((noreturn));	/* print it, and end the program */
 /* Print the reason, as "godwit: ...", and give back code. */
 int failed(int code);
 /* A process id, or usage(). */

@@ -9,52 +9,11 @@
 static const struct command {
 	const char *name;
 	int (*function)(int argc, char **argv);
-	const char *arguments, *what;	/* NULL: not for people */
 } commands[] = {
-	{ "check", cmd_check, "[PID]", "can this host, this process move? each RDMA object; why not?" },
-	{ "migrate", cmd_migrate, "PID --to HOST", "move a process and its children, or --container NAME" },
-	{ "status", cmd_status, "", "what is stopped, paused, resuming or held here" },
-	{ "dump", cmd_dump, "PID", "the RDMA objects of a process" },
-	{ "show", cmd_show, "IMAGES", "the RDMA part of a checkpoint" },
-	{ "key", cmd_key, "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },
-	{ "link", cmd_link, "add|del NAME", "a device of its own for a container" },
-	{ "settle", cmd_settle, "ID commit|abort", "decide about a process that is held here" },
-	{ "agent", cmd_agent, NULL, NULL },
+	{ "check", cmd_check }, { "migrate", cmd_migrate }, { "status", cmd_status }, { "dump", cmd_dump },
+	{ "show", cmd_show }, { "key", cmd_key }, { "link", cmd_link }, { "settle", cmd_settle },
+	{ "agent", cmd_agent },	/* not for people: usage.c leaves it out */
 };
-
-static void print_usage(FILE *f)
-{
-	fprintf(f, "usage: godwit COMMAND [ARGUMENTS]\n\n");
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (commands[i].what)
-			fprintf(f, "  %-8s %-16s %s\n", commands[i].name, commands[i].arguments,
-				commands[i].what);
-	fprintf(f, "\ncheck, dump, show, status and migrate take --json; see godwit(1) for the rest.\n");
-}
-
-void usage(void)
-{
-	print_usage(stderr);
-	exit(EXIT_USAGE);
-}
-
-int failed(int code)
-{
-	fprintf(stderr, "godwit: %s\n", fault_text());
-	return code;
-}
-
-pid_t parse_pid(const char *text)
-{
-	char *end;
-	long pid = strtol(text, &end, 10);
-
-	if (*end || end == text || pid <= 0 || pid > 1 << 22) {
-		fprintf(stderr, "godwit: '%s' is no process id\n", text);
-		exit(EXIT_USAGE);
-	}
-	return pid;
-}
 
 /* What JSON has no memory for would be missing from a list, and a problem that is not listed is taken for none. */
 static void *json_memory(size_t size)

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the command line says of itself, and how a subcommand ends. A file of its own: main.c calls the subcommands, and
+ * they call this.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "godwit.h"
+
+void print_usage(FILE *f)
+{
+	static const char *const lines[][3] = {
+		{ "check", "[PID]", "can this host, this process move? each RDMA object; why not?" },
+		{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME" },
+		{ "status", "", "what is stopped, paused, resuming or held here" },
+		{ "dump", "PID", "the RDMA objects of a process" },
+		{ "show", "IMAGES", "the RDMA part of a checkpoint" },
+		{ "key", "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },
+		{ "link", "add|del NAME", "a device of its own for a container" },
+		{ "settle", "ID commit|abort", "decide about a process that is held here" },
+	};
+
+	fprintf(f, "usage: godwit COMMAND [ARGUMENTS]\n\n");
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
+		fprintf(f, "  %-8s %-16s %s\n", lines[i][0], lines[i][1], lines[i][2]);
+	fprintf(f, "\ncheck, dump, show, status and migrate take --json; see godwit(1) for the rest.\n");
+}
+
+void usage(void)
+{
+	print_usage(stderr);
+	exit(EXIT_USAGE);
+}
+
+int failed(int code)
+{
+	fprintf(stderr, "godwit: %s\n", fault_text());
+	return code;
+}
+
+pid_t parse_pid(const char *text)
+{
+	char *end;
+	long pid = strtol(text, &end, 10);
+
+	if (*end || end == text || pid <= 0 || pid > 1 << 22) {
+		fprintf(stderr, "godwit: '%s' is no process id\n", text);
+		exit(EXIT_USAGE);
+	}
+	return pid;
+}
