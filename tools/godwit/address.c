@@ -38,6 +38,13 @@ int address_parse(struct addresses *list, const char *text)
 	return 0;
 }
 
+const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
+{
+	if (IN6_IS_ADDR_V4MAPPED(a))
+		return inet_ntop(AF_INET, &a->s6_addr[12], text, INET6_ADDRSTRLEN);
+	return inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
+}
+
 void addresses_free(struct addresses *list)
 {
 	free(list->address);

@@ -66,4 +66,7 @@ int addresses_announce(const struct addresses *list);
 /* Of those that addresses_add() added. */
 int addresses_kill_sockets(const struct addresses *list);
 
+/* As people write an address: IPv4 without ::ffff: */
+const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);
+
 #endif /* GODWIT_ADDRESS_H */

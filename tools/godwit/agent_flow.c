@@ -12,7 +12,6 @@
 #include "agent.h"
 #include "gids.h"
 #include "netlink.h"
-#include "plan.h"
 
 /* Where a connection's packets leave. */
 struct way {
@@ -44,8 +43,8 @@ static int find_way(const struct addresses *moving, const char *device, json_t *
 	if (!from || !to || inet_pton(AF_INET6, from, &source) != 1 || inet_pton(AF_INET6, to, &peer) != 1)
 		return fault("a connection of the move makes no sense");
 	*way = (struct way){ .moves = addresses_find(moving, &source), .from = nl_of_gid(&source), .to = nl_of_gid(&peer) };
-	plan_ip_text(&source, way->from_text);
-	plan_ip_text(&peer, way->to_text);
+	ip_text(&source, way->from_text);
+	ip_text(&peer, way->to_text);
 	if (way->moves) {
 		way->ifname = way->moves->ifname;
 		way->from.prefixlen = way->moves->prefixlen;

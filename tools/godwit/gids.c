@@ -5,7 +5,6 @@
 #include <string.h>
 #include "gids.h"
 #include "netlink.h"
-#include "plan.h"
 #include "rdma.h"
 #include "text.h"
 
@@ -148,13 +147,13 @@ const char *gids_choose(json_t *here, json_t *there, const char *old, const char
 	}
 	if (found && !several)
 		return found;
-	plan_ip_text(&gone.gid, name);
+	ip_text(&gone.gid, name);
 	if (!found)
 		fault("%s: GID %s stays behind, and %s there has no address in its subnet %s: add one, or give --address %s, or "
 		      "--gid %s=GID", host, name, device, subnet_text(&gone, net), name, name);
 	else
 		fault("%s: GID %s stays behind, and both %s and %s of %s there are in its subnet: give --gid %s=GID, or "
-		      "--address %s", host, name, plan_ip_text(&candidate.gid, first), plan_ip_text(&rival.gid, second),
+		      "--address %s", host, name, ip_text(&candidate.gid, first), ip_text(&rival.gid, second),
 		      device, name, name);
 	return NULL;
 }

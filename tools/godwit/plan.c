@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
-#include <arpa/inet.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,41 +8,6 @@
 #include "huge.h"
 #include "plan.h"
 #include "text.h"
-
-static void add(json_t *list, const char *format, va_list ap)
-{
-	char *raw, *text;
-
-	if (vasprintf(&raw, format, ap) < 0)
-		abort();
-	text = text_clean(raw);
-	free(raw);
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(json_string_value(json_array_get(list, i)), text)) {
-			free(text);
-			return;
-		}
-	json_array_append_new(list, json_string(text));
-	free(text);
-}
-
-void plan_problem(struct plan *plan, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	add(plan->problems, format, ap);
-	va_end(ap);
-}
-
-void plan_note(struct plan *plan, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	add(plan->notes, format, ap);
-	va_end(ap);
-}
 
 /* ------------------------------------------------------------ processes -- */
 
@@ -111,13 +74,6 @@ static bool is_any(const struct in6_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
 }
 
-const char *plan_ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
-{
-	if (IN6_IS_ADDR_V4MAPPED(a))
-		return inet_ntop(AF_INET, &a->s6_addr[12], text, INET6_ADDRSTRLEN);
-	return inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
-}
-
 static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 {
 	struct tcp_look *look = arg;
@@ -126,8 +82,8 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 	if (is_any(&tcp->local) || is_loopback(&tcp->local) ||
 	    addresses_have(look->addresses, &tcp->local))
 		return 0;
-	plan_ip_text(&tcp->local, local);
-	plan_ip_text(&tcp->remote, remote);
+	ip_text(&tcp->local, local);
+	ip_text(&tcp->remote, remote);
 	if (tcp->remote_port)
 		plan_problem(look->plan, "process %d, descriptor %d: the TCP connection %s:%u - %s:%u can't "
 			     "move without its address: use an address of its own, and --address %s",

@@ -98,9 +98,7 @@ json_t *plan_pinned(const struct plan *plan);
  */
 json_t *plan_context_gids(const struct context *c, json_t *here);
 
-/* As people write it: IPv4 without ::ffff: */
-const char *plan_ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);
-
+/* plan_say.c: what forbids the move, and what is worth knowing. The same text counts once. */
 void plan_problem(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plan_note(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

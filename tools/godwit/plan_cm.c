@@ -175,7 +175,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		say_refuses(plan, object, "its process has threads");
 	/* (the peer of a queue pair may have moved since the id was connected) */
 	if (has)
-		add_peer(plan, fd, id->id, plan_ip_text(&dgid, dst));
+		add_peer(plan, fd, id->id, ip_text(&dgid, dst));
 	else if (!why && (id->state == RXE_MIGR_CM_ADDR_RESOLVED || id->state == RXE_MIGR_CM_ROUTE_RESOLVED))
 		add_peer(plan, fd, id->id, dst);
 	if (id->state == RXE_MIGR_CM_BUSY || id->flags & RXE_MIGR_CM_REQUESTED)
