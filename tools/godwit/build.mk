@@ -5,11 +5,11 @@
 BUILD ?= build
 godwit_dir := tools/godwit
 godwit_build := $(BUILD)/tools/godwit
-godwit_obj := $(patsubst $(godwit_dir)/%.c,$(godwit_build)/%.o,$(wildcard $(godwit_dir)/*.c))
+godwit_obj := $(patsubst $(godwit_dir)/%.c,$(godwit_build)/%.o,$(wildcard $(godwit_dir)/*.c $(godwit_dir)/move/*.c))
 godwit_pb := $(godwit_build)/rpc.pb-c.o $(godwit_build)/rdma.pb-c.o
 GODWIT_VERSION ?= 0.1
 godwit_cflags := -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
-	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_build) $(VERBS_CFLAGS)
+	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_dir) -I$(godwit_build) $(VERBS_CFLAGS)
 
 ALL += $(BUILD)/godwit
 INSTALL += install-godwit
@@ -34,6 +34,7 @@ $(godwit_build)/%.pb-c.o: $(godwit_build)/%.pb-c.c
 
 $(godwit_obj): $(godwit_build)/%.o: $(godwit_dir)/%.c $(godwit_pb:.o=.c) $(verbs_headers)
 	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g $(godwit_cflags) -MMD -MP -c -o $@ $<
 
 $(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(verbs_lib)

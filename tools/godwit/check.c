@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "host.h"
-#include "move.h"
+#include "move/move.h"
 #include "text.h"
 
 /* One line for each thing looked at: it holds, or why not. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "container.h"
+#include "move/container.h"
 
 static const struct command {
 	const char *name;

@@ -19,7 +19,7 @@
 #include "gids.h"
 #include "host.h"
 #include "images.h"
-#include "move.h"
+#include "move/move.h"
 #include "state.h"
 #include "text.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "host.h"
-#include "move.h"
+#include "move/move.h"
 #include "state.h"
 
 #define ANSWER_MS	30000
