@@ -23,31 +23,12 @@
 #include "state.h"
 #include "text.h"
 
-
 static pid_t worker;
 
 static void pass_on(int sig)
 {
 	if (worker > 0)
 		kill(worker, sig);
-}
-
-static int transact(struct move *m)
-{
-	int code = move_check(m);
-
-	if (code)
-		return code;
-	if (m->dry_run) {
-		move_say_bye(m);
-		return EXIT_OK;
-	}
-	code = move_until_ready(m);
-	if (code)
-		return move_back(m);
-	m->shared->decided = true;
-	move_save(m);
-	return move_forward(m);
 }
 
 static int conclude(struct move *m, int code)
@@ -65,7 +46,7 @@ static int work(struct move *m)
 
 	go_first();	/* who kills a process group hits one of us only, too */
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return conclude(m, transact(m));
+	return conclude(m, move_transact(m));
 }
 
 /* CRIU is our child now, unless the worker had seen its end. */

@@ -76,15 +76,43 @@ void move_make_id(struct move *m);
 /* OLD=NEW; -1 with fault() */
 int move_gid(struct move *m, const char *text);
 
+/* steps_source.c: all of it. Gives the exit code. */
+int move_transact(struct move *m);
+
 /*
- * source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
+ * check_source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
  * which m->peer is started, it is an array of texts. -1, or NULL, with fault(): it can't be looked at.
  */
 int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);
+/* Is the process in the middle of another move? -1 with fault(). */
+int move_check_others(const struct move *m);
+/* The whole check, for a move. Gives an exit code if it went wrong, else EXIT_OK. */
+int move_check(struct move *m);
 
 /*
- * files.c, in the order of a move: what was asked for, as the plan's problems; what is copied need not be there; what the
+ * gids_source.c, once the destination has said hello: m->plan's GIDs get what they become there, first; then its contexts
+ * the names of their devices there. GIDs that change, as the CRIU plugin takes them, to be freed.
+ */
+void move_map_gids(struct move *m, json_t *problems);
+void move_map_devices(struct move *m);
+char *move_gid_map_text(json_t *gids);
+
+/* freeze_source.c. 1: CRIU failed, and all runs as before; -1 with fault(). */
+int move_freeze_and_dump(struct move *m);
+/* The driver's own time of the first QP stopped; without RDMA, the beginning of the freeze. */
+int move_find_stop_time(struct move *m);
+
+/* transfer_source.c, restore_source.c: -1 with fault(). */
+int move_transfer(struct move *m);
+int move_restore(struct move *m);
+
+/* decide_source.c: may the copy be the only one? -1 with fault(). */
+#define AFTER_LIMIT_S	10	/* peers wait for so long at least after the decision: the copy has called them by then */
+int move_may_decide(struct move *m);
+
+/*
+ * files_source.c, in the order of a move: what was asked for, as the plan's problems; what is copied need not be there; what the
  * destination is asked besides; what its answers mean. Then, with all of it frozen: it compares what was not settled.
  */
 void move_path(struct paths *paths, const char *path);
@@ -98,28 +126,30 @@ uint64_t files_size(const struct move *m);	/* bytes that may have to be read for
 int files_compare(struct move *m);
 
 /*
- * source.c: wait until fd can be read. 1: the process of criu, a pidfd or -1, has ended before. -1 with fault(): a signal
- * came, or time is up.
+ * wait_source.c: wait until fd can be read. 1: the process of criu, a pidfd or -1, has ended before. -1 with fault(): a
+ * signal came, or time is up.
  */
 int move_await(struct move *m, int fd, int criu);
+/*
+ * To be called now and then while peers wait: they do as long as we ask them to, so a source that hangs or dies keeps
+ * them no longer than pause_timeout. They wait until then; so when are they asked next?
+ */
+void move_renew(struct move *m);
+void move_renew_later(struct move *m, int64_t until);
 
-/* source.c: everything up to the decision. Gives an exit code if it went wrong, else EXIT_OK. */
-int move_check(struct move *m);
-int move_until_ready(struct move *m);
+/* talk_source.c: a word to the destination; its next word, which is to have this key. -1 with fault(). */
+int move_say(struct move *m, json_t *message);
+int move_hear(struct move *m, const char *key);
+/* The connection takes no more: what the destination said before it went away is the fault(). Gives -1. */
+int move_say_why(struct move *m);
 
-/* settle.c: for who must settle it by hand. */
+/* commit_source.c: for who must settle it by hand. */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
 /* Which tasks of the tree were stopped by a signal before the move. */
 void move_remember_stopped(struct move *m, json_t *state);
 /* What it was told of a container that moves. */
 void move_remember_container(struct move *m, json_t *state);
-
-/*
- * source.c, to be called now and then while peers wait: they do as long as we ask them to, so a source that hangs or dies
- * keeps them no longer than pause_timeout.
- */
-void move_renew(struct move *m);
 
 /* What the tasks have written where other hosts see it, too, is there before their copy runs. */
 void move_sync(struct move *m);

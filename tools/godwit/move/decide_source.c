@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The decision, after which the process runs at the destination or nowhere.
+ */
+#include <poll.h>
+#include "move.h"
+
+#define RENEWED_MS	1280	/* the last pause of those in which peers answer; 2.5 s in all */
+
+/* What was killed while it was held is not to come back elsewhere. */
+static int all_alive(struct move *m)
+{
+	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was held");
+}
+
+/* Whoever has set its contexts going meanwhile, its copy must not run: what they have received since, that has not. */
+static int still_stopped(struct move *m)
+{
+	if (contexts_query(&m->plan.contexts))
+		return -1;
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+
+		if (c->query.state != RXE_MIGR_CTX_STOPPED)
+			return fault("process %d, descriptor %d: somebody has set its connections going again", c->pid, c->fd);
+	}
+	return 0;
+}
+
+/*
+ * The decision makes the copy the only one. So its peers must wait until it can have called them; if their time is
+ * nearly over, they are asked for more, and given the time to answer.
+ */
+static int peers_wait(struct move *m)
+{
+	int64_t needed = AFTER_LIMIT_S * INT64_C(1000000000);
+
+	for (int wait = 10; contexts_peers_wait(&m->plan.contexts) < now_ns() + needed; wait *= 2) {
+		if (wait > RENEWED_MS)
+			return fault("a peer is dead, or does not wait for so long: "
+				     "/sys/module/rdma_rxe/parameters/pause_timeout and pause_max, at its host");
+		if (wait == 10)
+			contexts_renew(&m->plan.contexts);
+		poll(NULL, 0, wait);
+		if (contexts_query(&m->plan.contexts))
+			return -1;
+	}
+	return 0;
+}
+
+int move_may_decide(struct move *m)
+{
+	/* Is the destination there still? Nothing more can be asked once we have decided. */
+	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || still_stopped(m))
+		return -1;
+	return peers_wait(m);
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The source freezes the process and dumps it: CRIU does both, and then waits with all tasks frozen.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include "host.h"
+#include "images.h"
+#include "move.h"
+#include "netns.h"
+
+#define DUMP_TRIES	5
+
+static int process_dump(struct move *m)
+{
+	struct criu_options options = {
+		.log = "dump.log", .pid = m->pid,
+		.shell_job = m->plan.shell_job,
+	};
+
+	if (criu_start(&m->criu, m->images, -1))
+		return -1;
+	m->shared->criu = m->criu.pid;
+	return criu_dump(&m->criu, &options);
+}
+
+static int start_dump(struct move *m)
+{
+	m->images = images_make(m->images_base, m->id);
+	if (!m->images)
+		return -1;
+	/* (it has a lot to look at before it stops anything, and says when) */
+	m->freeze_ns = now_ns();
+	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+	move_renew_later(m, INT64_MAX);
+	m->shared->stopping = true;
+	/* (once we hold the tasks, nobody but us sets their contexts going) */
+	setenv("GODWIT_HOLDS", "1", 1);
+	return m->container.name ? container_dump(m) : process_dump(m);
+}
+
+/* What CRIU left says why it failed. */
+static void explain(const struct move *m)
+{
+	char *log = xasprintf("%s/dump.log", m->container.work ?: m->images);
+
+	images_explain(m->container.dump ?: m->images, log);
+	free(log);
+}
+
+/* Locks of TCP alone: the tasks' queue pairs have to answer. */
+static int container_asked(struct move *m, const char *script)
+{
+	json_t *netns = container_netns(m);
+
+	if (netns && !strcmp(script, "network-lock"))
+		return netns_lock_tcp(netns);
+	return netns && !strcmp(script, "network-unlock") ? netns_unlock_tcp(netns) : 0;
+}
+
+/* What CRIU has left, podman removes when it has its archive. */
+static void container_dumped(struct move *m)
+{
+	if (!container_netns(m))
+		m->lock_table = images_lock_table(m->container.work);
+}
+
+/* Returns 1 if CRIU says that it failed: then all runs as before. */
+static int until_dumped(struct move *m)
+{
+	char script[64];
+
+	for (;;) {
+		if (move_await(m, m->criu.sk, -1))
+			return -1;
+		switch (criu_next(&m->criu, script, NULL)) {
+		case CRIU_NOTIFY:
+			m->criu_asks = true;
+			break;
+		case CRIU_DONE:
+			return fault("criu ended before it was to");
+		case CRIU_FAILED:
+			explain(m);
+			return 1;
+		case CRIU_DIED:
+			return -1;
+		}
+		if (!strcmp(script, "pre-dump")) {
+			m->freeze_ns = now_ns();
+			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
+			move_renew_later(m, INT64_MAX);
+			/* (who was, when it was checked, may have been woken since) */
+			tree_refresh(&m->plan.tree, m->pid);
+			tree_see_stopped(&m->plan.tree);
+		}
+		if (!strcmp(script, "query-ext-files")) {
+			m->shared->stopped = true;
+			report_phase("dump", "to %s", m->images);
+		}
+		if (!strcmp(script, "post-dump")) {
+			if (m->container.name)
+				container_dumped(m);
+			return 0;
+		}
+		if (m->container.name && container_asked(m, script))
+			return -1;
+		m->criu_asks = false;
+		if (criu_answer(&m->criu, true))
+			return -1;
+	}
+}
+
+/* Does the plugin say that it is worth while? */
+static bool passing(const char *reason)
+{
+	static const char again[] = "try again";
+	size_t len = strlen(reason);
+
+	return len >= strlen(again) && !strcmp(reason + len - strlen(again), again);
+}
+
+static int begin_anew(struct move *m)
+{
+	if (criu_wait(&m->criu, CRIU_END_MS))
+		return -1;
+	criu_close(&m->criu);
+	container_dump_end(m);
+	container_forget_dump(m);
+	m->shared->criu = -1;
+	m->shared->stopping = m->shared->stopped = false;
+	if (images_remove(m->images))
+		return -1;
+	free(m->images);
+	m->images = NULL;
+	fault_clear();
+	return peer_ping(&m->peer);
+}
+
+/*
+ * The process runs until it is frozen: what was there to be moved when we looked may just be about to
+ * change then.
+ */
+int move_freeze_and_dump(struct move *m)
+{
+	for (int tries = 1;; tries++) {
+		int ret = start_dump(m) ? -1 : until_dumped(m);
+
+		if (ret <= 0 || tries == DUMP_TRIES || !passing(fault_text()))
+			return ret;
+		report_detail("again: %s", fault_text());
+		if (begin_anew(m))
+			return -1;
+		poll(NULL, 0, 100);
+	}
+}
+
+/* The driver's own time of the first QP stopped; without RDMA, the beginning of the freeze. */
+int move_find_stop_time(struct move *m)
+{
+	contexts_free(&m->plan.contexts);
+	m->stop_ns = 0;
+	if (contexts_find(&m->plan.tree, &m->plan.contexts) ||
+	    contexts_query(&m->plan.contexts))
+		return -1;
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+
+		if (c->query.state != RXE_MIGR_CTX_STOPPED)
+			return fault("process %d, descriptor %d: its context was not stopped: is the CRIU "
+				     "plugin %s loaded?", c->pid, c->fd, host_plugin_path());
+		if (c->query.stop_ns && (!m->stop_ns || (int64_t)c->query.stop_ns < m->stop_ns))
+			m->stop_ns = c->query.stop_ns;
+	}
+	if (!m->stop_ns)
+		m->stop_ns = m->freeze_ns;
+	/* (they have answered by now, and may wait for less than we took them to) */
+	move_renew_later(m, contexts_peers_wait(&m->plan.contexts));
+	return contexts_hold(&m->plan.contexts);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the devices and GIDs of the process become at the destination.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "gids.h"
+#include "move.h"
+
+/* What stands for a device of ours there. */
+static void device_there(const struct move *m, const char *device, char there[64])
+{
+	size_t len = strlen(device);
+
+	for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at) {
+		if (strncmp(at, device, len) || at[len] != '=')
+			continue;
+		snprintf(there, 64, "%.*s", (int)strcspn(at + len + 1, ","), at + len + 1);
+		return;
+	}
+	snprintf(there, 64, "%s", device);
+}
+
+/* As it is given: IPv4 without ::ffff: */
+static const char *plain(const char *gid)
+{
+	return strncmp(gid, "::ffff:", 7) ? gid : gid + 7;
+}
+
+/* What is a GID of ours there, on a device with these? NULL with fault(). */
+static const char *gid_there(const struct move *m, json_t *here, json_t *gids, const char *old, const char *device)
+{
+	const char *asked = json_string_value(json_object_get(m->gids_asked, old));
+	const char *new = asked ?: old;
+	struct in6_addr gid;
+
+	if (inet_pton(AF_INET6, new, &gid) != 1 || addresses_have(&m->addresses, &gid) || gids_find(gids, new))
+		return new;
+	if (!asked)
+		return gids_choose(here, gids, old, m->host, device);
+	fault("%s: --gid %s=%s: %s there has no such GID", m->host, plain(old), plain(new), device);
+	return NULL;
+}
+
+/* Of one context: what its GIDs become on the device that stands for its own. (That there is none, it says itself.) */
+static void map_context_gids(struct move *m, const struct context *c, json_t *problems)
+{
+	json_t *here = gids_json(c->device), *old = plan_context_gids(c, here), *gids, *text;
+	char there[64];
+	size_t i;
+
+	device_there(m, c->device, there);
+	gids = json_object_get(json_object_get(m->peer.hello, "devices"), there);
+	json_array_foreach(old, i, text) {
+		const char *name = json_string_value(text), *new;
+
+		if (!gids || json_object_get(m->plan.gids, name))
+			continue;
+		new = gid_there(m, here, gids, name, there);
+		m->gids_change |= new && strcmp(name, new);
+		json_object_set_new(m->plan.gids, name, json_pack("{s:s*, s:O*}", "there", new, "mtu",
+				    json_object_get(gids_find(here, name), "mtu")));
+		if (!new)
+			json_array_append_new(problems, json_string(fault_text()));
+		fault_clear();
+	}
+	json_decref(here);
+	json_decref(old);
+}
+
+/* Before move_map_devices(). */
+void move_map_gids(struct move *m, json_t *problems)
+{
+	const char *old;
+	json_t *new;
+
+	for (size_t i = 0; i < m->plan.contexts.n; i++)
+		map_context_gids(m, &m->plan.contexts.context[i], problems);
+	json_object_foreach(m->gids_asked, old, new)
+		if (!json_object_get(m->plan.gids, old))
+			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID",
+								     plain(old), plain(json_string_value(new))));
+}
+
+/* The device names there, for what is asked about them. */
+void move_map_devices(struct move *m)
+{
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		char there[64];
+
+		device_there(m, m->plan.contexts.context[i].device, there);
+		strcpy(m->plan.contexts.context[i].device, there);
+	}
+}
+
+/* GIDs that change, as the plugin takes them: "OLD=NEW,OLD=NEW" */
+char *move_gid_map_text(json_t *gids)
+{
+	char *text = xstrdup("");
+	const char *old;
+	json_t *entry;
+
+	json_object_foreach(gids, old, entry) {
+		const char *new = json_string_value(json_object_get(entry, "there"));
+		char *longer;
+
+		if (!new || !strcmp(new, old))
+			continue;
+		longer = xasprintf("%s%s%s=%s", text, *text ? "," : "", old, new);
+		free(text);
+		text = longer;
+	}
+	return text;
+}

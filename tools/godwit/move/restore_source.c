@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The source asks the destination to restore the process, and waits until its copy is ready.
+ */
+#include "creds.h"
+#include "move.h"
+
+/* Asked for at once behind the files: all of them are there when it is heard. */
+int move_restore(struct move *m)
+{
+	json_t *creds = creds_collect(&m->plan.tree);
+
+	if (!creds)
+		return -1;
+	m->shared->restoring = true;
+	if (move_say(m, json_pack("{s:s, s:b, s:i, s:i, s:o}", "op", "restore", "shell_job", m->plan.shell_job,
+			     "processes", (int)m->plan.tree.n, "contexts", (int)m->plan.contexts.n, "creds", creds)) ||
+	    move_hear(m, "received"))
+		return -1;
+	m->sent_ns = now_ns();
+	report_phase("restore", "at %s", m->host);
+	move_sync(m);
+	return move_hear(m, "ready");
+}
