@@ -65,7 +65,6 @@ static void adopt_criu(struct move *m)
 static int recover(struct move *m, int status)
 {
 	json_t *state = state_load(m->id);
-	int code;
 
 	/* (what has ended by now needs nobody) */
 	tree_refresh(&m->plan.tree, m->pid);
@@ -86,13 +85,9 @@ static int recover(struct move *m, int status)
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
 	addresses_check_source(&m->addresses);	/* where they are */
 	adopt_criu(m);
-	if (!m->shared->decided) {
-		code = move_back(m);
-	} else {
+	if (m->shared->decided)
 		fault_clear();
-		code = move_forward(m);
-	}
-	return conclude(m, code);
+	return conclude(m, move_end(m));
 }
 
 static int guard(struct move *m)

@@ -93,6 +93,13 @@ void report_warn(struct report *report, const char *text)
 	json_array_append_new(report->warnings, text_json(text));
 }
 
+void report_fault(struct report *report)
+{
+	if (fault_is_set())
+		report_warn(report, fault_text());
+	fault_clear();
+}
+
 static json_t *milliseconds(int64_t ns)
 {
 	return ns < 0 ? json_null() : json_real(ns / 1e6);

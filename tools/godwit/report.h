@@ -33,6 +33,7 @@ void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What whoever calls godwit must know before the process is frozen; shown in any case. */
 void report_beforehand(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_warn(struct report *report, const char *text);
+void report_fault(struct report *report);	/* a fault(), if there is one, becomes a warning */
 
 /* The closing line; gives back the exit code. */
 int report_moved(const struct report *report, bool json);

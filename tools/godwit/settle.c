@@ -62,7 +62,8 @@ static int settle_here(struct move *m, bool commit)
 	fault_clear();
 	if (commit) {
 		m->word = !m->peer.hello;
-		return say(m, move_forward(m), "the process has ended here");
+		m->shared->decided = true;
+		return say(m, move_end(m), "the process has ended here");
 	}
 	if (m->shared->ran) {
 		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
@@ -72,8 +73,8 @@ static int settle_here(struct move *m, bool commit)
 	if (reached && !answer)
 		return failed(EXIT_REFUSED);
 	json_decref(answer);
-	m->shared->restoring = false;
-	return say(m, move_back(m), "the process runs on here");
+	m->shared->decided = m->shared->restoring = false;
+	return say(m, move_end(m), "the process runs on here");
 }
 
 int cmd_settle(int argc, char **argv)

@@ -3,6 +3,7 @@
  * The decision, after which the process runs at the destination or nowhere.
  */
 #include <poll.h>
+#include <stdlib.h>
 #include "move.h"
 
 #define RENEWED_MS	1280	/* the last pause of those in which peers answer; 2.5 s in all */
@@ -54,4 +55,41 @@ int move_may_decide(struct move *m)
 	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || still_stopped(m))
 		return -1;
 	return peers_wait(m);
+}
+
+void move_decide(struct move *m)
+{
+	m->shared->decided = true;
+	move_save(m);
+}
+
+/* The abort has found that somebody had the copy let go: what the closing line says of that. */
+static char *turn_forward(struct move *m)
+{
+	char *text = xasprintf("%s; but %s was told meanwhile to let it run", fault_is_set() ? fault_text() : "it failed", m->host);
+
+	fault_clear();
+	m->stop_ns = 0;	/* (nobody knows when it was let go) */
+	move_decide(m);
+	return text;
+}
+
+int move_end(struct move *m)
+{
+	char *turned = NULL;
+	int code;
+
+	for (;;) {
+		code = m->shared->decided ? move_commit(m) : move_abort(m);
+		if (code != MOVE_TURNS)
+			break;
+		if (m->shared->decided)
+			m->shared->decided = m->shared->restoring = false;
+		else
+			turned = turn_forward(m);
+	}
+	if (turned && code == EXIT_OK)
+		report_warn(&m->report, turned);
+	free(turned);
+	return code;
 }

@@ -4,8 +4,11 @@
  * the same: of files that the process may write to, as they are when it is frozen.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <mntent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "content.h"
 #include "move.h"
 #include "text.h"
@@ -233,4 +236,33 @@ int files_compare(struct move *m)
 	}
 	proc_files_free(&now);
 	return ret;
+}
+
+/* ------------------------------------------------- shared file systems -- */
+
+void move_sync(struct move *m)
+{
+	static const char *const types[] = {
+		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
+	};
+	char *path = xasprintf("/proc/%d/mounts", (int)m->pid);
+	FILE *f = m->synced ? NULL : setmntent(path, "re");
+	struct mntent *e;
+
+	m->synced = true;
+	free(path);
+	while (f && (e = getmntent(f)))
+		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+			if (!strncmp(e->mnt_type, types[i], strlen(types[i]))) {
+				int fd;
+
+				path = xasprintf("/proc/%d/root%s", (int)m->pid, e->mnt_dir);
+				fd = open(path, O_RDONLY | O_CLOEXEC);
+				if (fd >= 0)
+					syncfs(fd);
+				close_fd(&fd);
+				free(path);
+			}
+	if (f)
+		endmntent(f);
 }

@@ -110,6 +110,10 @@ int move_restore(struct move *m);
 /* decide_source.c: may the copy be the only one? -1 with fault(). */
 #define AFTER_LIMIT_S	10	/* peers wait for so long at least after the decision: the copy has called them by then */
 int move_may_decide(struct move *m);
+/* It is. */
+void move_decide(struct move *m);
+/* Bring the move to its end, by commit if that is decided, else by abort. Gives the exit code. */
+int move_end(struct move *m);
 
 /*
  * files_source.c, in the order of a move: what was asked for, as the plan's problems; what is copied need not be there; what the
@@ -124,6 +128,8 @@ void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
+/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
+void move_sync(struct move *m);
 
 /*
  * wait_source.c: wait until fd can be read. 1: the process of criu, a pidfd or -1, has ended before. -1 with fault(): a
@@ -143,7 +149,26 @@ int move_hear(struct move *m, const char *key);
 /* The connection takes no more: what the destination said before it went away is the fault(). Gives -1. */
 int move_say_why(struct move *m);
 
-/* commit_source.c: for who must settle it by hand. */
+/*
+ * The same at the end of the move: a word, and what hear() makes of the answer. When the connection breaks, the word is
+ * said again over a new one, for so many seconds; NULL: nobody answers.
+ */
+json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds);
+/* Does the destination say that nothing is left there, in the life of that host in which it was told to restore? */
+bool move_is_undone(const struct move *m, json_t *answer);
+/* Nothing more is asked of the destination, which puts away what it has of a move that was not made. */
+void move_say_bye(struct move *m);
+
+/*
+ * criu_source.c: CRIU waits for an answer; it is to end, having done (ok) or undone its work; or at once, and what it froze
+ * stays as it is. Its lock on TCP connections, which it leaves when it is killed, goes.
+ */
+void move_answer_criu(struct move *m, bool ok);
+void move_end_criu(struct move *m, bool ok);
+void move_kill_criu(struct move *m);
+void move_unlock_network(struct move *m);
+
+/* state_source.c: write the move down, for the keeper and for who must settle it by hand; read it again. */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
 /* Which tasks of the tree were stopped by a signal before the move. */
@@ -151,14 +176,12 @@ void move_remember_stopped(struct move *m, json_t *state);
 /* What it was told of a container that moves. */
 void move_remember_container(struct move *m, json_t *state);
 
-/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
-void move_sync(struct move *m);
-/* Nothing more is asked of the destination, which puts away what it has of a move that was not made. */
-void move_say_bye(struct move *m);
-
-/* From the decision on: commit, wait until it runs there, end it here. */
-int move_forward(struct move *m);
-/* Before it: the process goes on here, and the destination forgets it. */
-int move_back(struct move *m);
+/*
+ * commit_source.c, abort_source.c: both give an exit code; or MOVE_TURNS, as the destination, which has the first word, has
+ * it otherwise: the copy was never let go, or was let go already. abort: with a fault(), if there was a reason for it.
+ */
+#define MOVE_TURNS	(-1)
+int move_commit(struct move *m);
+int move_abort(struct move *m);
 
 #endif /* GODWIT_MOVE_H */

@@ -9,25 +9,25 @@ static int until_ready(struct move *m)
 	report_phase("freeze", "process %d", m->pid);
 	/* (of two that begin at once, one at least sees what the other has written down) */
 	if (move_save(m) || move_check_others(m) || addresses_guard(&m->addresses, m->id, true) || move_freeze_and_dump(m))
-		return EXIT_STAYED;
+		return -1;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid) || (m->container.name && container_is_whole(m)))
-		return EXIT_STAYED;
+		return -1;
 	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
 	m->shared->held = true;
 	/* (written down before: who releases what is not held does no harm) */
 	if (move_save(m))
-		return EXIT_STAYED;
+		return -1;
 	tree_hold(&m->plan.tree);
 	if (move_find_stop_time(m) || move_transfer(m) || move_restore(m))
-		return EXIT_STAYED;
+		return -1;
 	m->ready_ns = now_ns();
 	if (move_may_decide(m))
-		return EXIT_STAYED;
+		return -1;
 	m->report.checkpoint = m->dumped_ns - m->freeze_ns;
 	m->report.transfer = m->sent_ns - m->dumped_ns;
 	m->report.restore = m->ready_ns - m->sent_ns;
-	return EXIT_OK;
+	return 0;
 }
 
 int move_transact(struct move *m)
@@ -40,10 +40,7 @@ int move_transact(struct move *m)
 		move_say_bye(m);
 		return EXIT_OK;
 	}
-	code = until_ready(m);
-	if (code)
-		return move_back(m);
-	m->shared->decided = true;
-	move_save(m);
-	return move_forward(m);
+	if (until_ready(m) == 0)
+		move_decide(m);
+	return move_end(m);
 }

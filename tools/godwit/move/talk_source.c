@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the source says to the destination, and hears from it, while CRIU waits here.
+ * What the source says to the destination, and hears from it: while the copy is made, when every failure goes back; and at
+ * the end of the move, when the destination is asked again over new connections.
  */
+#include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include "move.h"
+
+#define BYE_MS	20000
+/* For how long the destination may be busy with itself. */
+#define BUSY_S	40
 
 /* Wait for the destination's next word. That CRIU ends, a signal comes or our time ends is a fault. */
 static int await(struct move *m)
@@ -45,4 +52,63 @@ int move_say_why(struct move *m)
 int move_say(struct move *m, json_t *message)
 {
 	return wire_send(&m->peer.wire, message) ? move_say_why(m) : 0;
+}
+
+/*
+ * Ask, and again over a new connection when the old one breaks: the destination holds the tasks so long, and
+ * remembers whether it let them go.
+ */
+json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
+{
+	int64_t first = now_ns(), begin = first, patience = seconds * INT64_C(1000000000);
+	bool connected = m->peer.wire.out >= 0;
+	json_t *answer = NULL;
+
+	for (int tries = 0;; tries++) {
+		if (connected && wire_send(&m->peer.wire, json_pack("{s:s}", "op", op)) == 0)
+			answer = hear(m);
+		else if (json_object_get(m->peer.hello, "gone"))
+			answer = json_incref(m->peer.hello);
+		fault_clear();
+		if (m->heard_ns > begin)
+			begin = m->heard_ns;
+		/* (once in any case: what an agent left that was killed, its successor undoes) */
+		if (answer || (tries && now_ns() > begin + patience))
+			return answer;
+		if (tries == 0)
+			report_note("the connection to %s is lost: trying again", m->host);
+		else
+			poll(NULL, 0, 500);
+		peer_close(&m->peer);
+		connected = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
+		/* It is there, and somebody puts right what a killed agent left: that ends. */
+		if (!connected && json_object_get(m->peer.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
+			m->heard_ns = now_ns();
+	}
+}
+
+/* Does the destination say so, in the life in which it was told to restore? */
+bool move_is_undone(const struct move *m, json_t *answer)
+{
+	const char *boot = json_string_value(json_object_get(answer, "boot"));
+
+	return json_is_true(json_object_get(answer, "undone")) && boot && !strcmp(boot, m->shared->boot);
+}
+
+void move_say_bye(struct move *m)
+{
+	json_t *answer, *text, *warnings;
+	size_t i;
+
+	if (m->peer.wire.out < 0)
+		return;
+	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
+			  BYE_MS);
+	warnings = json_object_get(answer, "warnings");
+	json_array_foreach(warnings, i, text)
+		report_warn(&m->report, json_string_value(text));
+	if (!answer)
+		report_fault(&m->report);
+	json_decref(answer);
+	peer_close(&m->peer);
 }

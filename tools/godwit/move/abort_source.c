@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Abort: the process goes on at the source, and the destination forgets it. The keeper does this, too, when the process
+ * that did the work is gone: so it relies on what the kernel shows, and takes nothing for done.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "images.h"
+#include "move.h"
+#include "netns.h"
+#include "state.h"
+
+/* How long the destination is asked, before the commit, while the process stands still here; and again when it runs on. */
+#define ABORT_TRY_S	10
+#define ABORT_ANSWER_MS	5000
+
+/* A failure's reason stays what it was while we tidy up. */
+static char *set_aside(void)
+{
+	char *text = fault_is_set() ? xstrdup(fault_text()) : NULL;
+
+	fault_clear();
+	return text;
+}
+
+static void bring_back(char *reason)
+{
+	fault_clear();
+	if (reason)
+		fault("%s", reason);
+	free(reason);
+}
+
+/* -------------------------------------------------------- the process -- */
+
+static int repair_off(const struct proc_tcp *tcp, void *arg)
+{
+	int fd = proc_get_fd(tcp->pid, tcp->fd), off = 0, on = 0;
+	socklen_t len = sizeof(on);
+
+	(void)arg;
+	if (fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, &len) == 0 && on &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)))
+		fault("process %d, descriptor %d: its TCP connection can't be set going again: %s",
+		      tcp->pid, tcp->fd, strerror(errno));
+	close_fd(&fd);
+	return 0;
+}
+
+/* The tree and its connections go on. -1: something does not. */
+static int revive(struct move *m)
+{
+	struct contexts contexts;
+
+	contexts_free(&m->plan.contexts);
+	/* Before CRIU lets the tasks go, if it still can: they shall not notice. */
+	if (contexts_find(&m->plan.tree, &contexts) == 0)
+		contexts_abort(&contexts);
+	report_fault(&m->report);
+	/* (a CRIU that lives lets them go in good order: then they need not be seen to stop) */
+	if (m->criu_asks && m->shared->held && criu_wait(&m->criu, 0))
+		tree_release(&m->plan.tree);
+	move_end_criu(m, false);
+	if (m->container.name)
+		container_thaw(m);
+	fault_clear();
+	/* And after, for CRIU may have stopped more before it ended. */
+	contexts_free(&contexts);
+	if (contexts_find(&m->plan.tree, &contexts) == 0 && contexts_abort(&contexts))
+		report_fault(&m->report);
+	contexts_free(&contexts);
+	proc_each_tcp(&m->plan.tree, repair_off, NULL);
+	report_fault(&m->report);
+	move_unlock_network(m);
+	if (m->shared->held)
+		tree_release(&m->plan.tree);
+	if (m->plan.tree.n && tree_alive(&m->plan.tree) == m->plan.tree.n)
+		return 0;
+	if (!m->shared->stopped)
+		return fault("a process of it has ended by itself, before it was stopped");
+	return fault("a process of it has ended");
+}
+
+/* ---------------------------------------------------- the destination -- */
+
+/* What it had to say before it heard us may come first. */
+static json_t *hear_aborted(struct move *m)
+{
+	json_t *answer;
+
+	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ABORT_ANSWER_MS) == 0) {
+		if (json_object_get(answer, "aborted") || json_is_false(json_object_get(answer, "undone")))
+			return answer;
+		json_decref(answer);
+	}
+	return NULL;
+}
+
+enum copy { COPY_UNDONE, COPY_RUNS, COPY_UNKNOWN };
+
+/* What became of the destination's copy? COPY_RUNS: or it may, or may have run. */
+static enum copy tell_abort(struct move *m, int seconds)
+{
+	json_t *answer = move_insist(m, "abort", hear_aborted, seconds), *text;
+	enum copy copy = COPY_RUNS;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "warnings"), i, text)
+		report_warn(&m->report, json_string_value(text));
+	if (json_object_get(answer, "aborted") || move_is_undone(m, answer))
+		copy = COPY_UNDONE;
+	else if (!answer && !json_object_get(m->peer.hello, "failed"))
+		copy = COPY_UNKNOWN;
+	json_decref(answer);
+	return copy;
+}
+
+/*
+ * A destination that is ready lets its copy go on a person's word, too, who took us for dead while we hung. So before
+ * anything runs on here it is asked; but not for longer than peers wait.
+ */
+static enum copy ask_first(struct move *m)
+{
+	enum copy copy;
+
+	m->peer.until = now_ns() + ABORT_TRY_S * INT64_C(1000000000);
+	copy = tell_abort(m, ABORT_TRY_S);
+	m->peer.until = 0;
+	return copy;
+}
+
+/* It runs on here: what is left there is to go. */
+static void tell_later(struct move *m)
+{
+	enum copy copy = tell_abort(m, m->shared->restoring ? ABORT_TRY_S : 0);
+
+	if (m->shared->restoring && copy == COPY_UNKNOWN)
+		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host, m->id);
+	if (m->shared->restoring && copy == COPY_RUNS)
+		fault("%s may run it, too: see there, and end one of the two", m->host);
+	report_fault(&m->report);
+}
+
+int move_abort(struct move *m)
+{
+	json_t *netns = container_netns(m);
+	char *reason = set_aside();
+	enum copy copy = m->shared->restoring ? ask_first(m) : COPY_UNKNOWN;
+	int ret = 0;
+
+	if (copy == COPY_RUNS) {
+		bring_back(reason);
+		return MOVE_TURNS;
+	}
+	if (addresses_unguard(&m->addresses, m->id))
+		report_fault(&m->report);
+	if (netns && netns_unguard(netns))
+		report_fault(&m->report);
+	if (netns && netns_unlock_tcp(netns))
+		report_fault(&m->report);
+	if (m->shared->stopping && revive(m)) {
+		/* (a process that ends while it is asked to move is nobody's failure) */
+		ret = m->shared->stopped ? -1 : 0;
+		free(reason);
+		reason = set_aside();
+	}
+	container_dump_end(m);
+	container_forget_dump(m);
+	if (copy == COPY_UNKNOWN)
+		tell_later(m);
+	peer_close(&m->peer);
+	if (m->shared->stopping && addresses_announce(&m->addresses))
+		report_fault(&m->report);
+	if (m->images && !m->leave_images && images_remove(m->images))
+		report_fault(&m->report);
+	state_remove(m->id);
+	m->shared->over = true;
+	bring_back(reason);
+	return ret ? EXIT_LOST : EXIT_STAYED;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The end of CRIU at the source, and of what it has left of its own.
+ */
+#include <netinet/in.h>
+#include <linux/netfilter.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include "images.h"
+#include "move.h"
+#include "netlink.h"
+
+void move_answer_criu(struct move *m, bool ok)
+{
+	if (m->criu_asks)
+		criu_answer(&m->criu, ok);
+	m->criu_asks = false;
+}
+
+/* Hear CRIU out. If it still runs then, it hangs: it will do neither the one nor the other any more. */
+void move_end_criu(struct move *m, bool ok)
+{
+	enum criu_event event = CRIU_NOTIFY;
+	char script[64];
+
+	move_answer_criu(m, ok);
+	while (m->criu.sk >= 0 && event == CRIU_NOTIFY) {
+		struct pollfd p = { .fd = m->criu.sk, .events = POLLIN };
+
+		if (poll(&p, 1, CRIU_END_MS) != 1)
+			break;
+		event = criu_next(&m->criu, script, NULL);
+		if (event == CRIU_NOTIFY)
+			criu_answer(&m->criu, ok);
+	}
+	if (criu_wait(&m->criu, CRIU_END_MS)) {
+		kill(m->criu.pid, SIGKILL);
+		criu_wait(&m->criu, -1);
+	}
+	criu_close(&m->criu);
+}
+
+/* What it held stays as it is: see tree_hold(). */
+void move_kill_criu(struct move *m)
+{
+	if (m->criu.pid > 0)
+		kill(m->criu.pid, SIGKILL);
+	criu_wait(&m->criu, -1);
+	criu_close(&m->criu);
+}
+
+/* CRIU's lock on the tree's TCP connections. It leaves it in place when it is killed, or does its work. */
+void move_unlock_network(struct move *m)
+{
+	const char *logs = m->container.work ?: m->images;
+	char *table = m->lock_table ? xstrdup(m->lock_table) : logs ? images_lock_table(logs) : NULL;
+	/* ("CRIU-" and at least the first part of a UUID) */
+	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
+
+	if (ret) {
+		fault("nftables: CRIU's table inet %s is left behind: %s", table, strerror(-ret));
+		report_fault(&m->report);
+	}
+	free(table);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What the source writes down of a move: for its keeper, and for who must settle the move by hand.
+ */
+#include <stdio.h>
+#include "move.h"
+#include "state.h"
+
+int move_save(struct move *m)
+{
+	json_t *stopped = json_array();
+
+	for (size_t i = 0; i < m->plan.tree.n; i++)
+		if (m->plan.tree.task[i].was_stopped)
+			json_array_append_new(stopped, json_integer(m->plan.tree.task[i].pid));
+	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:O*, s:s*, s:s*, s:s*}",
+		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start",
+		(json_int_t)proc_identify(m->pid).start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
+		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
+		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran,
+		"container", m->container.facts, "dump", m->container.dump, "work", m->container.work,
+		"lock", m->lock_table));
+}
+
+void move_remember_stopped(struct move *m, json_t *state)
+{
+	json_t *pid;
+	size_t i;
+
+	for (i = 0; i < m->plan.tree.n; i++)
+		m->plan.tree.task[i].was_stopped = false;
+	json_array_foreach(json_object_get(state, "was_stopped"), i, pid)
+		for (size_t j = 0; j < m->plan.tree.n; j++)
+			if (m->plan.tree.task[j].pid == json_integer_value(pid))
+				m->plan.tree.task[j].was_stopped = true;
+}
+
+static char *copy_text(json_t *text)
+{
+	return json_is_string(text) ? xstrdup(json_string_value(text)) : NULL;
+}
+
+void move_remember_container(struct move *m, json_t *state)
+{
+	json_decref(m->container.facts);
+	m->container.facts = json_incref(json_object_get(state, "container"));
+	m->container.name = json_string_value(json_object_get(m->container.facts, "name"));
+	m->container.dump = copy_text(json_object_get(state, "dump"));
+	m->container.work = copy_text(json_object_get(state, "work"));
+	m->lock_table = copy_text(json_object_get(state, "lock"));
+}
+
+int move_load(struct move *m, json_t *state)
+{
+	struct proc_id id = { json_integer_value(json_object_get(state, "pid")),
+			      json_integer_value(json_object_get(state, "start")) };
+
+	m->pid = id.pid;
+	m->host = json_string_value(json_object_get(state, "to"));
+	m->ssh = json_string_value(json_object_get(state, "ssh"));
+	m->images_base = json_string_value(json_object_get(state, "images_base"));
+	m->images = xasprintf("%s/%s", m->images_base, m->id);
+	m->shared->stopping = m->shared->stopped = true;
+	m->shared->held = json_is_true(json_object_get(state, "held"));
+	m->shared->ran = json_is_true(json_object_get(state, "ran"));
+	m->shared->decided = json_is_true(json_object_get(state, "decided"));
+	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
+	move_remember_container(m, state);
+	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))
+		return -1;
+	addresses_check_source(&m->addresses);	/* where they are */
+	fault_clear();
+	if (!proc_is_there(&id))
+		return 0;
+	if (tree_collect(&m->plan.tree, m->pid))
+		return -1;
+	move_remember_stopped(m, state);
+	return 0;
+}
