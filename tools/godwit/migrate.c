@@ -75,9 +75,9 @@ static int recover(struct move *m, int status)
 	json_decref(state);
 	fault_clear();
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
-	if (m->shared->over)
-		return conclude(m, m->shared->ran ? EXIT_OK : EXIT_STAYED);
-	if (!m->shared->stopping) {
+	if (m->shared->stage >= MOVE_MOVED)
+		return conclude(m, m->shared->stage == MOVE_MOVED ? EXIT_OK : EXIT_STAYED);
+	if (m->shared->stage == MOVE_RUNNING) {
 		addresses_unguard(&m->addresses, m->id);
 		state_remove(m->id);
 		return conclude(m, EXIT_REFUSED);
@@ -85,7 +85,7 @@ static int recover(struct move *m, int status)
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
 	addresses_check_source(&m->addresses);	/* where they are */
 	adopt_criu(m);
-	if (m->shared->decided)
+	if (m->shared->stage >= MOVE_DECIDED)
 		fault_clear();
 	return conclude(m, move_end(m));
 }

@@ -62,10 +62,11 @@ static int settle_here(struct move *m, bool commit)
 	fault_clear();
 	if (commit) {
 		m->word = !m->peer.hello;
-		m->shared->decided = true;
+		if (m->shared->stage == MOVE_FROZEN)
+			move_set_stage(m, MOVE_DECIDED);
 		return say(m, move_end(m), "the process has ended here");
 	}
-	if (m->shared->ran) {
+	if (m->shared->stage == MOVE_RAN) {
 		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
 		return failed(EXIT_REFUSED);
 	}
@@ -73,7 +74,7 @@ static int settle_here(struct move *m, bool commit)
 	if (reached && !answer)
 		return failed(EXIT_REFUSED);
 	json_decref(answer);
-	m->shared->decided = m->shared->restoring = false;
+	move_set_stage(m, MOVE_FROZEN);
 	return say(m, move_end(m), "the process runs on here");
 }
 

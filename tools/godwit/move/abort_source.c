@@ -80,7 +80,7 @@ static int revive(struct move *m)
 		tree_release(&m->plan.tree);
 	if (m->plan.tree.n && tree_alive(&m->plan.tree) == m->plan.tree.n)
 		return 0;
-	if (!m->shared->stopped)
+	if (m->shared->stage < MOVE_FROZEN)
 		return fault("a process of it has ended by itself, before it was stopped");
 	return fault("a process of it has ended");
 }
@@ -136,11 +136,11 @@ static enum copy ask_first(struct move *m)
 /* It runs on here: what is left there is to go. */
 static void tell_later(struct move *m)
 {
-	enum copy copy = tell_abort(m, m->shared->restoring ? ABORT_TRY_S : 0);
+	enum copy copy = tell_abort(m, m->shared->stage == MOVE_RESTORING ? ABORT_TRY_S : 0);
 
-	if (m->shared->restoring && copy == COPY_UNKNOWN)
+	if (m->shared->stage == MOVE_RESTORING && copy == COPY_UNKNOWN)
 		fault("%s could not be told; if it holds a copy: there: godwit settle %s abort", m->host, m->id);
-	if (m->shared->restoring && copy == COPY_RUNS)
+	if (m->shared->stage == MOVE_RESTORING && copy == COPY_RUNS)
 		fault("%s may run it, too: see there, and end one of the two", m->host);
 	report_fault(&m->report);
 }
@@ -149,7 +149,7 @@ int move_abort(struct move *m)
 {
 	json_t *netns = container_netns(m);
 	char *reason = set_aside();
-	enum copy copy = m->shared->restoring ? ask_first(m) : COPY_UNKNOWN;
+	enum copy copy = m->shared->stage == MOVE_RESTORING ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;
 
 	if (copy == COPY_RUNS) {
@@ -162,9 +162,9 @@ int move_abort(struct move *m)
 		report_fault(&m->report);
 	if (netns && netns_unlock_tcp(netns))
 		report_fault(&m->report);
-	if (m->shared->stopping && revive(m)) {
+	if (m->shared->stage >= MOVE_FREEZING && revive(m)) {
 		/* (a process that ends while it is asked to move is nobody's failure) */
-		ret = m->shared->stopped ? -1 : 0;
+		ret = m->shared->stage >= MOVE_FROZEN ? -1 : 0;
 		free(reason);
 		reason = set_aside();
 	}
@@ -173,12 +173,12 @@ int move_abort(struct move *m)
 	if (copy == COPY_UNKNOWN)
 		tell_later(m);
 	peer_close(&m->peer);
-	if (m->shared->stopping && addresses_announce(&m->addresses))
+	if (m->shared->stage >= MOVE_FREEZING && addresses_announce(&m->addresses))
 		report_fault(&m->report);
 	if (m->images && !m->leave_images && images_remove(m->images))
 		report_fault(&m->report);
 	state_remove(m->id);
-	m->shared->over = true;
+	move_set_stage(m, MOVE_STAYED);
 	bring_back(reason);
 	return ret ? EXIT_LOST : EXIT_STAYED;
 }

@@ -73,7 +73,7 @@ static json_t *hear_committed(struct move *m)
 
 		m->heard_ns = now_ns();
 		if (waits || json_object_get(answer, "resumed_ns_ago")) {
-			m->shared->ran = true;
+			move_set_stage(m, MOVE_RAN);
 			move_save(m);
 		}
 		if (!waits)
@@ -96,7 +96,7 @@ static int finish(struct move *m)
 		report_fault(&m->report);
 	if (!m->stuck)
 		state_remove(m->id);
-	m->shared->over = true;
+	move_set_stage(m, MOVE_MOVED);
 	return EXIT_OK;
 }
 
@@ -176,7 +176,7 @@ int move_commit(struct move *m)
 		report_fault(&m->report);
 	answer = m->word ? NULL : move_insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();
-	if (!m->shared->ran && !m->word)
+	if (m->shared->stage != MOVE_RAN && !m->word)
 		return move_is_undone(m, answer) ? stay_back(m, answer) : stay_held(m, answer);
 	report_phase("resume", "at %s", m->host);
 	end_here(m);

@@ -59,7 +59,7 @@ int move_may_decide(struct move *m)
 
 void move_decide(struct move *m)
 {
-	m->shared->decided = true;
+	move_set_stage(m, MOVE_DECIDED);
 	move_save(m);
 }
 
@@ -80,11 +80,11 @@ int move_end(struct move *m)
 	int code;
 
 	for (;;) {
-		code = m->shared->decided ? move_commit(m) : move_abort(m);
+		code = m->shared->stage >= MOVE_DECIDED ? move_commit(m) : move_abort(m);
 		if (code != MOVE_TURNS)
 			break;
-		if (m->shared->decided)
-			m->shared->decided = m->shared->restoring = false;
+		if (m->shared->stage == MOVE_DECIDED)
+			move_set_stage(m, MOVE_FROZEN);
 		else
 			turned = turn_forward(m);
 	}

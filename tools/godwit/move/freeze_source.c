@@ -34,7 +34,7 @@ static int start_dump(struct move *m)
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	move_renew_later(m, INT64_MAX);
-	m->shared->stopping = true;
+	move_set_stage(m, MOVE_FREEZING);
 	/* (once we hold the tasks, nobody but us sets their contexts going) */
 	setenv("GODWIT_HOLDS", "1", 1);
 	return m->container.name ? container_dump(m) : process_dump(m);
@@ -95,7 +95,7 @@ static int until_dumped(struct move *m)
 			tree_see_stopped(&m->plan.tree);
 		}
 		if (!strcmp(script, "query-ext-files")) {
-			m->shared->stopped = true;
+			move_set_stage(m, MOVE_FROZEN);
 			report_phase("dump", "to %s", m->images);
 		}
 		if (!strcmp(script, "post-dump")) {
@@ -128,7 +128,7 @@ static int begin_anew(struct move *m)
 	container_dump_end(m);
 	container_forget_dump(m);
 	m->shared->criu = -1;
-	m->shared->stopping = m->shared->stopped = false;
+	move_set_stage(m, MOVE_RUNNING);
 	if (images_remove(m->images))
 		return -1;
 	free(m->images);

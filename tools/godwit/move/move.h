@@ -18,17 +18,24 @@ struct paths {
 	size_t n;
 };
 
-/* What outlives the process that works: its guard goes on from here. */
+/* How far a move is, at its source. move_set_stage() has which stage may follow which. */
+enum move_stage {
+	MOVE_RUNNING,		/* nothing was stopped */
+	MOVE_FREEZING,		/* CRIU was started: something may be stopped */
+	MOVE_FROZEN,		/* CRIU had all tasks frozen */
+	MOVE_RESTORING,		/* the destination may hold a copy */
+	MOVE_DECIDED,		/* the destination may have let its copy go: the process stays frozen here */
+	MOVE_RAN,		/* it has: the process is to end here */
+	MOVE_MOVED,		/* it has ended here; nothing is left to do */
+	MOVE_STAYED,		/* it runs on here; nothing is left to do */
+};
+
+/* What outlives the process that works: its keeper goes on from here. */
 struct move_shared {
+	enum move_stage stage;
 	pid_t criu;
 	pid_t podman;		/* the head of its session */
-	bool stopping;		/* CRIU was started: something may be stopped */
-	bool stopped;		/* CRIU had it all frozen */
 	bool held;		/* by tree_hold() */
-	bool restoring;		/* the destination may hold a copy */
-	bool decided;		/* the destination may have let its copy go: the process is held here */
-	bool ran;		/* it has: the source is to die */
-	bool over;		/* nothing is left to do */
 	char boot[40];		/* the destination's */
 };
 
@@ -168,6 +175,7 @@ void move_end_criu(struct move *m, bool ok);
 void move_kill_criu(struct move *m);
 void move_unlock_network(struct move *m);
 
+void move_set_stage(struct move *m, enum move_stage stage);
 /* state_source.c: write the move down, for the keeper and for who must settle it by hand; read it again. */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);

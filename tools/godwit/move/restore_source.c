@@ -12,7 +12,7 @@ int move_restore(struct move *m)
 
 	if (!creds)
 		return -1;
-	m->shared->restoring = true;
+	move_set_stage(m, MOVE_RESTORING);
 	if (move_say(m, json_pack("{s:s, s:b, s:i, s:i, s:o}", "op", "restore", "shell_job", m->plan.shell_job,
 			     "processes", (int)m->plan.tree.n, "contexts", (int)m->plan.contexts.n, "creds", creds)) ||
 	    move_hear(m, "received"))

@@ -1,10 +1,34 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the source writes down of a move: for its keeper, and for who must settle the move by hand.
+ * The stage of a move at its source; and what the source writes down: for its keeper, and for who must settle the move by
+ * hand.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include "move.h"
 #include "state.h"
+
+/*
+ * From each stage, the stages that may come next. Not in here: back from MOVE_RAN, since the process runs at the
+ * destination; from MOVE_RESTORING to MOVE_FROZEN, since a copy that the source gave up may run; and out of the two ends.
+ */
+static const unsigned int next_stages[] = {
+	[MOVE_RUNNING] = 1 << MOVE_FREEZING | 1 << MOVE_STAYED,
+	[MOVE_FREEZING] = 1 << MOVE_FROZEN | 1 << MOVE_RUNNING | 1 << MOVE_STAYED,	/* MOVE_RUNNING: to try again */
+	[MOVE_FROZEN] = 1 << MOVE_RESTORING | 1 << MOVE_RUNNING | 1 << MOVE_STAYED | 1 << MOVE_DECIDED,	/* by a person */
+	[MOVE_RESTORING] = 1 << MOVE_DECIDED | 1 << MOVE_STAYED,
+	[MOVE_DECIDED] = 1 << MOVE_RAN | 1 << MOVE_FROZEN | 1 << MOVE_MOVED,	/* MOVE_MOVED: a person says that it runs there */
+	[MOVE_RAN] = 1 << MOVE_MOVED,
+	[MOVE_MOVED] = 0,
+	[MOVE_STAYED] = 0,
+};
+
+void move_set_stage(struct move *m, enum move_stage stage)
+{
+	if (stage != m->shared->stage && !(next_stages[m->shared->stage] & 1 << stage))
+		abort();	/* a fault of ours: the keeper goes on from the last stage */
+	m->shared->stage = stage;
+}
 
 int move_save(struct move *m)
 {
@@ -17,7 +41,7 @@ int move_save(struct move *m)
 		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start",
 		(json_int_t)proc_identify(m->pid).start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
 		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
-		"held", m->shared->held, "decided", m->shared->decided, "ran", m->shared->ran,
+		"held", m->shared->held, "decided", m->shared->stage >= MOVE_DECIDED, "ran", m->shared->stage == MOVE_RAN,
 		"container", m->container.facts, "dump", m->container.dump, "work", m->container.work,
 		"lock", m->lock_table));
 }
@@ -60,10 +84,9 @@ int move_load(struct move *m, json_t *state)
 	m->ssh = json_string_value(json_object_get(state, "ssh"));
 	m->images_base = json_string_value(json_object_get(state, "images_base"));
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
-	m->shared->stopping = m->shared->stopped = true;
+	m->shared->stage = json_is_true(json_object_get(state, "ran")) ? MOVE_RAN :
+			   json_is_true(json_object_get(state, "decided")) ? MOVE_DECIDED : MOVE_FROZEN;
 	m->shared->held = json_is_true(json_object_get(state, "held"));
-	m->shared->ran = json_is_true(json_object_get(state, "ran"));
-	m->shared->decided = json_is_true(json_object_get(state, "decided"));
 	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
 	move_remember_container(m, state);
 	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))
