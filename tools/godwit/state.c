@@ -16,6 +16,18 @@ char *state_path(const char *id, const char *suffix)
 	return xasprintf(STATE_DIR "/%s%s", id, suffix);
 }
 
+int state_address(const char *id, const char *suffix, struct sockaddr_un *sun)
+{
+	char *path = state_path(id, suffix);
+	bool fits = strlen(path) < sizeof(sun->sun_path) && !strchr(id, '/');
+
+	*sun = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (fits)
+		strcpy(sun->sun_path, path);
+	free(path);
+	return fits ? 0 : fault("move %s: it can't have such a name", id);
+}
+
 /* (a name in the abstract vanishes with the last descriptor) */
 int state_lock(const char *id)
 {

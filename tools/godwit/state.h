@@ -13,6 +13,9 @@
 
 /* STATE_DIR/ID and this; to be freed. */
 char *state_path(const char *id, const char *suffix);
+/* The same as an address. -1 with fault(). */
+struct sockaddr_un;
+int state_address(const char *id, const char *suffix, struct sockaddr_un *sun);
 
 /*
  * Who sees to a move: this process, its children, or nobody. -1 with fault(): others do. It ends with the last of

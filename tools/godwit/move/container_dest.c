@@ -8,7 +8,6 @@
  * ends by itself; but it keeps the container that it made, without its tasks.
  */
 #include <errno.h>
-#include <glob.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "agent.h"
-#include "host.h"
 #include "netns.h"
 #include "text.h"
 
-#define PODMAN_MIN	408	/* the first whose runtimes have its environment: 4.8 */
 #define MESSAGES	"restore.err"	/* of podman, in the folder of images */
 /*
  * podman gives a restore up 240 s after it began, whatever it is held for, and ends what has come of it. So what is not
@@ -36,13 +33,13 @@
 #define PODMAN_MS	20000
 #define REST_MS		5000
 
-static const char *fact(json_t *container, const char *key)
+const char *container_fact(json_t *container, const char *key)
 {
 	return json_string_value(json_object_get(container, key)) ?: "";
 }
 
 /* What ssh starts may find neither criu nor ip. */
-static void complete_path(void)
+void podman_path(void)
 {
 	static const char folders[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 	const char *path = getenv("PATH");
@@ -53,80 +50,8 @@ static void complete_path(void)
 	free(all);
 }
 
-/* ---------------------------------------------------------------- check -- */
-
-/* Why a check has failed; once. */
-static void note(json_t *problems, int failed)
-{
-	json_t *text = failed ? text_json(fault_text()) : NULL, *other;
-	size_t i;
-
-	fault_clear();
-	json_array_foreach(problems, i, other)
-		if (text && json_equal(text, other)) {
-			json_decref(text);
-			return;
-		}
-	if (text)
-		json_array_append_new(problems, text);
-}
-
-static int check_podman(void)
-{
-	const char *const argv[] = { "podman", "--version", NULL };
-	int major = 0, minor = 0, ret = 0;
-	char *text = NULL;
-
-	if (run(argv, NULL, &text) || !text || sscanf(text_last_line(text), "podman version %d.%d", &major, &minor) != 2)
-		ret = fault("podman: it is not installed there: apt-get install podman");
-	else if (major * 100 + minor < PODMAN_MIN)
-		ret = fault("podman: version %d.%d is too old there: it takes %d.%d", major, minor, PODMAN_MIN / 100,
-			    PODMAN_MIN % 100);
-	free(text);
-	return ret;
-}
-
-/* "crun version 1.21" */
-static const char *number_of(const char *line)
-{
-	const char *at = strstr(line, "version ");
-
-	return at ? at + strlen("version ") : line;
-}
-
-static int check_runtime(json_t *container)
-{
-	const char *runtime = fact(container, "runtime"), *version = fact(container, "runtime_version");
-	char *here = host_runtime_version(runtime);
-	int ret = 0;
-
-	if (!here)
-		ret = fault("runtime %s: it is not installed there: install version %s", runtime, number_of(version));
-	else if (strcmp(here, version))
-		ret = fault("runtime %s: version %s is here, %s there: install the same", runtime, number_of(version),
-			    number_of(here));
-	free(here);
-	return ret;
-}
-
-static int check_image(json_t *container)
-{
-	const char *image = fact(container, "image"), *id = fact(container, "image_id"), *name = *image ? image : id;
-	const char *const argv[] = { "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL };
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
-
-	if (ret || !text)
-		ret = fault("image %s: it is not there: podman save %s | ssh HOST podman load", name, name);
-	else if (strcmp(text_last_line(text), id))
-		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
-			    "load", name, text_last_line(text), id, name);
-	free(text);
-	return ret;
-}
-
 /* 1, 0, or -1 with fault(): podman can't tell. */
-static int exists(const char *kind, const char *name)
+int podman_exists(const char *kind, const char *name)
 {
 	const char *const argv[] = { "podman", kind, "exists", name, NULL };
 	int ret = run(argv, NULL, NULL);
@@ -134,153 +59,12 @@ static int exists(const char *kind, const char *name)
 	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
 }
 
-static int check_id(json_t *container)
+int container_check_id(json_t *container)
 {
-	const char *name = fact(container, "name"), *id = fact(container, "id");
-	int is = exists("container", id);
+	const char *name = container_fact(container, "name"), *id = container_fact(container, "id");
+	int is = podman_exists("container", id);
 
 	return is > 0 ? fault("container %s: it is there already, as %.12s: podman rm %.12s, there", name, id, id) : is;
-}
-
-static int check_absent(json_t *container)
-{
-	const char *name = fact(container, "name");
-	int is = check_id(container) ?: exists("container", name);
-
-	return is > 0 ? fault("container %s: another one has that name there: podman rm %s, or podman rename it", name, name) : is;
-}
-
-static int check_volume(json_t *volume)
-{
-	const char *name = json_string_value(json_object_get(volume, "volume"));
-	char *path = name ? NULL : path_from_json(json_object_get(volume, "path"));
-	int ret = name ? exists("volume", name) : 0;
-
-	if (ret > 0)
-		ret = fault("volume %s: one of that name is there: podman volume rm %s, if nobody needs it", name, name);
-	else if (!name && (!path || access(path, F_OK)))
-		ret = fault("%s, at %s in the container: --shared has it, but it is not there: mount it", path ?: "?",
-			    fact(volume, "destination"));
-	free(path);
-	return ret;
-}
-
-void agent_check_container(json_t *container, json_t *problems)
-{
-	json_t *netns = json_object_get(container, "netns"), *volume;
-	size_t i;
-
-	complete_path();
-	/* (it holds the tasks until the commit, also without RDMA) */
-	note(problems, host_check_plugin());
-	note(problems, check_runtime(container));
-	if (netns)
-		netns_check(netns, problems);
-	if (check_podman()) {
-		note(problems, -1);
-		return;
-	}
-	note(problems, check_image(container));
-	note(problems, check_absent(container));
-	json_array_foreach(json_object_get(container, "volumes"), i, volume)
-		note(problems, check_volume(volume));
-}
-
-/* -------------------------------------------------------------- prepare -- */
-
-/* The number of a device's file, as "231:192"; or "". To be freed. */
-static char *number_of_node(const char *device)
-{
-	char *number = NULL;
-	glob_t found;
-
-	if (glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &found))
-		return xstrdup("");
-	for (size_t i = 0; !number && i < found.gl_pathc; i++) {
-		char *name_path = xasprintf("%s/ibdev", found.gl_pathv[i]), *path = xasprintf("%s/dev", found.gl_pathv[i]);
-		char *name = read_file(name_path);
-
-		if (name && strcspn(name, "\n") == strlen(device) && !strncmp(name, device, strlen(device)))
-			number = read_file(path);
-		free(name);
-		free(name_path);
-		free(path);
-	}
-	globfree(&found);
-	if (number)
-		number[strcspn(number, "\n")] = '\0';
-	return number ?: xstrdup("");
-}
-
-/* Its device cgroup comes along: may it open the file that the device has here? */
-static int check_node(json_t *node)
-{
-	const char *device = fact(node, "device");
-	unsigned int major = json_integer_value(json_object_get(node, "major"));
-	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
-	char *number = number_of_node(device);
-	int ret = 0;
-
-	if (sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
-		ret = fault("device %s: there is none there", device);
-	else if (major != major_here || (minor != minor_here && !json_is_true(json_object_get(node, "any"))))
-		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
-			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
-	free(number);
-	if (!ret && rdma_device_exists(device))
-		ret = host_check_device(device);
-	return ret;
-}
-
-/* Written down before; but what is there although it could not be made is another's. */
-static int make_netns(struct agent *a)
-{
-	json_t *netns = json_object_get(a->container, "netns");
-	bool there = access(json_string_value(json_object_get(netns, "path")) ?: "", F_OK) == 0;
-
-	json_object_set_new(netns, "made", json_boolean(!there));
-	json_object_set_new(a->container, "has_netns", json_true());
-	if (agent_save(a))
-		return -1;
-	if (netns_make(netns) == 0)
-		return agent_save(a);
-	json_object_del(a->container, "has_netns");
-	return -1;
-}
-
-/* What is an argument of podman's comes from the wire. */
-static bool makes_sense(json_t *container)
-{
-	static const char *const names[] = { "name", "runtime" };
-	const char *id = fact(container, "id");
-	json_t *volume;
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!*fact(container, names[i]) || *fact(container, names[i]) == '-')
-			return false;
-	json_array_foreach(json_object_get(container, "volumes"), i, volume)
-		if (*fact(volume, "volume") == '-')
-			return false;
-	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64;
-}
-
-int agent_prepare_container(struct agent *a)
-{
-	json_t *node;
-	size_t i;
-
-	complete_path();
-	json_object_del(a->container, "begun");
-	json_object_del(a->container, "has_netns");
-	if (!makes_sense(a->container))
-		return fault("the container of the move makes no sense: use the same godwit at both ends");
-	if (json_object_get(a->container, "netns") && make_netns(a))
-		return -1;
-	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
-		if (check_node(node))
-			return -1;
-	return 0;
 }
 
 /* -------------------------------------------------------------- restore -- */
@@ -289,7 +73,7 @@ static int listen_for_plugin(struct agent *a)
 {
 	struct sockaddr_un sun;
 
-	if (agent_address(a->id, ".commit", &sun))
+	if (state_address(a->id, ".commit", &sun))
 		return -1;
 	unlink(sun.sun_path);
 	a->commit_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -337,7 +121,7 @@ static int start_podman(struct agent *a)
 {
 	char *archive = xasprintf("%s/archive.tar", a->images);
 	const char *const argv[] = {
-		"podman", "--runtime", fact(a->container, "runtime"), "container", "restore", "--tcp-established",
+		"podman", "--runtime", container_fact(a->container, "runtime"), "container", "restore", "--tcp-established",
 		"--file-locks", "--import", archive, NULL,
 	};
 
@@ -354,7 +138,7 @@ static int start_podman(struct agent *a)
 
 int agent_restore_container(struct agent *a)
 {
-	if (listen_for_plugin(a) || check_id(a->container))
+	if (listen_for_plugin(a) || container_check_id(a->container))
 		return -1;
 	/* What podman has of it from now on is ours. */
 	json_object_set_new(a->container, "begun", json_true());
@@ -383,16 +167,16 @@ void agent_inherit_plugin(struct agent *a)
 	a->commit_sk = sk;
 }
 
-void agent_plugin_connects(struct agent *a)
+int agent_plugin_connects(struct agent *a)
 {
 	pid_t pid;
 	int sk = accept_root(a->commit_listener, &pid), failed;
 
 	if (sk < 0)
-		return;
+		return 0;
 	if (a->stage != STAGE_RESTORING) {
 		close(sk);
-		return;
+		return 0;
 	}
 	fault_clear();
 	failed = give_keeper(a, sk);
@@ -400,8 +184,7 @@ void agent_plugin_connects(struct agent *a)
 	a->commit_sk = sk;
 	a->plugin_id = proc_identify(pid);
 	listen_no_more(a);
-	if (failed || agent_save(a))
-		agent_failed(a);
+	return failed || agent_save(a) ? -1 : 0;
 }
 
 /* ------------------------------------------------------------- held, run -- */
@@ -421,7 +204,7 @@ int agent_hold_container(struct agent *a)
 
 	if (left <= 0)
 		return fault("container %s: its restore took too long: podman gives it up after 240 s",
-			     fact(a->container, "name"));
+			     container_fact(a->container, "name"));
 	a->deadline = now_ns() + left * INT64_C(1000000000);
 	return 0;
 }
@@ -437,7 +220,7 @@ static void explain_by_podman(struct agent *a)
 			last = line;
 	if (last && !strncmp(last, "Error: ", 7))
 		last += 7;
-	fault("container %s: podman can't restore it: %s", fact(a->container, "name"), last ?: "it does not say why");
+	fault("container %s: podman can't restore it: %s", container_fact(a->container, "name"), last ?: "it does not say why");
 	free(text);
 	free(path);
 }
@@ -446,7 +229,7 @@ static void explain_by_podman(struct agent *a)
 static void explain(struct agent *a)
 {
 	const char *const argv[] = {
-		"podman", "container", "inspect", "--format", "{{.StaticDir}}", fact(a->container, "id"), NULL,
+		"podman", "container", "inspect", "--format", "{{.StaticDir}}", container_fact(a->container, "id"), NULL,
 	};
 	char *text = NULL, *images;
 
@@ -570,7 +353,7 @@ static void remove_volume(struct agent *a, const char *name)
 /* podman refuses to restore over a volume that it has: then it has made no container, and the volume is another's. */
 static void remove_from_podman(struct agent *a)
 {
-	const char *id = fact(a->container, "id"), *runtime = fact(a->container, "runtime");
+	const char *id = container_fact(a->container, "id"), *runtime = container_fact(a->container, "runtime");
 	const char *const delete[] = { "timeout", "--kill-after=5", "20", runtime, "delete", "--force", id, NULL };
 	const char *const rm[] = {
 		"timeout", "--kill-after=5", "30", "podman", "rm", "--force", "--ignore", "--time", "0", id, NULL,
@@ -579,15 +362,15 @@ static void remove_from_podman(struct agent *a)
 	size_t i;
 
 	/* (if it can't tell, it may have it) */
-	if (exists("container", id) == 0)
+	if (podman_exists("container", id) == 0)
 		return;
 	fault_clear();
 	/* (of a restore that was killed podman knows nothing that runs) */
 	run(delete, NULL, NULL);
-	remove_by(a, rm, "container", fact(a->container, "name"));
+	remove_by(a, rm, "container", container_fact(a->container, "name"));
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
 		if (json_object_get(volume, "volume"))
-			remove_volume(a, fact(volume, "volume"));
+			remove_volume(a, container_fact(volume, "volume"));
 }
 
 static void undo_podman(struct agent *a)
@@ -607,7 +390,7 @@ static void undo_podman(struct agent *a)
 void agent_undo_container(struct agent *a)
 {
 	fault_clear();
-	complete_path();
+	podman_path();
 	call_off(a);
 	if (json_object_get(a->container, "begun"))
 		undo_podman(a);

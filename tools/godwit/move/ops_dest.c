@@ -65,71 +65,13 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
 	a->container = json_incref(json_object_get(message, "container"));
-	a->stage = STAGE_PREPARED;
+	agent_set_stage(a, STAGE_PREPARED);
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
 	if (!a->images || agent_save(a) || addresses_guard(&a->addresses, a->id, false) ||
 	    agent_set_environment(json_object_get(message, "env")) ||
 	    (a->container ? agent_prepare_container(a) : agent_start_criu(a)))
 		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);
-	return 0;
-}
-
-static int op_addresses(struct agent *a, json_t *message, json_t **answer)
-{
-	(void)message;
-	(void)answer;
-	if (a->stage != STAGE_PREPARED)
-		return fault("it is too late, or too early, for addresses");
-	/* (written down before: to undo one that is not there does no harm) */
-	a->adding = true;
-	if (agent_save(a) || addresses_add(&a->addresses))
-		return -1;
-	agent_tell(a, json_pack("{s:b}", "added", 1));
-	/* The images are on their way meanwhile. */
-	return addresses_wait_gids(&a->addresses, 5000);
-}
-
-/*
- * No answer to each: the source sends on. A failure reaches it when it next listens; what was on its way
- * by then is let pass.
- */
-static int op_file(struct agent *a, json_t *message, json_t **answer)
-{
-	char *path, *name, *file;
-	int ret;
-
-	(void)answer;
-	if (a->stage != STAGE_PREPARED)
-		return 0;
-	path = path_from_json(json_object_get(message, "path"));
-	name = path_from_json(json_object_get(message, "name"));
-	file = path ? agent_copy(a, path) : images_path(a->images, name);
-	ret = file ? incoming_begin(&a->incoming, file, message) : -1;
-	free(file);
-	free(name);
-	free(path);
-	return ret;
-}
-
-static int op_file_end(struct agent *a, json_t *message, json_t **answer)
-{
-	(void)answer;
-	return a->stage == STAGE_PREPARED ? incoming_end(&a->incoming, message) : 0;
-}
-
-/* As a file: no answer. */
-static int op_compare(struct agent *a, json_t *message, json_t **answer)
-{
-	(void)answer;
-	return a->stage == STAGE_PREPARED ? agent_compare(a, message) : 0;
-}
-
-static int op_files_end(struct agent *a, json_t *message, json_t **answer)
-{
-	(void)message;
-	if (a->stage == STAGE_PREPARED)
-		*answer = json_pack("{s:b}", "received", 1);
 	return 0;
 }
 
@@ -173,7 +115,7 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 	if (a->stage == STAGE_LOST)
 		a->over = true;	/* what is written down stays */
 	else
-		agent_set_stage(a, STAGE_END);
+		agent_enter_stage(a, STAGE_END);
 	return 0;
 }
 
@@ -184,8 +126,8 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
 		int (*function)(struct agent *, json_t *, json_t **);
 	} ops[] = {
 		{ "hello", op_hello }, { "ping", op_ping }, { "check", op_check },
-		{ "prepare", op_prepare }, { "addresses", op_addresses }, { "file", op_file },
-		{ "file-end", op_file_end }, { "compare", op_compare }, { "files-end", op_files_end },
+		{ "prepare", op_prepare }, { "addresses", agent_take_addresses }, { "file", agent_take_file },
+		{ "file-end", agent_end_file }, { "compare", agent_compare_file }, { "files-end", agent_end_files },
 		{ "restore", op_restore }, { "commit", op_commit }, { "abort", op_abort }, { "bye", op_bye },
 	};
 

@@ -21,9 +21,6 @@
 #include "host.h"
 #include "text.h"
 
-/* How long a source is waited for that was lost, or says nothing where it has to: perhaps its host is dead. */
-#define LINGER_S	120
-
 /* How often the driver is asked whether all peers have answered. */
 #define RESUME_POLL_MS	1
 
@@ -36,25 +33,13 @@ static void on_term(int sig)
 
 /* ---------------------------------------------------------- connections -- */
 
-int agent_address(const char *id, const char *suffix, struct sockaddr_un *sun)
-{
-	char *path = state_path(id, suffix);
-	bool fits = strlen(path) < sizeof(sun->sun_path) && !strchr(id, '/');
-
-	*sun = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (fits)
-		strcpy(sun->sun_path, path);
-	free(path);
-	return fits ? 0 : fault("move %s: it can't have such a name", id);
-}
-
 static int listen_for_attach(struct agent *a)
 {
 	struct sockaddr_un sun;
 
 	if (mkdir(STATE_DIR, 0700) && errno != EEXIST)
 		return fault("%s: %s", STATE_DIR, strerror(errno));
-	if (agent_address(a->id, ".sock", &sun))
+	if (state_address(a->id, ".sock", &sun))
 		return -1;
 	unlink(sun.sun_path);	/* (we have the lock: if it is there, its owner was killed) */
 	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -62,13 +47,6 @@ static int listen_for_attach(struct agent *a)
 	    listen(a->listener, 4))
 		return fault("move %s: %s", a->id, strerror(errno));
 	return 0;
-}
-
-static void drop_connection(struct agent *a)
-{
-	close_fd(&a->wire.in);
-	close_fd(&a->wire.out);
-	close_fd(&a->attached);
 }
 
 static void accept_attach(struct agent *a)
@@ -82,7 +60,7 @@ static void accept_attach(struct agent *a)
 		close(sk);
 		return;
 	}
-	drop_connection(a);
+	agent_drop_connection(a);
 	a->wire = (struct wire){ .in = fd[0], .out = fd[1] };
 	a->attached = sk;
 }
@@ -121,7 +99,7 @@ static int attach(struct agent *a)
 	struct sockaddr_un sun;
 	char byte;
 
-	if (agent_address(a->id, ".sock", &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
+	if (state_address(a->id, ".sock", &sun) || sk < 0 || connect(sk, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    fds_send(sk, fd, 2)) {
 		close_fd(&sk);
 		return stand_in(a);
@@ -132,120 +110,12 @@ static int attach(struct agent *a)
 	return EXIT_OK;
 }
 
-/* ---------------------------------------------------------------- state -- */
-
-static const char *const stage_names[] = {
-	[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
-	[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
-	[STAGE_LOST] = "lost", [STAGE_END] = "end",
-};
-
-static json_t *id_json(const struct proc_id *id)
-{
-	return json_pack("[i, I]", (int)id->pid, (json_int_t)id->start);
-}
-
-static struct proc_id id_from_json(json_t *json)
-{
-	return (struct proc_id){ json_integer_value(json_array_get(json, 0)),
-				 json_integer_value(json_array_get(json, 1)) };
-}
-
-/* For `godwit status`, for who must settle a move by hand, and for our keeper. */
-int agent_save(struct agent *a)
-{
-	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
-		state_remove(a->id);
-		return 0;
-	}
-	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I, s:O*, s:o, s:b}",
-		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
-		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
-		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
-		"root_id", id_json(&a->root_id), "processes", a->want_processes, "container", a->container,
-		"plugin_id", id_json(&a->plugin_id), "ran", a->ran));
-}
-
-int agent_load(struct agent *a)
-{
-	json_t *state = state_load(a->id);
-	const char *images = json_string_value(json_object_get(state, "images"));
-
-	if (!state)
-		return -1;
-	a->stage = json_integer_value(json_object_get(state, "number"));
-	a->images = images ? xstrdup(images) : NULL;
-	json_decref(a->copied);
-	a->copied = json_incref(json_object_get(state, "copied"));
-	json_decref(a->container);
-	a->container = json_incref(json_object_get(state, "container"));
-	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
-	a->root_id = id_from_json(json_object_get(state, "root_id"));
-	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
-	a->ran = json_is_true(json_object_get(state, "ran"));
-	a->root = a->root_id.pid;
-	a->want_processes = json_integer_value(json_object_get(state, "processes"));
-	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
-	a->adding = json_is_true(json_object_get(state, "added"));
-	for (size_t i = 0; i < a->addresses.n; i++) {
-		struct address *address = &a->addresses.address[i];
-
-		address->added = a->adding;
-		strcpy(address->here, address->ifname);
-	}
-	json_decref(state);
-	return 0;
-}
-
-void agent_set_stage(struct agent *a, enum stage stage)
-{
-	a->stage = stage;
-	if (stage == STAGE_IDLE || stage >= STAGE_RUNNING)
-		agent_linger(a);
-	if (stage == STAGE_RUNNING)
-		signal(SIGCHLD, SIG_IGN);	/* it is our child, but its end is none of our business */
-	agent_save(a);
-}
-
-void agent_warn(struct agent *a, const char *text)
-{
-	json_array_append_new(a->warnings, text_json(text));
-}
-
-void agent_tell(struct agent *a, json_t *message)
-{
-	if (a->wire.out < 0) {
-		json_decref(message);
-		return;
-	}
-	if (wire_send(&a->wire, message)) {
-		fault_clear();
-		drop_connection(a);
-	}
-}
-
-void agent_failed(struct agent *a)
-{
-	bool undo = a->stage < STAGE_COMMITTED;
-	json_t *message = json_pack("{s:s, s:b, s:s}", "failed", fault_text(), "undone", undo, "boot", host_boot_id());
-
-	fault_clear();
-	if (undo)
-		agent_undo(a);
-	agent_tell(a, message);
-}
-
 /* ----------------------------------------------------------------- loop -- */
-
-void agent_linger(struct agent *a)
-{
-	a->deadline = now_ns() + (LINGER_S + a->patience) * INT64_C(1000000000);
-}
 
 static void lost_connection(struct agent *a)
 {
 	fault_clear();
-	drop_connection(a);
+	agent_drop_connection(a);
 	switch (a->stage) {
 	case STAGE_READY:
 		/* The source alone knows whether it killed the process. Hold it until we are told. */
@@ -258,7 +128,7 @@ static void lost_connection(struct agent *a)
 		break;
 	default:
 		agent_undo(a);
-		agent_set_stage(a, STAGE_END);
+		agent_enter_stage(a, STAGE_END);
 	}
 }
 
@@ -288,6 +158,12 @@ static void hear(struct agent *a)
 	if (a->stage == STAGE_IDLE)
 		agent_linger(a);
 	json_decref(message);
+}
+
+static void plugin_connects(struct agent *a)
+{
+	if (agent_plugin_connects(a))
+		agent_failed(a);
 }
 
 static int poll_timeout(const struct agent *a)
@@ -332,7 +208,7 @@ static void loop(struct agent *a)
 		else if (n == 0 && a->stage >= STAGE_RUNNING)
 			over(a);
 		else if (n == 0 && a->stage == STAGE_IDLE)
-			agent_set_stage(a, STAGE_END);
+			agent_enter_stage(a, STAGE_END);
 		else if (n == 0 && fault("the source did not say commit in time"))
 			agent_failed(a);
 		if (n <= 0)
@@ -342,7 +218,7 @@ static void loop(struct agent *a)
 		else if (p[3].revents)
 			agent_plugin_event(a);
 		else if (p[4].revents)
-			agent_plugin_connects(a);
+			plugin_connects(a);
 		else if (p[0].revents)
 			hear(a);
 		else if (p[1].revents)

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Abort: as if nothing had ever come here.
+ */
+#include <stdlib.h>
+#include "agent.h"
+#include "host.h"
+
+static void warn_of(struct agent *a, int failed)
+{
+	if (failed)
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+void agent_undo(struct agent *a)
+{
+	incoming_drop(&a->incoming);
+	if (a->container)
+		agent_undo_container(a);
+	/* (of an agent that was killed, they need not be our children) */
+	proc_kill_tree(&a->criu_id);
+	proc_kill_tree(&a->root_id);
+	proc_kill_descendants();
+	criu_close(&a->criu);
+	close_fd(&a->commit_sk);
+	a->criu = (struct criu)CRIU_INIT;
+	a->criu_id = a->root_id = (struct proc_id){ 0 };
+	a->gate = a->adding = a->goes = false;
+	fault_clear();
+	/* Their sockets speak on after their death, so: not before the guard falls. */
+	warn_of(a, addresses_kill_sockets(&a->addresses));
+	warn_of(a, addresses_del(&a->addresses, true));
+	warn_of(a, addresses_unguard(&a->addresses, a->id));
+	if (a->container)
+		agent_undo_netns(a);
+	agent_take_back_copies(a);
+	if (a->images)
+		warn_of(a, images_remove(a->images));
+	free(a->images);
+	a->images = NULL;
+	json_decref(a->want_creds);
+	a->want_creds = NULL;
+	json_decref(a->container);
+	a->container = NULL;
+	addresses_free(&a->addresses);
+	tree_free(&a->tree);
+	contexts_free(&a->contexts);
+	agent_enter_stage(a, STAGE_IDLE);
+}
+
+void agent_failed(struct agent *a)
+{
+	bool undo = a->stage < STAGE_COMMITTED;
+	json_t *message = json_pack("{s:s, s:b, s:s}", "failed", fault_text(), "undone", undo, "boot", host_boot_id());
+
+	fault_clear();
+	if (undo)
+		agent_undo(a);
+	agent_tell(a, message);
+}

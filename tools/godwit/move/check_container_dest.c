@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Whether the destination would take a container, and what it makes ready for it while the container still runs.
+ */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "agent.h"
+#include "host.h"
+#include "netns.h"
+#include "text.h"
+
+#define PODMAN_MIN	408	/* the first whose runtimes have its environment: 4.8 */
+
+/* ---------------------------------------------------------------- check -- */
+
+/* Why a check has failed; once. */
+static void note(json_t *problems, int failed)
+{
+	json_t *text = failed ? text_json(fault_text()) : NULL, *other;
+	size_t i;
+
+	fault_clear();
+	json_array_foreach(problems, i, other)
+		if (text && json_equal(text, other)) {
+			json_decref(text);
+			return;
+		}
+	if (text)
+		json_array_append_new(problems, text);
+}
+
+static int check_podman(void)
+{
+	const char *const argv[] = { "podman", "--version", NULL };
+	int major = 0, minor = 0, ret = 0;
+	char *text = NULL;
+
+	if (run(argv, NULL, &text) || !text || sscanf(text_last_line(text), "podman version %d.%d", &major, &minor) != 2)
+		ret = fault("podman: it is not installed there: apt-get install podman");
+	else if (major * 100 + minor < PODMAN_MIN)
+		ret = fault("podman: version %d.%d is too old there: it takes %d.%d", major, minor, PODMAN_MIN / 100,
+			    PODMAN_MIN % 100);
+	free(text);
+	return ret;
+}
+
+/* "crun version 1.21" */
+static const char *number_of(const char *line)
+{
+	const char *at = strstr(line, "version ");
+
+	return at ? at + strlen("version ") : line;
+}
+
+static int check_runtime(json_t *container)
+{
+	const char *runtime = container_fact(container, "runtime"), *version = container_fact(container, "runtime_version");
+	char *here = host_runtime_version(runtime);
+	int ret = 0;
+
+	if (!here)
+		ret = fault("runtime %s: it is not installed there: install version %s", runtime, number_of(version));
+	else if (strcmp(here, version))
+		ret = fault("runtime %s: version %s is here, %s there: install the same", runtime, number_of(version),
+			    number_of(here));
+	free(here);
+	return ret;
+}
+
+static int check_image(json_t *container)
+{
+	const char *image = container_fact(container, "image"), *id = container_fact(container, "image_id"), *name = *image ? image : id;
+	const char *const argv[] = { "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL };
+	char *text = NULL;
+	int ret = run(argv, NULL, &text);
+
+	if (ret || !text)
+		ret = fault("image %s: it is not there: podman save %s | ssh HOST podman load", name, name);
+	else if (strcmp(text_last_line(text), id))
+		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
+			    "load", name, text_last_line(text), id, name);
+	free(text);
+	return ret;
+}
+
+static int check_absent(json_t *container)
+{
+	const char *name = container_fact(container, "name");
+	int is = container_check_id(container) ?: podman_exists("container", name);
+
+	return is > 0 ? fault("container %s: another one has that name there: podman rm %s, or podman rename it", name, name) : is;
+}
+
+static int check_volume(json_t *volume)
+{
+	const char *name = json_string_value(json_object_get(volume, "volume"));
+	char *path = name ? NULL : path_from_json(json_object_get(volume, "path"));
+	int ret = name ? podman_exists("volume", name) : 0;
+
+	if (ret > 0)
+		ret = fault("volume %s: one of that name is there: podman volume rm %s, if nobody needs it", name, name);
+	else if (!name && (!path || access(path, F_OK)))
+		ret = fault("%s, at %s in the container: --shared has it, but it is not there: mount it", path ?: "?",
+			    container_fact(volume, "destination"));
+	free(path);
+	return ret;
+}
+
+void agent_check_container(json_t *container, json_t *problems)
+{
+	json_t *netns = json_object_get(container, "netns"), *volume;
+	size_t i;
+
+	podman_path();
+	/* (it holds the tasks until the commit, also without RDMA) */
+	note(problems, host_check_plugin());
+	note(problems, check_runtime(container));
+	if (netns)
+		netns_check(netns, problems);
+	if (check_podman()) {
+		note(problems, -1);
+		return;
+	}
+	note(problems, check_image(container));
+	note(problems, check_absent(container));
+	json_array_foreach(json_object_get(container, "volumes"), i, volume)
+		note(problems, check_volume(volume));
+}
+
+/* -------------------------------------------------------------- prepare -- */
+
+/* The number of a device's file, as "231:192"; or "". To be freed. */
+static char *number_of_node(const char *device)
+{
+	char *number = NULL;
+	glob_t found;
+
+	if (glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &found))
+		return xstrdup("");
+	for (size_t i = 0; !number && i < found.gl_pathc; i++) {
+		char *name_path = xasprintf("%s/ibdev", found.gl_pathv[i]), *path = xasprintf("%s/dev", found.gl_pathv[i]);
+		char *name = read_file(name_path);
+
+		if (name && strcspn(name, "\n") == strlen(device) && !strncmp(name, device, strlen(device)))
+			number = read_file(path);
+		free(name);
+		free(name_path);
+		free(path);
+	}
+	globfree(&found);
+	if (number)
+		number[strcspn(number, "\n")] = '\0';
+	return number ?: xstrdup("");
+}
+
+/* Its device cgroup comes along: may it open the file that the device has here? */
+static int check_node(json_t *node)
+{
+	const char *device = container_fact(node, "device");
+	unsigned int major = json_integer_value(json_object_get(node, "major"));
+	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
+	char *number = number_of_node(device);
+	int ret = 0;
+
+	if (sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
+		ret = fault("device %s: there is none there", device);
+	else if (major != major_here || (minor != minor_here && !json_is_true(json_object_get(node, "any"))))
+		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
+			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
+	free(number);
+	if (!ret && rdma_device_exists(device))
+		ret = host_check_device(device);
+	return ret;
+}
+
+/* Written down before; but what is there although it could not be made is another's. */
+static int make_netns(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns");
+	bool there = access(json_string_value(json_object_get(netns, "path")) ?: "", F_OK) == 0;
+
+	json_object_set_new(netns, "made", json_boolean(!there));
+	json_object_set_new(a->container, "has_netns", json_true());
+	if (agent_save(a))
+		return -1;
+	if (netns_make(netns) == 0)
+		return agent_save(a);
+	json_object_del(a->container, "has_netns");
+	return -1;
+}
+
+/* What is an argument of podman's comes from the wire. */
+static bool makes_sense(json_t *container)
+{
+	static const char *const names[] = { "name", "runtime" };
+	const char *id = container_fact(container, "id");
+	json_t *volume;
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!*container_fact(container, names[i]) || *container_fact(container, names[i]) == '-')
+			return false;
+	json_array_foreach(json_object_get(container, "volumes"), i, volume)
+		if (*container_fact(volume, "volume") == '-')
+			return false;
+	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64;
+}
+
+int agent_prepare_container(struct agent *a)
+{
+	json_t *node;
+	size_t i;
+
+	podman_path();
+	json_object_del(a->container, "begun");
+	json_object_del(a->container, "has_netns");
+	if (!makes_sense(a->container))
+		return fault("the container of the move makes no sense: use the same godwit at both ends");
+	if (json_object_get(a->container, "netns") && make_netns(a))
+		return -1;
+	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
+		if (check_node(node))
+			return -1;
+	return 0;
+}
