@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit migrate. Two processes: one works, the other waits for it and, should it be killed, puts right
- * what it left behind.
+ * godwit migrate. Two processes: the worker makes the move. The keeper waits for the worker and, if the worker is killed,
+ * brings the move to its end.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -61,7 +61,7 @@ static void adopt_criu(struct move *m)
 		m->criu.pid = -1;
 }
 
-/* The worker was killed. What it had begun, CRIU ends or undoes, as it finds its socket closed. */
+/* The worker was killed. CRIU finds its socket closed, and ends or undoes what it was doing. */
 static int recover(struct move *m, int status)
 {
 	json_t *state = state_load(m->id);
@@ -90,7 +90,7 @@ static int recover(struct move *m, int status)
 	return conclude(m, move_end(m));
 }
 
-static int guard(struct move *m)
+static int keep(struct move *m)
 {
 	int status;
 
@@ -191,7 +191,7 @@ static int find(struct move *m)
 {
 	if (m->container.name && (host_check_root() || container_find(m)))
 		return -1;
-	/* The guard must know whom to look after. */
+	/* The keeper must know which processes it looks after. */
 	return tree_collect(&m->plan.tree, m->pid);
 }
 
@@ -215,5 +215,5 @@ int cmd_migrate(int argc, char **argv)
 		return conclude(&m, EXIT_REFUSED);
 	m.report.pid = m.pid;
 	move_make_id(&m);
-	return guard(&m);
+	return keep(&m);
 }
