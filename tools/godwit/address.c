@@ -152,18 +152,18 @@ int addresses_check_destination(const struct addresses *list)
 	return 0;
 }
 
-/* ------------------------------------------------------------ the guard -- */
+/* ------------------------------------------------------------ kept quiet -- */
 
-static char *guard_name(const char *id)
+static char *quiet_name(const char *id)
 {
 	return xasprintf("godwit-%s", id);
 }
 
-int addresses_guard(const struct addresses *list, const char *id, bool asleep)
+int addresses_keep_quiet(const struct addresses *list, const char *id, bool asleep)
 {
 	static const char *const argv[] = { "nft", "-f", "-", NULL };
 	const char *flags = asleep ? " flags dormant;" : "";
-	char *name = guard_name(id), *text = NULL, *output = NULL;
+	char *name = quiet_name(id), *text = NULL, *output = NULL;
 	size_t size;
 	FILE *f;
 	int ret;
@@ -201,18 +201,18 @@ int addresses_guard(const struct addresses *list, const char *id, bool asleep)
 	return ret ? -1 : 0;
 }
 
-int addresses_silence(const struct addresses *list, const char *id)
+int addresses_quiet_now(const struct addresses *list, const char *id)
 {
-	char *name = guard_name(id);
+	char *name = quiet_name(id);
 	int ret = list->n ? nl_tables_wake(name) : 0;
 
 	free(name);
 	return ret ? fault("nftables: %s could not be silenced: %s", list->address[0].text, strerror(-ret)) : 0;
 }
 
-int addresses_unguard(const struct addresses *list, const char *id)
+int addresses_end_quiet(const struct addresses *list, const char *id)
 {
-	char *name = guard_name(id);
+	char *name = quiet_name(id);
 	int ret = list->n ? nl_tables_delete(name) : 0;
 
 	if (ret)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * An IP address that moves along with a process. For a while both hosts have it: until the commit, a
- * guard at the destination (nftables) keeps it silent there, and from the commit on one at the source, so that the
- * network sees one of them.
+ * An IP address that moves along with a process. For a while both hosts have it, and the network must see one of them only.
+ * So nftables tables keep it quiet: at the destination until the commit, at the source from the commit on.
  *
  *	destination			source
- *	guard()				guard(), asleep
- *	add(), wait_gid()
- *	... the process is restored ...	... the process is held ...
- *					silence()
- *	unguard(), announce()
+ *	keep_quiet()			keep_quiet(), asleep
+ *	add(), wait_gids()
+ *	... the process is restored ...	... the process is frozen ...
+ *					quiet_now()
+ *	end_quiet(), announce()
  *	... it runs ...
- *					del(), unguard()
+ *					del(), end_quiet()
  *
- * Undone by: kill_sockets(), del(), unguard(); and unguard(), announce() at the source.
+ * Undone by kill_sockets(), del(), end_quiet() at the destination; by end_quiet(), announce() at the source.
  */
 #ifndef GODWIT_ADDRESS_H
 #define GODWIT_ADDRESS_H
@@ -52,10 +51,10 @@ int addresses_check_source(struct addresses *list);
 /* Destination: the interfaces are here, the addresses are not. */
 int addresses_check_destination(const struct addresses *list);
 
-/* asleep: it does nothing until addresses_silence() */
-int addresses_guard(const struct addresses *list, const char *id, bool asleep);
-int addresses_silence(const struct addresses *list, const char *id);
-int addresses_unguard(const struct addresses *list, const char *id);
+/* asleep: the tables do nothing until addresses_quiet_now() */
+int addresses_keep_quiet(const struct addresses *list, const char *id, bool asleep);
+int addresses_quiet_now(const struct addresses *list, const char *id);
+int addresses_end_quiet(const struct addresses *list, const char *id);
 int addresses_add(struct addresses *list);
 /* With added_only, those that addresses_add() added. */
 int addresses_del(struct addresses *list, bool added_only);

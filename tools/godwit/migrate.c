@@ -78,7 +78,7 @@ static int recover(struct move *m, int status)
 	if (m->shared->stage >= MOVE_MOVED)
 		return conclude(m, m->shared->stage == MOVE_MOVED ? EXIT_OK : EXIT_STAYED);
 	if (m->shared->stage == MOVE_RUNNING) {
-		addresses_unguard(&m->addresses, m->id);
+		addresses_end_quiet(&m->addresses, m->id);
 		state_remove(m->id);
 		return conclude(m, EXIT_REFUSED);
 	}

@@ -28,10 +28,10 @@ void agent_undo(struct agent *a)
 	a->criu_id = a->root_id = (struct proc_id){ 0 };
 	a->gate = a->adding = a->goes = false;
 	fault_clear();
-	/* Their sockets speak on after their death, so: not before the guard falls. */
+	/* (before the address is quiet no more: sockets of dead tasks would still send) */
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
-	warn_of(a, addresses_unguard(&a->addresses, a->id));
+	warn_of(a, addresses_end_quiet(&a->addresses, a->id));
 	if (a->container)
 		agent_undo_netns(a);
 	agent_take_back_copies(a);

@@ -156,7 +156,7 @@ int move_abort(struct move *m)
 		bring_back(reason);
 		return MOVE_TURNS;
 	}
-	if (addresses_unguard(&m->addresses, m->id))
+	if (addresses_end_quiet(&m->addresses, m->id))
 		report_fault(&m->report);
 	if (netns && netns_unguard(netns))
 		report_fault(&m->report);

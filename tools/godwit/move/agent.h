@@ -156,8 +156,8 @@ int agent_restore_container(struct agent *a);
 int agent_plugin_connects(struct agent *a);
 /* All is held: for how long, the deadline says from now on. -1 with fault(): for no longer. */
 int agent_hold_container(struct agent *a);
-void agent_unguard_container(struct agent *a);
-void agent_guard_container(struct agent *a);
+void agent_end_container_quiet(struct agent *a);
+void agent_keep_container_quiet(struct agent *a);
 void agent_announce_container(struct agent *a);
 enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
 /*

@@ -395,8 +395,8 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *con
 }
 
 /*
- * A move whose godwits were killed: it may hold a copy, an address, the tables that guard it. (What runs, or has
- * ended here, is written down for its source alone.)
+ * A move whose godwits were killed has left something here: a copy, an address, the tables that keep the address quiet. (A
+ * process that runs here, or has ended here, is written down for its source alone.)
  */
 static void check_moves(json_t *list)
 {

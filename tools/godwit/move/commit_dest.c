@@ -20,24 +20,24 @@
 
 /* ---------------------------------------------------------- the tasks go -- */
 
-/* From here on the address speaks, and the tasks run. The link hears of it before they, or their queue pairs, call anybody. */
-static void unguard(struct agent *a)
+/* The addresses speak from here on. The link is told of that before the tasks, or their queue pairs, call anybody. */
+static void end_quiet(struct agent *a)
 {
-	if (addresses_unguard(&a->addresses, a->id))
+	if (addresses_end_quiet(&a->addresses, a->id))
 		agent_warn(a, fault_text());
 	fault_clear();
 	if (addresses_announce(&a->addresses))
 		agent_warn(a, fault_text());
 	fault_clear();
 	if (a->container)
-		agent_unguard_container(a);
+		agent_end_container_quiet(a);
 }
 
 /* The plugin has taken the commit: now the tasks outlive CRIU. */
 void agent_plugin_goes(struct agent *a)
 {
 	a->goes = true;
-	unguard(a);
+	end_quiet(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
 		close_fd(&a->commit_sk);	/* (that it has ended, we hear) */
 }
@@ -52,7 +52,7 @@ static void let_go(struct agent *a)
 	}
 	a->gate = false;
 	a->goes = true;
-	unguard(a);
+	end_quiet(a);
 	criu_answer(&a->criu, true);
 	fault_clear();
 }
@@ -135,7 +135,7 @@ static void hear_plugin_out(struct agent *a)
 static void all_lost(struct agent *a)
 {
 	if (a->container)
-		agent_guard_container(a);
+		agent_keep_container_quiet(a);
 	agent_enter_stage(a, STAGE_LOST);
 }
 
@@ -195,7 +195,7 @@ void agent_take_over(struct agent *a)
 	}
 	/* (without its tasks, an address would refuse its peers' connections) */
 	if (proc_is_there(&a->root_id))
-		unguard(a);
+		end_quiet(a);
 	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
 		close_fd(&a->commit_sk);
 	if (!a->container && proc_is_there(&a->criu_id)) {

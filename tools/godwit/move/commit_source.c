@@ -169,7 +169,7 @@ int move_commit(struct move *m)
 
 	report_phase("commit", "process %d is held here", m->pid);
 	move_sync(m);
-	if (addresses_silence(&m->addresses, m->id) && addresses_del(&m->addresses, false))
+	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);
 	fault_clear();
 	if (netns && netns_guard(netns))
@@ -183,7 +183,7 @@ int move_commit(struct move *m)
 	move_end_criu(m, true);
 	fault_clear();
 	move_unlock_network(m);
-	if (addresses_unguard(&m->addresses, m->id))
+	if (addresses_end_quiet(&m->addresses, m->id))
 		report_fault(&m->report);
 	put_away_container(m);
 	if (json_object_get(answer, "resumed_ns_ago"))

@@ -294,13 +294,13 @@ void agent_announce_container(struct agent *a)
 	with_netns(a, netns_announce);
 }
 
-void agent_unguard_container(struct agent *a)
+void agent_end_container_quiet(struct agent *a)
 {
 	with_netns(a, netns_unguard);
 	with_netns(a, netns_announce);
 }
 
-void agent_guard_container(struct agent *a)
+void agent_keep_container_quiet(struct agent *a)
 {
 	with_netns(a, netns_guard);
 }

@@ -67,7 +67,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	a->container = json_incref(json_object_get(message, "container"));
 	agent_set_stage(a, STAGE_PREPARED);
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
-	if (!a->images || agent_save(a) || addresses_guard(&a->addresses, a->id, false) ||
+	if (!a->images || agent_save(a) || addresses_keep_quiet(&a->addresses, a->id, false) ||
 	    agent_set_environment(json_object_get(message, "env")) ||
 	    (a->container ? agent_prepare_container(a) : agent_start_criu(a)))
 		return -1;

@@ -8,7 +8,7 @@ static int until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
 	/* (of two that begin at once, one at least sees what the other has written down) */
-	if (move_save(m) || move_check_others(m) || addresses_guard(&m->addresses, m->id, true) || move_freeze_and_dump(m))
+	if (move_save(m) || move_check_others(m) || addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
 		return -1;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid) || (m->container.name && container_is_whole(m)))
