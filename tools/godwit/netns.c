@@ -258,10 +258,10 @@ failed:
 	netns_close(&n);
 }
 
-/* ------------------------------------------------------------ the guard -- */
+/* ----------------------------------------------------------- kept quiet -- */
 
 /* Whatever its kind is: ARP too, and what the kernel sends of its own accord. The old one goes as the new one comes. */
-static int guard(struct netns *n, void *arg)
+static int keep_quiet(struct netns *n, void *arg)
 {
 	char *text = NULL, *output = NULL;
 	size_t size;
@@ -290,9 +290,9 @@ static int guard(struct netns *n, void *arg)
 	return ret ? -1 : 0;
 }
 
-int netns_guard(json_t *json)
+int netns_keep_quiet(json_t *json)
 {
-	return open_inside(json, guard);
+	return open_inside(json, keep_quiet);
 }
 
 static int set_neighbours(const struct netns *n, const char *state)
@@ -308,7 +308,7 @@ static int set_neighbours(const struct netns *n, const char *state)
 	return ret;
 }
 
-static int unguard(struct netns *n, void *set)
+static int end_quiet(struct netns *n, void *set)
 {
 	int ret = nl_table_delete(NFPROTO_NETDEV, TABLE);
 
@@ -320,11 +320,11 @@ static int unguard(struct netns *n, void *set)
 		      n->path, strerror(-ret), n->name) : 0;
 }
 
-int netns_unguard(json_t *json)
+int netns_end_quiet(json_t *json)
 {
 	bool made = json_object_get(json, "made");
 	struct netns n;
-	int ret = netns_open(&n, json) ?: inside(&n, unguard, made ? &n : NULL);
+	int ret = netns_open(&n, json) ?: inside(&n, end_quiet, made ? &n : NULL);
 
 	netns_close(&n);
 	return ret;
@@ -470,7 +470,7 @@ int netns_remove(json_t *json)
 		if (ret > 0 && !json_is_false(json_object_get(json, "made")) && !in_use(&n))
 			ret = remove_namespace(&n);
 		else if (ret >= 0)
-			ret = inside(&n, unguard, NULL) ?: inside(&n, unlock_tcp, NULL);
+			ret = inside(&n, end_quiet, NULL) ?: inside(&n, unlock_tcp, NULL);
 	}
 	netns_close(&n);
 	return ret;
@@ -526,10 +526,10 @@ static int wait_gids(const struct iface *i)
 	}
 }
 
-/* All interfaces are down until the guard stands, and up before the first route. */
+/* All interfaces are down until they are quiet, and up before the first route. */
 static int fill(struct netns *n, void *arg)
 {
-	if (iface_lo_up() || guard(n, arg))
+	if (iface_lo_up() || keep_quiet(n, arg))
 		return -1;
 	for (size_t i = 0; i < n->n; i++)
 		if (iface_add_addresses(&n->iface[i]) || iface_up(&n->iface[i]))
@@ -570,8 +570,8 @@ static void take_back(struct netns *n, size_t made, bool namespace)
 
 	if (ret >= 0 && namespace)
 		ret = remove_namespace(n);
-	else if (ret >= 0 && made == n->n)	/* (the guard comes after them) */
-		ret = inside(n, unguard, NULL);
+	else if (ret >= 0 && made == n->n)	/* (they become quiet last) */
+		ret = inside(n, end_quiet, NULL);
 	if (ret < 0)
 		fprintf(stderr, "godwit: warning: network namespace %s: a part of it stays: take it away with ip netns delete\n",
 			n->path);

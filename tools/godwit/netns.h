@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
  * The network namespace of a container, which moves with it: its interfaces, their addresses and routes, and the RDMA
- * devices on them. It is made anew at the destination, guarded, so that the network sees one of the two only. Only one that
+ * devices on them. It is made anew at the destination, quiet, so that the network sees one of the two only. Only one that
  * has a name in /run/netns is moved. As JSON:
  *
  *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
@@ -13,13 +13,13 @@
  *					describe()
  *	check()
  *	make()
- *	... the container is restored ...	... it is held ...
- *					guard()
- *	unguard(), announce()
+ *	... the container is restored ...	... it is frozen ...
+ *					keep_quiet()
+ *	end_quiet(), announce()
  *	... it runs ...
  *					remove()
  *
- * Undone by: remove(); and unguard() at the source. All work in the thread that calls, and bring it back to where it was.
+ * Undone by: remove(); and end_quiet() at the source. All work in the thread that calls, and bring it back to where it was.
  */
 #ifndef GODWIT_NETNS_H
 #define GODWIT_NETNS_H
@@ -35,14 +35,14 @@ json_t *netns_describe(const char *path, const char *parent);
 /* Would this host take it? Adds strings to problems. */
 void netns_check(json_t *netns, json_t *problems);
 /*
- * Make it, guarded: nothing passes its interfaces. netns gets "made": whether the namespace itself was made. -1 with
+ * Make it, quiet: nothing passes its interfaces. netns gets "made": whether the namespace itself was made. -1 with
  * fault(): all of it is taken back.
  */
 int netns_make(json_t *netns);
 /* Nothing passes its interfaces any more; twice is no error. */
-int netns_guard(json_t *netns);
-/* That there is no guard is no error. */
-int netns_unguard(json_t *netns);
+int netns_keep_quiet(json_t *netns);
+/* That it is not quiet is no error. */
+int netns_end_quiet(json_t *netns);
 /* As addresses_announce(). */
 int netns_announce(json_t *netns);
 /* At the source, while the container is dumped and held: no TCP passes. That it is not locked is no error. */

@@ -158,7 +158,7 @@ int move_abort(struct move *m)
 	}
 	if (addresses_end_quiet(&m->addresses, m->id))
 		report_fault(&m->report);
-	if (netns && netns_unguard(netns))
+	if (netns && netns_end_quiet(netns))
 		report_fault(&m->report);
 	if (netns && netns_unlock_tcp(netns))
 		report_fault(&m->report);

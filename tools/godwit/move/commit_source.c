@@ -172,7 +172,7 @@ int move_commit(struct move *m)
 	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);
 	fault_clear();
-	if (netns && netns_guard(netns))
+	if (netns && netns_keep_quiet(netns))
 		report_fault(&m->report);
 	answer = m->word ? NULL : move_insist(m, "commit", hear_committed, COMMIT_TRY_S);
 	m->resumed_ns = now_ns();

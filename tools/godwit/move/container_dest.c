@@ -296,13 +296,13 @@ void agent_announce_container(struct agent *a)
 
 void agent_end_container_quiet(struct agent *a)
 {
-	with_netns(a, netns_unguard);
+	with_netns(a, netns_end_quiet);
 	with_netns(a, netns_announce);
 }
 
 void agent_keep_container_quiet(struct agent *a)
 {
-	with_netns(a, netns_guard);
+	with_netns(a, netns_keep_quiet);
 }
 
 /* ----------------------------------------------------------------- undo -- */
