@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
  * What the threads of a tree may do, as this host's /proc has it: user and groups, capabilities, no_new_privs, seccomp,
- * the label of the security module, limits. Both ends of a move read them while all tasks are held, and compare.
+ * the label of the security module, limits. Both ends of a move read them while all tasks are frozen, and compare.
  */
 #ifndef GODWIT_CREDS_H
 #define GODWIT_CREDS_H

@@ -52,7 +52,7 @@ static void exec_criu(int sk, int images, int inherit)
 	fcntl(sk, F_SETFD, 0);
 	if (inherit >= 0) {
 		fcntl(inherit, F_SETFD, 0);
-		/* Should we die, the tasks it holds are to stay held. */
+		/* If we die, the tasks that it has frozen are to stay frozen. */
 		prctl(PR_SET_PDEATHSIG, SIGSTOP);
 	}
 	snprintf(fd_text, sizeof(fd_text), "%d", sk);

@@ -45,7 +45,7 @@ int netns_keep_quiet(json_t *netns);
 int netns_end_quiet(json_t *netns);
 /* As addresses_announce(). */
 int netns_announce(json_t *netns);
-/* At the source, while the container is dumped and held: no TCP passes. That it is not locked is no error. */
+/* At the source, while the container is dumped and frozen: no TCP passes. That it is not locked is no error. */
 int netns_lock_tcp(json_t *netns);
 int netns_unlock_tcp(json_t *netns);
 /*

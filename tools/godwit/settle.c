@@ -49,8 +49,8 @@ static int say(const struct move *m, int code, const char *text)
 }
 
 /*
- * At the source, where the process is held. The destination has the first word, if it can be reached; else the
- * person's counts.
+ * At the source, where the process is frozen. The destination has the first word, if it can be reached; else the person's
+ * word counts.
  */
 static int settle_here(struct move *m, bool commit)
 {

@@ -62,7 +62,7 @@ static int revive(struct move *m)
 		contexts_abort(&contexts);
 	report_fault(&m->report);
 	/* (a CRIU that lives lets them go in good order: then they need not be seen to stop) */
-	if (m->criu_asks && m->shared->held && criu_wait(&m->criu, 0))
+	if (m->criu_asks && m->shared->stop_sent && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
 	move_end_criu(m, false);
 	if (m->container.name)
@@ -76,7 +76,7 @@ static int revive(struct move *m)
 	proc_each_tcp(&m->plan.tree, repair_off, NULL);
 	report_fault(&m->report);
 	move_unlock_network(m);
-	if (m->shared->held)
+	if (m->shared->stop_sent)
 		tree_release(&m->plan.tree);
 	if (m->plan.tree.n && tree_alive(&m->plan.tree) == m->plan.tree.n)
 		return 0;

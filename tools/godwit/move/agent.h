@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * The destination's side of a move: one process per move, that takes the images, runs `criu restore`, holds
- * the restored tasks until the source says commit, and undoes everything if it says abort or nothing.
+ * The destination's side of a move. One process for each move takes the images, runs `criu restore`, keeps the restored
+ * tasks frozen until the source says commit, and undoes everything if the source says abort, or nothing.
  */
 #ifndef GODWIT_AGENT_H
 #define GODWIT_AGENT_H
@@ -18,7 +18,7 @@ enum stage {
 	STAGE_IDLE,		/* nothing here to undo */
 	STAGE_PREPARED,		/* images, addresses, files may be here */
 	STAGE_RESTORING,
-	STAGE_READY,		/* tasks are held; only the source knows what to do with them */
+	STAGE_READY,		/* all tasks are restored, and frozen; only the source knows what becomes of them */
 	STAGE_COMMITTED,	/* they are ours */
 	STAGE_RUNNING,		/* and run, and their connections go on */
 	STAGE_LOST,		/* they were let go, and have ended instead of running */
@@ -47,8 +47,8 @@ struct agent {
 	json_t *container;
 	struct criu criu;	/* of a container: podman, without a socket */
 	/*
-	 * What holds the tasks: the CRIU plugin, that asks at commit_sk before their connections resume;
-	 * or, without RDMA, CRIU itself, that waits for our answer before it lets them go.
+	 * Who keeps the restored tasks frozen: the CRIU plugin, which asks at commit_sk before their connections resume;
+	 * or, without RDMA, CRIU itself, which waits for our answer (gate) before it lets them go.
 	 */
 	int commit_sk, plugin_sk;	/* our end and, until CRIU has it, the plugin's */
 	int commit_listener;	/* where that of podman's CRIU connects; or -1 */
@@ -154,8 +154,8 @@ int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault
 int container_check_id(json_t *container);
 int agent_restore_container(struct agent *a);
 int agent_plugin_connects(struct agent *a);
-/* All is held: for how long, the deadline says from now on. -1 with fault(): for no longer. */
-int agent_hold_container(struct agent *a);
+/* All is restored. From now on the deadline is the time until which podman waits. -1 with fault(): that is over. */
+int agent_limit_container(struct agent *a);
 void agent_end_container_quiet(struct agent *a);
 void agent_keep_container_quiet(struct agent *a);
 void agent_announce_container(struct agent *a);

@@ -115,7 +115,7 @@ void agent_check_container(json_t *container, json_t *problems)
 	size_t i;
 
 	podman_path();
-	/* (it holds the tasks until the commit, also without RDMA) */
+	/* (it keeps the tasks frozen until the commit, also without RDMA) */
 	note(problems, host_check_plugin());
 	note(problems, check_runtime(container));
 	if (netns)

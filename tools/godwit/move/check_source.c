@@ -173,8 +173,8 @@ static bool is_below(pid_t pid, pid_t root)
 }
 
 /*
- * What a move has left held here may run elsewhere, and its peers be that one's: it neither moves nor, should that fail,
- * goes on, before somebody has said what became of the first move.
+ * A process that another move has left frozen here may run elsewhere, and its peers may be that copy's. So it does not move
+ * before somebody has settled the other move.
  */
 int move_check_others(const struct move *m)
 {
@@ -184,11 +184,11 @@ int move_check_others(const struct move *m)
 
 	json_array_foreach(all, i, state) {
 		const char *id = json_string_value(json_object_get(state, "id"));
-		struct proc_id held = { json_integer_value(json_object_get(state, "pid")),
+		struct proc_id root = { json_integer_value(json_object_get(state, "pid")),
 					json_integer_value(json_object_get(state, "start")) };
 
-		if (ret || !strcmp(id, m->id) || !json_object_get(state, "to") || !proc_is_there(&held) ||
-		    (!is_below(held.pid, m->pid) && !is_below(m->pid, held.pid)))
+		if (ret || !strcmp(id, m->id) || !json_object_get(state, "to") || !proc_is_there(&root) ||
+		    (!is_below(root.pid, m->pid) && !is_below(m->pid, root.pid)))
 			continue;
 		ret = fault("process %d: it is in the middle of move %s: if that was left half done: godwit settle %s "
 			    "commit, or abort", m->pid, id, id);

@@ -138,7 +138,7 @@ static int stay_back(struct move *m, json_t *answer)
 
 /*
  * Nobody knows whether it runs there. Here it stays as it is, until somebody does: killed, CRIU undoes nothing, and
- * no task that it held runs (tree_hold()).
+ * no task that it had frozen runs (tree_hold()).
  */
 static int stay_held(struct move *m, json_t *answer)
 {

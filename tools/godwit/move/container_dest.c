@@ -25,10 +25,10 @@
 
 #define MESSAGES	"restore.err"	/* of podman, in the folder of images */
 /*
- * podman gives a restore up 240 s after it began, whatever it is held for, and ends what has come of it. So what is not
- * committed by then is undone before.
+ * podman gives a restore up 240 s after it began, also if the restore waits for the commit, and ends what has come of it.
+ * So what is not committed is undone before that.
  */
-#define HOLD_S		200
+#define PODMAN_WAITS_S	200
 /* How long podman may take to end when its restore is called off, and what it has left after it. */
 #define PODMAN_MS	20000
 #define REST_MS		5000
@@ -187,7 +187,7 @@ int agent_plugin_connects(struct agent *a)
 	return failed || agent_save(a) ? -1 : 0;
 }
 
-/* ------------------------------------------------------------- held, run -- */
+/* -------------------------------------------------------- restored, run -- */
 
 /* For how long it runs, in s. */
 static int64_t age(const struct proc_id *id)
@@ -198,9 +198,9 @@ static int64_t age(const struct proc_id *id)
 	return now.tv_sec - (int64_t)(id->start / sysconf(_SC_CLK_TCK));
 }
 
-int agent_hold_container(struct agent *a)
+int agent_limit_container(struct agent *a)
 {
-	int64_t left = HOLD_S - age(&a->plugin_id);
+	int64_t left = PODMAN_WAITS_S - age(&a->plugin_id);
 
 	if (left <= 0)
 		return fault("container %s: its restore took too long: podman gives it up after 240 s",

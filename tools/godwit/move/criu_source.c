@@ -42,7 +42,7 @@ void move_end_criu(struct move *m, bool ok)
 	criu_close(&m->criu);
 }
 
-/* What it held stays as it is: see tree_hold(). */
+/* The tasks that it had frozen stay as they are: see tree_hold(). */
 void move_kill_criu(struct move *m)
 {
 	if (m->criu.pid > 0)

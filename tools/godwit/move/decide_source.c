@@ -8,7 +8,7 @@
 
 #define RENEWED_MS	1280	/* the last pause of those in which peers answer; 2.5 s in all */
 
-/* What was killed while it was held is not to come back elsewhere. */
+/* A process that was killed while it was frozen is not to come back elsewhere. */
 static int all_alive(struct move *m)
 {
 	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was held");

@@ -35,7 +35,7 @@ static int start_dump(struct move *m)
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	move_renew_later(m, INT64_MAX);
 	move_set_stage(m, MOVE_FREEZING);
-	/* (once we hold the tasks, nobody but us sets their contexts going) */
+	/* (once we have sent stop signals to the tasks, nobody but us sets their contexts going) */
 	setenv("GODWIT_HOLDS", "1", 1);
 	return m->container.name ? container_dump(m) : process_dump(m);
 }

@@ -35,7 +35,7 @@ struct move_shared {
 	enum move_stage stage;
 	pid_t criu;
 	pid_t podman;		/* the head of its session */
-	bool held;		/* by tree_hold() */
+	bool stop_sent;		/* tree_hold() has sent its stop signals, or is about to */
 	char boot[40];		/* the destination's */
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * podman at the source of a move. It checkpoints the container, and believes that it is left running, which it is if the
- * move fails. In truth its tasks stand still from the dump on, held by our CRIU, until the move is decided: then podman is
+ * move fails. In truth its tasks are frozen by our CRIU from the dump on, until the move is decided: then podman is
  * told to remove it, so that nobody who watches over it starts it here again.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The destination restores the process: `criu restore`, and the gate that holds the restored tasks until the commit.
+ * The destination restores the process: `criu restore`, and the gate that keeps the restored tasks frozen until the commit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ int agent_restore(struct agent *a, json_t *message)
 	return agent_place_copies(a) ?: a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);
 }
 
-/* CRIU takes some that it can't set for set. They are final: each thread is held where it returns to what it did. */
+/* CRIU takes some that it can't set for set. All are final: each thread is frozen where it returns to what it did. */
 static int look_at_creds(struct agent *a)
 {
 	json_t *creds = creds_collect(&a->tree);
@@ -66,7 +66,7 @@ static int look_at_creds(struct agent *a)
 	return ret;
 }
 
-/* All tasks are there, and held: is all of it as it should be? */
+/* All tasks are there, and frozen: is all of it as it should be? */
 static int look_at_restored(struct agent *a)
 {
 	if (tree_collect(&a->tree, a->root) || contexts_find(&a->tree, &a->contexts) ||
@@ -83,9 +83,9 @@ static int look_at_restored(struct agent *a)
 	return look_at_creds(a);
 }
 
-static void all_held(struct agent *a)
+static void all_restored(struct agent *a)
 {
-	if (look_at_restored(a) || (a->container && agent_hold_container(a))) {
+	if (look_at_restored(a) || (a->container && agent_limit_container(a))) {
 		agent_failed(a);
 		return;
 	}
@@ -136,7 +136,7 @@ void agent_criu_event(struct agent *a)
 			images_explain(a->images, "restore.log");
 			agent_failed(a);
 		} else {
-			all_held(a);
+			all_restored(a);
 		}
 	} else if (criu_answer(&a->criu, true)) {
 		criu_ended(a, CRIU_FAILED);
@@ -154,7 +154,7 @@ void agent_plugin_event(struct agent *a)
 	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
 		sscanf(text, "ready %d", &a->root);
 	if (n > 0 && a->stage == STAGE_RESTORING)
-		all_held(a);
+		all_restored(a);
 	else if (n > 0)
 		agent_plugin_goes(a);
 	else if (n <= 0)

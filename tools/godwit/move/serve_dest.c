@@ -172,7 +172,7 @@ static int poll_timeout(const struct agent *a)
 
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
-	/* (podman holds a container for so long only) */
+	/* (podman waits for so long only) */
 	if (a->stage == STAGE_READY && !a->container)
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
@@ -259,7 +259,7 @@ static int serve(struct agent *a)
 }
 
 /*
- * If the agent is killed, CRIU is stopped (PR_SET_PDEATHSIG) with the tasks that it holds. We have the plugin's
+ * If the agent is killed, CRIU is stopped (PR_SET_PDEATHSIG), and the tasks stay frozen. We have the plugin's
  * socket, too: it does not hear of that death, and what was committed goes on.
  */
 static int keep(struct agent *a, pid_t worker)

@@ -13,9 +13,9 @@ static int until_ready(struct move *m)
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->pid) || (m->container.name && container_is_whole(m)))
 		return -1;
-	/* From here to the decision CRIU only waits. If it dies, nobody shall run before we have tidied up. */
-	m->shared->held = true;
-	/* (written down before: who releases what is not held does no harm) */
+	/* From here to the decision CRIU only waits. If it dies, no task is to run before we have tidied up. */
+	m->shared->stop_sent = true;
+	/* (written down first: to take back a signal that was not sent does no harm) */
 	if (move_save(m))
 		return -1;
 	tree_hold(&m->plan.tree);

@@ -55,7 +55,7 @@ int move_say(struct move *m, json_t *message)
 }
 
 /*
- * Ask, and again over a new connection when the old one breaks: the destination holds the tasks so long, and
+ * Ask, and again over a new connection when the old one breaks: the destination keeps the tasks frozen so long, and
  * remembers whether it let them go.
  */
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
