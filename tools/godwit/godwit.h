@@ -71,7 +71,7 @@ void go_first(void);
 /* What it prints, if that is JSON and it does not fail; or NULL. */
 json_t *run_json(const char *const argv[]);
 /* SIGHUP, SIGINT and SIGTERM, which are returned, wait from now on. They still end the programs that are run. */
-sigset_t hold_signals(void);
+sigset_t block_signals(void);
 
 /* Subcommands. */
 int cmd_agent(int argc, char **argv);

@@ -311,7 +311,7 @@ int cmd_link(int argc, char **argv)
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
 	/* (interrupted, it would leave half of it; its programs can be interrupted: then all is undone) */
-	hold_signals();
+	block_signals();
 	ret = add ? link_add(&l) : link_del(&l);
 	close_fd(&l.ns);
 	close_fd(&l.ours);

@@ -42,7 +42,7 @@ static int conclude(struct move *m, int code)
 
 static int work(struct move *m)
 {
-	sigset_t set = hold_signals();
+	sigset_t set = block_signals();
 
 	go_first();	/* who kills a process group hits one of us only, too */
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * godwit status: what is not plainly running on this host's devices, which peers have not answered connections that have
- * moved here, and what is held here for a source.
+ * moved here, and which moves from and to this host are not over.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -169,7 +169,7 @@ static void print_list(json_t *list, const char *first)
 	}
 }
 
-static void print(const struct status *status, json_t *held)
+static void print(const struct status *status, json_t *moves)
 {
 	const char *device;
 	json_t *value, *object;
@@ -183,7 +183,7 @@ static void print(const struct status *status, json_t *held)
 	print_list(status->unanswered, "peer");
 	if (status->called)
 		printf("%zu of %zu peers answered\n", status->answered, status->called);
-	json_array_foreach(held, i, object)
+	json_array_foreach(moves, i, object)
 		printf("move %s pid %lld %s\n", json_string_value(json_object_get(object, "id")),
 		       (long long)json_integer_value(json_object_get(object, "pid")),
 		       json_string_value(json_object_get(object, "stage")));
@@ -194,7 +194,7 @@ int cmd_status(int argc, char **argv)
 	static const struct option options[] = { { "json", no_argument, NULL, 'j' }, { } };
 	struct status status = { .qps = json_array(), .devices = json_object(), .unanswered = json_array() };
 	bool json = false;
-	json_t *held;
+	json_t *moves;
 	int c, ret;
 
 	while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
@@ -206,18 +206,18 @@ int cmd_status(int argc, char **argv)
 		usage();
 	if (host_check_root() || rdma_each_device(add_device, &status))
 		return failed(EXIT_REFUSED);
-	ret = state_all(&held);
+	ret = state_all(&moves);
 	if (json) {
 		json_t *all = json_pack("{s:O, s:O, s:{s:I, s:I}, s:O, s:O}", "devices", status.devices,
 					"qps", status.qps, "peers", "called", (json_int_t)status.called,
 					"answered", (json_int_t)status.answered,
-					"unanswered", status.unanswered, "moves", held);
+					"unanswered", status.unanswered, "moves", moves);
 
 		json_dumpf(all, stdout, JSON_INDENT(1));
 		putchar('\n');
 		json_decref(all);
 	} else {
-		print(&status, held);
+		print(&status, moves);
 	}
 	return ret ? failed(EXIT_REFUSED) : EXIT_OK;
 }

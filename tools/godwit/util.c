@@ -249,7 +249,7 @@ json_t *run_json(const char *const argv[])
 	return json;
 }
 
-sigset_t hold_signals(void)
+sigset_t block_signals(void)
 {
 	sigset_t set;
 

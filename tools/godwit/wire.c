@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include "wire.h"
 
-/* What is held back; there is one connection at a time. */
-static char held[65536];
-static size_t num_held;
+/* What waits to be sent with more; there is one connection at a time. */
+static char waiting[65536];
+static size_t num_waiting;
 static bool corked;
 
 static int await(int fd, short events, int timeout_ms)
@@ -68,10 +68,10 @@ static int read_some(int fd, char *data, size_t length, int timeout_ms)
 
 static int flush(const struct wire *wire)
 {
-	size_t length = num_held;
+	size_t length = num_waiting;
 
-	num_held = 0;
-	return write_all(wire->out, held, length);
+	num_waiting = 0;
+	return write_all(wire->out, waiting, length);
 }
 
 static int send_frame(const struct wire *wire, char type, const void *data, size_t length)
@@ -81,13 +81,13 @@ static int send_frame(const struct wire *wire, char type, const void *data, size
 
 	memcpy(head, &be, 4);
 	head[4] = type;
-	if (num_held + sizeof(head) + length > sizeof(held) && flush(wire))
+	if (num_waiting + sizeof(head) + length > sizeof(waiting) && flush(wire))
 		return -1;
-	memcpy(held + num_held, head, sizeof(head));
-	num_held += sizeof(head);
-	if (num_held + length <= sizeof(held)) {
-		memcpy(held + num_held, data, length);
-		num_held += length;
+	memcpy(waiting + num_waiting, head, sizeof(head));
+	num_waiting += sizeof(head);
+	if (num_waiting + length <= sizeof(waiting)) {
+		memcpy(waiting + num_waiting, data, length);
+		num_waiting += length;
 		return corked ? 0 : flush(wire);
 	}
 	return flush(wire) ?: write_all(wire->out, data, length);
