@@ -112,12 +112,12 @@ static json_t *look_there(struct move *m)
 	json_t *problems = NULL;
 
 	move_make_id(m);
-	if (!peer_start(&m->peer, m->host, m->ssh, m->id, false))
+	if (!dest_start(&m->dest, m->host, m->ssh, m->id, false))
 		problems = move_problems_there(m);
 	if (!problems)
 		problems = json_pack("[s]", fault_text());
 	fault_clear();
-	peer_close(&m->peer);
+	dest_close(&m->dest);
 	return problems;
 }
 

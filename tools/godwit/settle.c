@@ -19,18 +19,18 @@ static json_t *word_abort(void)
 /* At the destination, through its agent. What it lets go, it remembers for the source. */
 static int settle_there(const char *id, bool commit)
 {
-	struct peer peer = PEER_INIT;
+	struct dest dest = DEST_INIT;
 	json_t *answer;
 
-	if (peer_connect(&peer, NULL, NULL, id, true))
+	if (dest_connect(&dest, NULL, NULL, id, true))
 		return failed(EXIT_REFUSED);
-	answer = peer_ask(&peer, commit ? json_pack("{s:s}", "op", "commit") : word_abort(), ANSWER_MS);
+	answer = dest_ask(&dest, commit ? json_pack("{s:s}", "op", "commit") : word_abort(), ANSWER_MS);
 	if (!answer)
 		return failed(EXIT_LOST);
 	json_decref(answer);
 	if (!commit)
-		json_decref(peer_ask(&peer, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
-	peer_close(&peer);
+		json_decref(dest_ask(&dest, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
+	dest_close(&dest);
 	printf("godwit: %s: %s\n", id, commit ? "the process runs here" : "forgotten");
 	return EXIT_OK;
 }
@@ -54,14 +54,14 @@ static int say(const struct move *m, int code, const char *text)
  */
 static int settle_here(struct move *m, bool commit)
 {
-	bool reached = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
+	bool reached = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0;
 	json_t *answer;
 
-	if (!reached && m->peer.hello && !json_object_get(m->peer.hello, "gone"))
+	if (!reached && m->dest.hello && !json_object_get(m->dest.hello, "gone"))
 		return failed(EXIT_REFUSED);
 	fault_clear();
 	if (commit) {
-		m->word = !m->peer.hello;
+		m->word = !m->dest.hello;
 		if (m->shared->stage == MOVE_FROZEN)
 			move_set_stage(m, MOVE_DECIDED);
 		return say(m, move_end(m), "the process has ended here");
@@ -70,7 +70,7 @@ static int settle_here(struct move *m, bool commit)
 		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
 		return failed(EXIT_REFUSED);
 	}
-	answer = reached ? peer_ask(&m->peer, word_abort(), ANSWER_MS) : NULL;
+	answer = reached ? dest_ask(&m->dest, word_abort(), ANSWER_MS) : NULL;
 	if (reached && !answer)
 		return failed(EXIT_REFUSED);
 	json_decref(answer);

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include "host.h"
-#include "peer.h"
 #include "rdma.h"
 #include "state.h"
 

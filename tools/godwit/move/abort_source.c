@@ -92,7 +92,7 @@ static json_t *hear_aborted(struct move *m)
 {
 	json_t *answer;
 
-	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ABORT_ANSWER_MS) == 0) {
+	while (wire_receive(&m->dest.wire, &answer, NULL, NULL, ABORT_ANSWER_MS) == 0) {
 		if (json_object_get(answer, "aborted") || json_is_false(json_object_get(answer, "undone")))
 			return answer;
 		json_decref(answer);
@@ -113,7 +113,7 @@ static enum copy tell_abort(struct move *m, int seconds)
 		report_warn(&m->report, json_string_value(text));
 	if (json_object_get(answer, "aborted") || move_is_undone(m, answer))
 		copy = COPY_UNDONE;
-	else if (!answer && !json_object_get(m->peer.hello, "failed"))
+	else if (!answer && !json_object_get(m->dest.hello, "failed"))
 		copy = COPY_UNKNOWN;
 	json_decref(answer);
 	return copy;
@@ -127,9 +127,9 @@ static enum copy ask_first(struct move *m)
 {
 	enum copy copy;
 
-	m->peer.until = now_ns() + ABORT_TRY_S * INT64_C(1000000000);
+	m->dest.until = now_ns() + ABORT_TRY_S * INT64_C(1000000000);
 	copy = tell_abort(m, ABORT_TRY_S);
-	m->peer.until = 0;
+	m->dest.until = 0;
 	return copy;
 }
 
@@ -172,7 +172,7 @@ int move_abort(struct move *m)
 	container_forget_dump(m);
 	if (copy == COPY_UNKNOWN)
 		tell_later(m);
-	peer_close(&m->peer);
+	dest_close(&m->dest);
 	if (m->shared->stage >= MOVE_FREEZING && addresses_announce(&m->addresses))
 		report_fault(&m->report);
 	if (m->images && !m->leave_images && images_remove(m->images))

@@ -46,9 +46,9 @@ static const char *key_text(uint64_t fingerprint, char text[20])
  */
 static int check_keys(struct move *m)
 {
-	json_t *keys = json_object_get(m->peer.hello, "keys");
+	json_t *keys = json_object_get(m->dest.hello, "keys");
 	uint64_t theirs[2] = { json_integer_value(json_array_get(keys, 0)), json_integer_value(json_array_get(keys, 1)) };
-	const char *unknown = json_string_value(json_object_get(m->peer.hello, "keys_unknown"));
+	const char *unknown = json_string_value(json_object_get(m->dest.hello, "keys_unknown"));
 	uint64_t ours[2];
 	char a[20], b[20];
 
@@ -62,7 +62,7 @@ static int check_keys(struct move *m)
 	    (!ours[0] || !theirs[0] || ours[0] != theirs[1] || ours[1] != theirs[0]))
 		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
 			     key_text(ours[0], a), m->host, key_text(theirs[0], b));
-	if (!ours[0] && !json_is_true(json_object_get(m->peer.hello, "unsigned")))
+	if (!ours[0] && !json_is_true(json_object_get(m->dest.hello, "unsigned")))
 		return fault("key: %s has none: " KEY_HOW, m->host);
 	if (m->gids_change && !ours[0])
 		return fault("key: the RDMA address changes, and peers believe that only with the cluster's "
@@ -91,7 +91,7 @@ static json_t *ask_once(struct move *m)
 	json_object_set_new(question, "images", json_string(m->images_base));
 	json_object_set_new(question, "addresses", addresses_json(&m->addresses));
 	files_ask(m, question);
-	answer = peer_ask(&m->peer, question, CHECK_MS + files_size(m) / CHECK_BYTES_MS);
+	answer = dest_ask(&m->dest, question, CHECK_MS + files_size(m) / CHECK_BYTES_MS);
 	if (!answer)
 		return NULL;
 	problems = json_object_get(answer, "problems");
@@ -123,9 +123,9 @@ json_t *move_problems_there(struct move *m)
 	json_t *problems, *more;
 	const char *boot;
 
-	if (peer_hello(&m->peer))
+	if (dest_hello(&m->dest))
 		return NULL;
-	boot = json_string_value(json_object_get(m->peer.hello, "boot")) ?: "";
+	boot = json_string_value(json_object_get(m->dest.hello, "boot")) ?: "";
 	if (m->shared)
 		snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", boot);
 	if (!strcmp(boot, host_boot_id())) {
@@ -137,7 +137,7 @@ json_t *move_problems_there(struct move *m)
 	if (!container_netns(m)) {
 		move_map_gids(m, problems);
 		move_map_devices(m);
-		plan_cm_there(&m->plan, m->host, json_object_get(m->peer.hello, "guids"));
+		plan_cm_there(&m->plan, m->host, json_object_get(m->dest.hello, "guids"));
 	}
 	if (check_keys(m))
 		json_array_append_new(problems, text_json(fault_text()));
@@ -282,11 +282,11 @@ static int prepare_there(struct move *m)
 	free(gid_map);
 	if (m->device_map)
 		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
-	answer = peer_ask(&m->peer, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*}", "op", "prepare",
+	answer = dest_ask(&m->dest, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*}", "op", "prepare",
 		"images", m->images_base, "addresses", addresses_json(&m->addresses),
 		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts), CHECK_MS);
 	json_decref(answer);
-	return answer ? peer_ping(&m->peer) : -1;
+	return answer ? dest_ping(&m->dest) : -1;
 }
 
 /* A peer that can't be told: its own retries decide whether it lives. Nothing is stopped yet. */
@@ -310,9 +310,9 @@ static void name_silent_peers(const struct move *m)
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->pid);
-	if (host_check_root() || peer_start(&m->peer, m->host, m->ssh, m->id, false) ||
+	if (host_check_root() || dest_start(&m->dest, m->host, m->ssh, m->id, false) ||
 	    check_here(m) || check_there(m) || prepare_there(m)) {
-		peer_close(&m->peer);
+		dest_close(&m->dest);
 		return EXIT_REFUSED;
 	}
 	name_silent_peers(m);

@@ -68,7 +68,7 @@ static json_t *hear_committed(struct move *m)
 {
 	json_t *answer;
 
-	while (wire_receive(&m->peer.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
+	while (wire_receive(&m->dest.wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
 		bool waits = json_object_get(answer, "waits");
 
 		m->heard_ns = now_ns();
@@ -106,10 +106,10 @@ static void measure(struct move *m, json_t *answer)
 	int waiting = json_integer_value(json_object_get(answer, "waiting"));
 	int lost = json_integer_value(json_object_get(answer, "lost"));
 
-	m->resumed_ns -= since + m->peer.rtt_ns / 2;
+	m->resumed_ns -= since + m->dest.rtt_ns / 2;
 	if (m->stop_ns) {
 		m->report.blackout = m->resumed_ns - m->stop_ns;
-		m->report.blackout_error = m->peer.rtt_ns / 2;
+		m->report.blackout_error = m->dest.rtt_ns / 2;
 	}
 	if (waiting)
 		fault("%d QPs still wait for their peers to answer: godwit status, at %s", waiting, m->host);
@@ -146,7 +146,7 @@ static int stay_held(struct move *m, json_t *answer)
 
 	move_kill_criu(m);
 	container_dump_end(m);
-	peer_close(&m->peer);
+	dest_close(&m->dest);
 	fault_clear();
 	if (is_anew(m, answer))
 		fault("%s was started anew, and may have run it before; process %d is held here: to let it run on "

@@ -218,7 +218,7 @@ static int send_digest(struct move *m, const struct proc_file *file)
 	move_sync(m);	/* (the destination is to read what was written) */
 	if (digest_here(m, file, m->deadline, digest))
 		return -1;
-	return wire_send(&m->peer.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
+	return wire_send(&m->dest.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
 						  path_json(file->path), "size", (json_int_t)file->size, "mode",
 						  (int)file->mode, "writable", file->writable, "digest", digest));
 }

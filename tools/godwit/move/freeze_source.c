@@ -134,7 +134,7 @@ static int begin_anew(struct move *m)
 	free(m->images);
 	m->images = NULL;
 	fault_clear();
-	return peer_ping(&m->peer);
+	return dest_ping(&m->dest);
 }
 
 /*

@@ -52,7 +52,7 @@ static void map_context_gids(struct move *m, const struct context *c, json_t *pr
 	size_t i;
 
 	device_there(m, c->device, there);
-	gids = json_object_get(json_object_get(m->peer.hello, "devices"), there);
+	gids = json_object_get(json_object_get(m->dest.hello, "devices"), there);
 	json_array_foreach(old, i, text) {
 		const char *name = json_string_value(text), *new;
 

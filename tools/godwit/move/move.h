@@ -9,7 +9,7 @@
 #include "container.h"
 #include "criu.h"
 #include "images.h"
-#include "peer.h"
+#include "connect.h"
 #include "plan.h"
 #include "report.h"
 
@@ -56,7 +56,7 @@ struct move {
 	char id[80];
 	char *images;
 	struct plan plan;
-	struct peer peer;
+	struct dest dest;
 	struct criu criu;
 	bool criu_asks;		/* and waits for our answer */
 	char *lock_table;	/* CRIU's, of a container in this host's network; or NULL */
@@ -75,7 +75,7 @@ struct move {
 };
 
 #define MOVE_INIT {							\
-	.container = CONTAINER_INIT, .images_base = IMAGES_DIR, .peer = PEER_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
+	.container = CONTAINER_INIT, .images_base = IMAGES_DIR, .dest = DEST_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
 /* migrate.c: its name, once host and pid are known; a GID that takes another's place. */
@@ -88,7 +88,7 @@ int move_transact(struct move *m);
 
 /*
  * check_source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
- * which m->peer is started, it is an array of texts. -1, or NULL, with fault(): it can't be looked at.
+ * which m->dest is started, it is an array of texts. -1, or NULL, with fault(): it can't be looked at.
  */
 int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);

@@ -15,7 +15,7 @@
 /* Wait for the destination's next word. That CRIU ends, a signal comes or our time ends is a fault. */
 static int await(struct move *m)
 {
-	int ret = move_await(m, m->peer.wire.in, m->criu.pidfd);
+	int ret = move_await(m, m->dest.wire.in, m->criu.pidfd);
 
 	return ret == 1 ? fault("criu was killed, or ended, in the middle") : ret;
 }
@@ -26,9 +26,9 @@ int move_hear(struct move *m, const char *key)
 	json_t *answer;
 	int ret = 0;
 
-	if (await(m) || wire_receive(&m->peer.wire, &answer, NULL, NULL, 1000))
+	if (await(m) || wire_receive(&m->dest.wire, &answer, NULL, NULL, 1000))
 		return -1;
-	if (peer_understand(&m->peer, answer) || !json_object_get(answer, key))
+	if (dest_understand(&m->dest, answer) || !json_object_get(answer, key))
 		ret = fault("%s: godwit there talks no sense", m->host);
 	json_decref(answer);
 	return ret;
@@ -39,7 +39,7 @@ int move_say_why(struct move *m)
 {
 	char *lost;
 
-	if (wire_ready(&m->peer.wire, 0)) {
+	if (wire_ready(&m->dest.wire, 0)) {
 		lost = xstrdup(fault_text());
 		fault_clear();
 		move_hear(m, "failed");
@@ -51,7 +51,7 @@ int move_say_why(struct move *m)
 
 int move_say(struct move *m, json_t *message)
 {
-	return wire_send(&m->peer.wire, message) ? move_say_why(m) : 0;
+	return wire_send(&m->dest.wire, message) ? move_say_why(m) : 0;
 }
 
 /*
@@ -61,14 +61,14 @@ int move_say(struct move *m, json_t *message)
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
 {
 	int64_t first = now_ns(), begin = first, patience = seconds * INT64_C(1000000000);
-	bool connected = m->peer.wire.out >= 0;
+	bool connected = m->dest.wire.out >= 0;
 	json_t *answer = NULL;
 
 	for (int tries = 0;; tries++) {
-		if (connected && wire_send(&m->peer.wire, json_pack("{s:s}", "op", op)) == 0)
+		if (connected && wire_send(&m->dest.wire, json_pack("{s:s}", "op", op)) == 0)
 			answer = hear(m);
-		else if (json_object_get(m->peer.hello, "gone"))
-			answer = json_incref(m->peer.hello);
+		else if (json_object_get(m->dest.hello, "gone"))
+			answer = json_incref(m->dest.hello);
 		fault_clear();
 		if (m->heard_ns > begin)
 			begin = m->heard_ns;
@@ -79,10 +79,10 @@ json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move 
 			report_note("the connection to %s is lost: trying again", m->host);
 		else
 			poll(NULL, 0, 500);
-		peer_close(&m->peer);
-		connected = peer_connect(&m->peer, m->host, m->ssh, m->id, true) == 0;
+		dest_close(&m->dest);
+		connected = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0;
 		/* It is there, and somebody puts right what a killed agent left: that ends. */
-		if (!connected && json_object_get(m->peer.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
+		if (!connected && json_object_get(m->dest.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
 			m->heard_ns = now_ns();
 	}
 }
@@ -100,9 +100,9 @@ void move_say_bye(struct move *m)
 	json_t *answer, *text, *warnings;
 	size_t i;
 
-	if (m->peer.wire.out < 0)
+	if (m->dest.wire.out < 0)
 		return;
-	answer = peer_ask(&m->peer, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
+	answer = dest_ask(&m->dest, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
 			  BYE_MS);
 	warnings = json_object_get(answer, "warnings");
 	json_array_foreach(warnings, i, text)
@@ -110,5 +110,5 @@ void move_say_bye(struct move *m)
 	if (!answer)
 		report_fault(&m->report);
 	json_decref(answer);
-	peer_close(&m->peer);
+	dest_close(&m->dest);
 }

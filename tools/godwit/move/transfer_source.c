@@ -19,7 +19,7 @@ static int on_progress(void *arg, uint64_t bytes)
 	report_progress(bytes, p->whole);
 	move_renew(p->m);
 	p->stopped = true;
-	if (wire_ready(&p->m->peer.wire, 0)) {
+	if (wire_ready(&p->m->dest.wire, 0)) {
 		move_hear(p->m, "failed");
 		return fault("%s: godwit there talks no sense", p->m->host);
 	}
@@ -35,10 +35,10 @@ static int send_files(struct move *m, struct progress *p)
 
 	wire_cork();
 	for (size_t i = 0; !ret && i < m->copy.n; i++)
-		ret = images_send_file(&m->peer.wire, m->copy.path[i], on_progress, p);
-	ret = ret ?: images_send(&m->peer.wire, m->images, on_progress, p, &m->report.bytes);
+		ret = images_send_file(&m->dest.wire, m->copy.path[i], on_progress, p);
+	ret = ret ?: images_send(&m->dest.wire, m->images, on_progress, p, &m->report.bytes);
 	ret = ret ?: files_compare(m);
-	return wire_uncork(&m->peer.wire) ?: ret;
+	return wire_uncork(&m->dest.wire) ?: ret;
 }
 
 int move_transfer(struct move *m)

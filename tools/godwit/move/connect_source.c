@@ -8,7 +8,7 @@
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "peer.h"
+#include "connect.h"
 
 /* Dead hosts are to be noticed well before the peers' patience with a stopped process ends. */
 static const char default_ssh[] =
@@ -53,7 +53,7 @@ static void exec_ssh(char **argv, int in, int out)
 	_exit(127);
 }
 
-static int start(struct peer *peer, char **argv)
+static int start(struct dest *dest, char **argv)
 {
 	int to[2], from[2];
 
@@ -65,13 +65,13 @@ static int start(struct peer *peer, char **argv)
 		return fault("pipe: %s", strerror(errno));
 	}
 	fcntl(to[1], F_SETPIPE_SZ, 1 << 20);
-	peer->ssh = fork();
-	if (peer->ssh == 0)
+	dest->ssh = fork();
+	if (dest->ssh == 0)
 		exec_ssh(argv, to[0], from[1]);
 	close(to[0]);
 	close(from[1]);
-	peer->wire = (struct wire){ .in = from[0], .out = to[1] };
-	return peer->ssh < 0 ? fault("fork: %s", strerror(errno)) : 0;
+	dest->wire = (struct wire){ .in = from[0], .out = to[1] };
+	return dest->ssh < 0 ? fault("fork: %s", strerror(errno)) : 0;
 }
 
 /* Some wait for a host that does not answer, or for a person. */
@@ -90,27 +90,27 @@ static void end_ssh(pid_t pid, int *status)
 }
 
 /* Why did ssh end before the first word? It may have said so itself, on our stderr. */
-static int no_hello(struct peer *peer)
+static int no_hello(struct dest *dest)
 {
 	int status = 0;
 
 	fault_clear();
-	if (!wire_ready(&peer->wire, 0)) {
-		kill(peer->ssh, SIGTERM);
-		return fault("%s: godwit does not answer there", peer->host);
+	if (!wire_ready(&dest->wire, 0)) {
+		kill(dest->ssh, SIGTERM);
+		return fault("%s: godwit does not answer there", dest->host);
 	}
-	close_fd(&peer->wire.out);
-	end_ssh(peer->ssh, &status);
-	peer->ssh = -1;
+	close_fd(&dest->wire.out);
+	end_ssh(dest->ssh, &status);
+	dest->ssh = -1;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return fault("%s: there is no godwit there, or no ssh here: install it", peer->host);
+		return fault("%s: there is no godwit there, or no ssh here: install it", dest->host);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 255)
-		return fault("%s: ssh can't reach it", peer->host);
-	return fault("%s: godwit there ended with status %d", peer->host,
+		return fault("%s: ssh can't reach it", dest->host);
+	return fault("%s: godwit there ended with status %d", dest->host,
 		     WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-int peer_start(struct peer *peer, const char *host, const char *command, const char *id, bool attach)
+int dest_start(struct dest *dest, const char *host, const char *command, const char *id, bool attach)
 {
 	const char *const more[] = { host, "godwit", "agent", attach ? "--attach" : "--id", id, NULL };
 	const char *const here[] = { "agent", "--attach", id, NULL };
@@ -118,80 +118,80 @@ int peer_start(struct peer *peer, const char *host, const char *command, const c
 				     split("/proc/self/exe", here, &words);
 	int ret;
 
-	peer->host = host ?: "this host";
-	ret = start(peer, argv);
+	dest->host = host ?: "this host";
+	ret = start(dest, argv);
 	free(words);
 	free(argv);
 	return ret;
 }
 
-static int hello_ms(const struct peer *peer)
+static int hello_ms(const struct dest *dest)
 {
-	int64_t left = (peer->until - now_ns()) / 1000000;
+	int64_t left = (dest->until - now_ns()) / 1000000;
 
-	if (!peer->until)
+	if (!dest->until)
 		return HELLO_MS;
 	return left > 1000 ? left : 1000;
 }
 
-int peer_hello(struct peer *peer)
+int dest_hello(struct dest *dest)
 {
-	if (wire_send(&peer->wire, json_pack("{s:s, s:i}", "op", "hello", "wire", WIRE_VERSION)) ||
-	    wire_receive(&peer->wire, &peer->hello, NULL, NULL, hello_ms(peer)))
-		return no_hello(peer);
-	return peer_understand(peer, peer->hello);
+	if (wire_send(&dest->wire, json_pack("{s:s, s:i}", "op", "hello", "wire", WIRE_VERSION)) ||
+	    wire_receive(&dest->wire, &dest->hello, NULL, NULL, hello_ms(dest)))
+		return no_hello(dest);
+	return dest_understand(dest, dest->hello);
 }
 
-int peer_connect(struct peer *peer, const char *host, const char *command, const char *id, bool attach)
+int dest_connect(struct dest *dest, const char *host, const char *command, const char *id, bool attach)
 {
-	return peer_start(peer, host, command, id, attach) ?: peer_hello(peer);
+	return dest_start(dest, host, command, id, attach) ?: dest_hello(dest);
 }
 
-int peer_ping(struct peer *peer)
+int dest_ping(struct dest *dest)
 {
 	for (int i = 0; i < 5; i++) {
 		int64_t begin = now_ns();
-		json_t *pong = peer_ask(peer, json_pack("{s:s}", "op", "ping"), HELLO_MS);
+		json_t *pong = dest_ask(dest, json_pack("{s:s}", "op", "ping"), HELLO_MS);
 
 		if (!pong)
 			return -1;
 		json_decref(pong);
 		begin = now_ns() - begin;
-		if (!peer->rtt_ns || begin < peer->rtt_ns)
-			peer->rtt_ns = begin;
+		if (!dest->rtt_ns || begin < dest->rtt_ns)
+			dest->rtt_ns = begin;
 	}
 	return 0;
 }
 
-void peer_close(struct peer *peer)
+void dest_close(struct dest *dest)
 {
-	close_fd(&peer->wire.out);
-	close_fd(&peer->wire.in);
-	if (peer->ssh > 0) {
-		if (!peer->hello)
-			kill(peer->ssh, SIGTERM);	/* it may be far from connected */
-		end_ssh(peer->ssh, NULL);
+	close_fd(&dest->wire.out);
+	close_fd(&dest->wire.in);
+	if (dest->ssh > 0) {
+		if (!dest->hello)
+			kill(dest->ssh, SIGTERM);	/* it may be far from connected */
+		end_ssh(dest->ssh, NULL);
 	}
-	peer->ssh = -1;
-	json_decref(peer->hello);
-	peer->hello = NULL;
+	dest->ssh = -1;
+	json_decref(dest->hello);
+	dest->hello = NULL;
 }
 
-int peer_understand(const struct peer *peer, json_t *answer)
+int dest_understand(const struct dest *dest, json_t *answer)
 {
 	const char *error = json_string_value(json_object_get(answer, "failed"));
 
-	return error ? fault("%s: %s", peer->host, error) : 0;
+	return error ? fault("%s: %s", dest->host, error) : 0;
 }
 
-json_t *peer_ask(struct peer *peer, json_t *question, int timeout_ms)
+json_t *dest_ask(struct dest *dest, json_t *question, int timeout_ms)
 {
 	json_t *answer;
 
-	if (wire_send(&peer->wire, question) ||
-	    wire_receive(&peer->wire, &answer, NULL, NULL, timeout_ms))
+	if (wire_send(&dest->wire, question) ||
+	    wire_receive(&dest->wire, &answer, NULL, NULL, timeout_ms))
 		return NULL;
-	if (peer_understand(peer, answer)) {
+	if (dest_understand(dest, answer)) {
 		json_decref(answer);
 		return NULL;
 	}
