@@ -83,7 +83,7 @@ static int recover(struct move *m, int status)
 		return conclude(m, EXIT_REFUSED);
 	}
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
-	addresses_check_source(&m->addresses);	/* where they are */
+	addresses_check_source(&m->addresses);	/* finds their interfaces */
 	adopt_criu(m);
 	if (m->shared->stage >= MOVE_DECIDED)
 		fault_clear();

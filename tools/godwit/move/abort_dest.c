@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Abort: as if nothing had ever come here.
+ * Abort: all is undone, as if nothing had ever come here.
  */
 #include <stdlib.h>
 #include "agent.h"
@@ -18,7 +18,7 @@ void agent_undo(struct agent *a)
 	incoming_drop(&a->incoming);
 	if (a->container)
 		agent_undo_container(a);
-	/* (of an agent that was killed, they need not be our children) */
+	/* (if an agent was killed, they need not be our children) */
 	proc_kill_tree(&a->criu_id);
 	proc_kill_tree(&a->root_id);
 	proc_kill_descendants();
@@ -28,7 +28,7 @@ void agent_undo(struct agent *a)
 	a->criu_id = a->root_id = (struct proc_id){ 0 };
 	a->gate = a->adding = a->goes = false;
 	fault_clear();
-	/* (before the address is quiet no more: sockets of dead tasks would still send) */
+	/* (while the addresses are still quiet, for sockets of dead tasks go on sending) */
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_end_quiet(&a->addresses, a->id));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Abort: the process goes on at the source, and the destination forgets it. The keeper does this, too, when the process
- * that did the work is gone: so it relies on what the kernel shows, and takes nothing for done.
+ * Abort: the process goes on at the source, and the destination forgets it. The keeper does this, too, when the
+ * worker is gone. So it relies on what the kernel shows, and takes nothing for done.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,11 +14,11 @@
 #include "netns.h"
 #include "state.h"
 
-/* How long the destination is asked, before the commit, while the process stands still here; and again when it runs on. */
+/* How long the destination is asked while the process is frozen here, and again when the process runs on. */
 #define ABORT_TRY_S	10
 #define ABORT_ANSWER_MS	5000
 
-/* A failure's reason stays what it was while we tidy up. */
+/* While we tidy up, other faults must not replace the reason of the failure. */
 static char *set_aside(void)
 {
 	char *text = fault_is_set() ? xstrdup(fault_text()) : NULL;
@@ -51,24 +51,24 @@ static int repair_off(const struct proc_tcp *tcp, void *arg)
 	return 0;
 }
 
-/* The tree and its connections go on. -1: something does not. */
+/* The tasks and their connections go on. -1 with fault(): a task has ended. */
 static int revive(struct move *m)
 {
 	struct contexts contexts;
 
 	contexts_free(&m->plan.contexts);
-	/* Before CRIU lets the tasks go, if it still can: they shall not notice. */
+	/* First, before CRIU lets the tasks go, if it still can: they are not to notice anything. */
 	if (contexts_find(&m->plan.tree, &contexts) == 0)
 		contexts_abort(&contexts);
 	report_fault(&m->report);
-	/* (a CRIU that lives lets them go in good order: then they need not be seen to stop) */
+	/* (while CRIU lives, it lets the tasks go itself: then nobody needs to see them stopped by our signals) */
 	if (m->criu_asks && m->shared->stop_sent && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
 	move_end_criu(m, false);
 	if (m->container.name)
 		container_thaw(m);
 	fault_clear();
-	/* And after, for CRIU may have stopped more before it ended. */
+	/* And again: CRIU may have stopped more contexts before it ended. */
 	contexts_free(&contexts);
 	if (contexts_find(&m->plan.tree, &contexts) == 0 && contexts_abort(&contexts))
 		report_fault(&m->report);
@@ -87,7 +87,7 @@ static int revive(struct move *m)
 
 /* ---------------------------------------------------- the destination -- */
 
-/* What it had to say before it heard us may come first. */
+/* The destination may have sent other words before it heard "abort": those are dropped. */
 static json_t *hear_aborted(struct move *m)
 {
 	json_t *answer;
@@ -102,7 +102,7 @@ static json_t *hear_aborted(struct move *m)
 
 enum copy { COPY_UNDONE, COPY_RUNS, COPY_UNKNOWN };
 
-/* What became of the destination's copy? COPY_RUNS: or it may, or may have run. */
+/* What became of the destination's copy? COPY_RUNS: it runs, or may run, or may have run. */
 static enum copy tell_abort(struct move *m, int seconds)
 {
 	json_t *answer = move_insist(m, "abort", hear_aborted, seconds), *text;
@@ -120,8 +120,8 @@ static enum copy tell_abort(struct move *m, int seconds)
 }
 
 /*
- * A destination that is ready lets its copy go on a person's word, too, who took us for dead while we hung. So before
- * anything runs on here it is asked; but not for longer than peers wait.
+ * A destination that is ready lets its copy go also when a person says so, who took us for dead while we hung. So the
+ * destination is asked before anything runs on here, but not for longer than peers wait.
  */
 static enum copy ask_first(struct move *m)
 {
@@ -133,7 +133,7 @@ static enum copy ask_first(struct move *m)
 	return copy;
 }
 
-/* It runs on here: what is left there is to go. */
+/* The process runs on here: the destination is to undo what it has. */
 static void tell_later(struct move *m)
 {
 	enum copy copy = tell_abort(m, m->shared->stage == MOVE_RESTORING ? ABORT_TRY_S : 0);
@@ -163,7 +163,7 @@ int move_abort(struct move *m)
 	if (netns && netns_unlock_tcp(netns))
 		report_fault(&m->report);
 	if (m->shared->stage >= MOVE_FREEZING && revive(m)) {
-		/* (a process that ends while it is asked to move is nobody's failure) */
+		/* (a process that ended by itself before it was frozen is not lost) */
 		ret = m->shared->stage >= MOVE_FROZEN ? -1 : 0;
 		free(reason);
 		reason = set_aside();

@@ -15,13 +15,13 @@
 
 /* How far a move is, at its destination. agent_set_stage() has which stage may follow which. */
 enum stage {
-	STAGE_IDLE,		/* nothing here to undo */
+	STAGE_IDLE,		/* nothing is here to undo */
 	STAGE_PREPARED,		/* images, addresses, files may be here */
 	STAGE_RESTORING,
 	STAGE_READY,		/* all tasks are restored, and frozen; only the source knows what becomes of them */
-	STAGE_COMMITTED,	/* they are ours */
-	STAGE_RUNNING,		/* and run, and their connections go on */
-	STAGE_LOST,		/* they were let go, and have ended instead of running */
+	STAGE_COMMITTED,	/* the copy is the only one: the tasks may run */
+	STAGE_RUNNING,		/* they run, and their connections have resumed, or we wait no longer for that */
+	STAGE_LOST,		/* they were let go, and have ended with CRIU */
 	STAGE_END,
 };
 
@@ -30,57 +30,57 @@ struct agent {
 	const char *id;
 	int lock;		/* state_lock() */
 	struct wire wire;	/* -1: nobody is connected */
-	int attached;		/* socket of the process that brought the wire, or -1 */
+	int attached;		/* to the process that brought the wire, or -1 */
 	int listener;
-	int64_t patience;	/* s: for what the source does at its end */
-	int64_t deadline;	/* an unfinished preparation is undone then */
+	int64_t patience;	/* s, beyond LINGER_S: the source may have to read long files */
+	int64_t deadline;	/* what is not committed is undone then */
 	char *criu_trouble;	/* what speaks against CRIU here, or NULL */
 	char *images;
 	struct incoming incoming;
 	struct addresses addresses;
-	bool adding;		/* they are ours, or about to be */
-	json_t *copied;		/* files that come along: files_dest.c */
+	bool adding;		/* we have added the addresses, or are about to */
+	json_t *copied;		/* copies that came: files_dest.c */
 	/*
-	 * What the source says of a container that moves (container.h); NULL: it is processes. Of ours are in it:
-	 * "has_netns", its network namespace is ours to remove; "begun", podman was told to restore it.
+	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
+	 * network namespace is ours to remove; and "begun": podman was told to restore it.
 	 */
 	json_t *container;
-	struct criu criu;	/* of a container: podman, without a socket */
+	struct criu criu;	/* for a container: podman, without a socket */
 	/*
 	 * Who keeps the restored tasks frozen: the CRIU plugin, which asks at commit_sk before their connections resume;
 	 * or, without RDMA, CRIU itself, which waits for our answer (gate) before it lets them go.
 	 */
-	int commit_sk, plugin_sk;	/* our end and, until CRIU has it, the plugin's */
-	int commit_listener;	/* where that of podman's CRIU connects; or -1 */
+	int commit_sk, plugin_sk;	/* our end, and the plugin's until CRIU has it */
+	int commit_listener;	/* the plugin in podman's CRIU connects here; or -1 */
 	bool gate;
 	bool goes;		/* the plugin has taken the commit: tasks may have run */
-	bool ran;		/* they have */
+	bool ran;		/* they have run */
 	pid_t root;
-	struct proc_id criu_id, root_id;	/* for who goes on when we are killed */
-	struct proc_id plugin_id;	/* of a container: CRIU */
-	json_int_t want_processes, want_contexts;	/* that the source has stopped */
-	json_t *want_creds;	/* of its threads: creds_collect() */
+	struct proc_id criu_id, root_id;	/* for whoever goes on when we are killed */
+	struct proc_id plugin_id;	/* for a container: CRIU */
+	json_int_t want_processes, want_contexts;	/* how many the source has frozen */
+	json_t *want_creds;	/* of the threads at the source: creds_collect() */
 	struct tree tree;
 	struct contexts contexts;
 	int64_t committed_ns, running_ns;
-	int64_t moving_ms;	/* after the commit, when all peers that were waited for were stopped themselves */
-	int64_t told;		/* how often the source was told that peers are waited for */
+	int64_t moving_ms;	/* how long after the commit all peers that had not answered were stopped themselves */
+	int64_t told;		/* how often the source was told that we wait for peers */
 	json_t *warnings;
-	bool over;		/* there is nothing left to do, but for what is written down */
+	bool over;		/* nothing is left to do; what is written down stays */
 };
 
 /*
- * state_dest.c: a->stage changes here alone: to enter a stage is to write it down, too. -1 with fault(): it could not be
- * written. What there is to undo or to settle is written down; and read again where the agent is gone.
+ * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what is to
+ * undo or to settle, and agent_load() reads it when the agent is gone. -1 with fault().
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);
 int agent_save(struct agent *a);
 int agent_load(struct agent *a);
-void agent_linger(struct agent *a);	/* the source is waited for so long, from now on */
+void agent_linger(struct agent *a);	/* from now on we wait for the source for LINGER_S */
 void agent_warn(struct agent *a, const char *text);
 
-/* talk_dest.c: to the source, if it is connected; it is no more. */
+/* talk_dest.c: tell the source, if it is connected; forget a connection that broke. */
 void agent_tell(struct agent *a, json_t *message);
 void agent_drop_connection(struct agent *a);
 
@@ -88,8 +88,8 @@ void agent_drop_connection(struct agent *a);
 int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer);
 
 /*
- * check_dest.c: would this host take the process? An array of strings that speak against it. digests: what files hold
- * here, by their paths, of which a look at them does not tell.
+ * check_dest.c: would this host take the process? An array of texts that speak against it. digests: by path, of the files
+ * here whose size and time are not enough.
  */
 json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
@@ -100,13 +100,13 @@ json_t *agent_hello(struct agent *a);
 int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow);
 
 /*
- * check_container_dest.c: what is missing here is added to problems; later the network is made, the device files looked
- * at. -1 with fault().
+ * check_container_dest.c: what is missing here is added to problems. At "prepare", make the network namespace, and look at
+ * the device files; -1 with fault().
  */
 void agent_check_container(json_t *container, json_t *problems);
 int agent_prepare_container(struct agent *a);
 
-/* transfer_dest.c: answers, as agent_answer(); what follows on a failure has none, for the source sends on. */
+/* transfer_dest.c: answers, as of agent_answer(). After a failure they do nothing: the source sends on until it listens. */
 int agent_take_addresses(struct agent *a, json_t *message, json_t **answer);
 int agent_take_file(struct agent *a, json_t *message, json_t **answer);
 int agent_end_file(struct agent *a, json_t *message, json_t **answer);
@@ -114,9 +114,9 @@ int agent_compare_file(struct agent *a, json_t *message, json_t **answer);
 int agent_end_files(struct agent *a, json_t *message, json_t **answer);
 
 /*
- * files_dest.c: the part of the check; a file that is not what the process left is a fault; the name under which a file
- * that comes along is to be written, to be freed, or NULL with fault(). All that came are put in their places, and taken
- * back, so that all is as it was; or kept, and what was there before is removed.
+ * files_dest.c. agent_check_files(): its part of the check. agent_compare(): -1 with fault() if a file is not what the process
+ * left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault(). The copies are put into
+ * their places; then taken back, so that all is as it was, or kept, and the files that were there are removed.
  */
 void agent_check_files(json_t *message, json_t *list, json_t *digests);
 int agent_compare(struct agent *a, json_t *file);
@@ -125,50 +125,50 @@ int agent_place_copies(struct agent *a);
 void agent_take_back_copies(struct agent *a);
 void agent_keep_copies(struct agent *a);
 
-/* restore_dest.c: until all is restored and the source knows; then CRIU and its plugin are heard until the end. */
-int agent_set_environment(json_t *env);	/* what the source says to CRIU's plugin */
+/* restore_dest.c: restore, and tell the source when all is ready. CRIU and its plugin are heard here until they end. */
+int agent_set_environment(json_t *env);	/* settings that the source has for the CRIU plugin */
 int agent_start_criu(struct agent *a);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */
 void agent_plugin_event(struct agent *a);
 
-/* commit_dest.c: it is written down first; then CRIU or its plugin hears of it, and the plugin takes it. */
+/* commit_dest.c: write the commit down, and let the tasks go; the plugin has taken the commit. */
 int agent_commit(struct agent *a);
 void agent_plugin_goes(struct agent *a);
-void agent_resumed(struct agent *a);	/* have all connections been resumed? Then the source is told. */
+void agent_resumed(struct agent *a);	/* if all connections have resumed, tell the source */
 void agent_tell_resumed(struct agent *a);
-/* CRIU has ended, or was killed, after the commit: do what it left undone. */
+/* CRIU was killed after the commit, or has failed: finish, or undo, what it left. */
 void agent_criu_died_late(struct agent *a);
-int agent_lost(void);	/* -1 with fault(): the tasks have not lived through that */
-/* Go on where an agent was killed, from what it wrote down. */
+int agent_lost(void);	/* -1 with fault(): the tasks have ended with CRIU */
+/* Go on for an agent that was killed, from what it wrote down. */
 void agent_take_over(struct agent *a);
 
-/* abort_dest.c: as if nothing had ever come here; on a fault(), which the source is told. */
+/* abort_dest.c: undo all; or, after a fault(), undo all unless that is too late, and tell the source. */
 void agent_undo(struct agent *a);
 void agent_failed(struct agent *a);
 
-/* container_dest.c, in the order of a move. What the source says of it; podman is started; its CRIU's plugin connects. */
+/* container_dest.c, in the order of a move. */
 const char *container_fact(json_t *container, const char *key);	/* never NULL */
-void podman_path(void);	/* what ssh starts may find neither criu nor ip */
+void podman_path(void);	/* complete PATH: what ssh starts may find neither criu nor ip */
 int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
 int container_check_id(json_t *container);
 int agent_restore_container(struct agent *a);
-int agent_plugin_connects(struct agent *a);
-/* All is restored. From now on the deadline is the time until which podman waits. -1 with fault(): that is over. */
+int agent_plugin_connects(struct agent *a);	/* -1 with fault() */
+/* All is restored: the deadline is now the time until which podman waits. -1 with fault(): that time is over. */
 int agent_limit_container(struct agent *a);
 void agent_end_container_quiet(struct agent *a);
 void agent_keep_container_quiet(struct agent *a);
 void agent_announce_container(struct agent *a);
 enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
 /*
- * CRIU need not have, if podman was killed: until its plugin has said its last word; until it has ended, and podman, if
- * that is there.
+ * podman was killed, and CRIU may live. Wait until its plugin has said its last word; wait until CRIU, and podman, have
+ * ended.
  */
 void agent_await_plugin(struct agent *a);
 void agent_await_criu(struct agent *a);
-/* Of an agent that was killed, its keeper gets the plugin's socket. */
+/* In the keeper of an agent that was killed: take the plugin's socket. */
 void agent_inherit_plugin(struct agent *a);
-/* podman has none of it any more, and nothing runs; then its network goes. */
+/* Have podman remove the container, and end what runs of it; then remove the network namespace. */
 void agent_undo_container(struct agent *a);
 void agent_undo_netns(struct agent *a);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Whether the destination would take a container, and what it makes ready for it while the container still runs.
+ * Would the destination take a container? And what it makes ready while the container still runs at the source.
  */
 #include <glob.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "netns.h"
 #include "text.h"
 
-#define PODMAN_MIN	408	/* the first whose runtimes have its environment: 4.8 */
+#define PODMAN_MIN	408	/* 4.8 is the first that gives its environment to the runtime */
 
 /* ---------------------------------------------------------------- check -- */
 
-/* Why a check has failed; once. */
+/* A check that failed adds its fault() to problems, once. */
 static void note(json_t *problems, int failed)
 {
 	json_t *text = failed ? text_json(fault_text()) : NULL, *other;
@@ -47,7 +47,7 @@ static int check_podman(void)
 	return ret;
 }
 
-/* "crun version 1.21" */
+/* Of "crun version 1.21" the number. */
 static const char *number_of(const char *line)
 {
 	const char *at = strstr(line, "version ");
@@ -115,7 +115,7 @@ void agent_check_container(json_t *container, json_t *problems)
 	size_t i;
 
 	podman_path();
-	/* (it keeps the tasks frozen until the commit, also without RDMA) */
+	/* (the plugin keeps the tasks frozen until the commit, also without RDMA) */
 	note(problems, host_check_plugin());
 	note(problems, check_runtime(container));
 	if (netns)
@@ -132,7 +132,7 @@ void agent_check_container(json_t *container, json_t *problems)
 
 /* -------------------------------------------------------------- prepare -- */
 
-/* The number of a device's file, as "231:192"; or "". To be freed. */
+/* The number of a device's file, as "231:192"; or "". Free it. */
 static char *number_of_node(const char *device)
 {
 	char *number = NULL;
@@ -156,7 +156,7 @@ static char *number_of_node(const char *device)
 	return number ?: xstrdup("");
 }
 
-/* Its device cgroup comes along: may it open the file that the device has here? */
+/* The container's device cgroup comes along: does it let the container open the file that the device has here? */
 static int check_node(json_t *node)
 {
 	const char *device = container_fact(node, "device");
@@ -176,7 +176,7 @@ static int check_node(json_t *node)
 	return ret;
 }
 
-/* Written down before; but what is there although it could not be made is another's. */
+/* Saved first. But a namespace that could not be made is not ours to remove. */
 static int make_netns(struct agent *a)
 {
 	json_t *netns = json_object_get(a->container, "netns");
@@ -192,7 +192,7 @@ static int make_netns(struct agent *a)
 	return -1;
 }
 
-/* What is an argument of podman's comes from the wire. */
+/* Names from the wire become arguments of podman: none may look like an option. */
 static bool makes_sense(json_t *container)
 {
 	static const char *const names[] = { "name", "runtime" };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the destination says of itself, and whether it would take a process: before anything is stopped.
+ * What the destination says of itself. And would it take the process? Nothing is stopped yet.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +88,6 @@ static void check_ptys(json_t *list, json_t *ptys)
 	}
 }
 
-/* What a process watches. */
 static void check_watch(json_t *list, json_t *watch)
 {
 	char *path = path_from_json(json_object_get(watch, "path"));
@@ -118,8 +117,8 @@ static void check_watches(json_t *list, json_t *watches)
 }
 
 /*
- * Could CRIU have a process's lock there at once? (One of flock() is had for a moment: nothing else tells. What a network
- * file system locks, it wants to have open for writing.)
+ * Would CRIU have to wait for a lock of the process here? (Nothing but taking it tells that of a lock of flock(): we have it
+ * for a moment. A network file system locks only what is open for writing.)
  */
 static bool is_locked(const char *path, json_t *lock)
 {
@@ -157,7 +156,7 @@ static void check_locks(json_t *list, json_t *locks)
 
 static void check_space(json_t *list, const char *base, json_int_t memory)
 {
-	/* (besides memory, images are some hundred kilobytes) */
+	/* (images are the memory, and some hundred kilobytes) */
 	uint64_t need = memory + (1 << 20), space = images_space(base);
 
 	if (space < need)
@@ -191,7 +190,7 @@ static bool may_lock(void)
 	return may;
 }
 
-/* CRIU pins it again, with the rights that we have. */
+/* CRIU pins the memory again, with the rights that we have. */
 static void check_pinned(json_t *list, json_t *pinned)
 {
 	json_t *process;
@@ -207,7 +206,7 @@ static void check_pinned(json_t *list, json_t *pinned)
 			(long long)json_integer_value(json_object_get(process, "limit")) >> 10);
 }
 
-/* Who has it, as far as `rdma resource` tells: " by process 17 (name)", or "". To be freed. */
+/* Who has this number, as far as `rdma resource` tells: " by process 17 (name)", or "". Free it. */
 static char *taker(json_t *live, const char *device, const char *key, json_int_t number)
 {
 	json_t *object;
@@ -216,7 +215,7 @@ static char *taker(json_t *live, const char *device, const char *key, json_int_t
 	json_array_foreach(live, i, object) {
 		const char *name = json_string_value(json_object_get(object, "ifname"));
 		json_t *value = json_object_get(object, key);
-		/* (it prints keys in hexadecimal, as strings; the lowest byte of a key is the application's) */
+		/* (rdma prints keys in hexadecimal, as strings; the application chooses the lowest byte of a key) */
 		bool same = json_is_string(value) ?
 			strtoll(json_string_value(value), NULL, 16) >> 8 == number >> 8 :
 			value && json_integer_value(value) == number;
@@ -313,7 +312,7 @@ static int check_driver(const char *device, void *arg)
 
 #define MAX_CM_ID (1 << 20) /* as the plugin has it */
 
-/* The number that the kernel gives the next id of a file, or -1. */
+/* Make an id by this file of librdmacm: the number that the kernel gives it, or -1. */
 static int64_t next_cm_id(int fd)
 {
 	struct rdma_ucm_create_id_resp resp;
@@ -328,7 +327,7 @@ static int64_t next_cm_id(int fd)
 	return write(fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? (int64_t)resp.id : -1;
 }
 
-/* Ids are numbered for the whole host, the lowest free one first: what is never given is taken. */
+/* The kernel numbers ids for the whole host and gives the lowest free number: a number that it leaves out is taken. */
 static void check_cm_ids(json_t *list, json_t *ids)
 {
 	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
@@ -353,7 +352,7 @@ static void check_cm_ids(json_t *list, json_t *ids)
 		close(fd);
 }
 
-/* One that is dead is one problem, however many ids have it for their peer. */
+/* A dead peer is one problem, however many ids are connected to it. */
 static void check_cm_peers(json_t *list, json_t *peers)
 {
 	json_t *known = json_object(), *peer;
@@ -376,7 +375,7 @@ static void check_cm_peers(json_t *list, json_t *peers)
 	json_decref(known);
 }
 
-/* Files of librdmacm, too, take the driver, if no device of a certain name. */
+/* A process that has only files of librdmacm needs our driver, too, on any device. */
 static void check_rdma(json_t *list, const struct addresses *moving, json_t *contexts, bool cm, json_t *ids,
 		       json_t *peers)
 {
@@ -440,7 +439,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	json_t *list = json_array();
 
 	fault_clear();
-	/* (first: it is why an address, say, is taken) */
+	/* (first: an unfinished move may be why an address is taken) */
 	check_moves(list);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
 	    addresses_check_destination(&a->addresses) || check_ssh(&a->addresses) || host_check_nft())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What speaks against a move, at the source and, as it is told, at the destination; nothing is stopped yet.
+ * What speaks against a move: at the source, and at the destination, which the source asks. Nothing is stopped yet.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "text.h"
 
 #define CHECK_MS	60000
-#define LIMIT_S		45	/* a process may be stopped for so long */
-#define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (they round, and it takes a while to ask) */
-#define RENEW_S		60	/* the default: peers of a host that waits for longer, or for ever, may not */
+#define LIMIT_S		45	/* a process may be frozen for so long, if the operator does not say */
+#define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (peers round their time, and to ask them takes a while) */
+#define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer, or for ever, and its peers may not */
 #define CHECK_TRIES	5
 
-/* The first problem is the reason, the others are shown if somebody looks. */
+/* The first problem becomes the reason. The others are shown with --verbose. */
 static int refuse_for(json_t *problems)
 {
 	size_t n = json_array_size(problems), i;
@@ -41,8 +41,8 @@ static const char *key_text(uint64_t fingerprint, char text[20])
 }
 
 /*
- * Peers believe in a changed address only with the cluster's key. While that rotates, what each host signs with the
- * other has to accept.
+ * Peers accept a changed address only with the cluster's key. While the key rotates, each of the two hosts must accept the
+ * key that the other one signs with.
  */
 static int check_keys(struct move *m)
 {
@@ -70,7 +70,7 @@ static int check_keys(struct move *m)
 	return 0;
 }
 
-/* Numbers of its processes are its own, and so are those of its device's objects, if it has one. */
+/* A container has process numbers of its own and, if it has a network namespace, a device with numbers of its own. */
 static void ask_for_container(const struct move *m, json_t *question)
 {
 	json_object_set(question, "container", m->container.facts);
@@ -79,7 +79,7 @@ static void ask_for_container(const struct move *m, json_t *question)
 		json_object_set_new(question, "contexts", json_array());
 }
 
-/* The destination's own answer: an array of texts; each is given the host's name. */
+/* What the destination has against the move: an array of texts, to which we add its name. NULL with fault(). */
 static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
@@ -106,7 +106,7 @@ static json_t *ask_once(struct move *m)
 	return named;
 }
 
-/* The process runs on: a file that it renames, removes or cuts while we ask is not what the destination lacks. */
+/* The process runs. If it renames, removes or cuts a file while we ask, the destination has nothing against the move. */
 static json_t *ask_there(struct move *m)
 {
 	for (int tries = 1;; tries++) {
@@ -133,7 +133,7 @@ json_t *move_problems_there(struct move *m)
 		return NULL;
 	}
 	problems = json_array();
-	/* (a container's own device is made there with all its addresses) */
+	/* (a container with a network namespace gets its own device there, with all addresses) */
 	if (!container_netns(m)) {
 		move_map_gids(m, problems);
 		move_map_devices(m);
@@ -197,7 +197,7 @@ int move_check_others(const struct move *m)
 	return ret;
 }
 
-/* Why it neither asks peers nor moves RDMA: it has no key, or nobody can tell. NULL: it does. Free it. */
+/* Why this host neither asks peers nor moves RDMA: it has no key, or nobody can tell. NULL: it does both. Free it. */
 static char *why_mute(void)
 {
 	uint64_t fingerprints[2];
@@ -215,9 +215,9 @@ int move_plan(struct move *m)
 
 	if (move_check_others(m))
 		return -1;
-	/* (once: who was not asked for want of a key must not move with one that is there a moment later) */
+	/* (asked once: if peers were not asked for want of a key, a key that comes a moment later must not let the move begin) */
 	mute = why_mute();
-	/* (who does not say where to, may mean an address that goes along) */
+	/* (without a destination we do not know which addresses go along, so peers are not asked) */
 	ret = m->host && !mute ? plan_ask_peers(m->pid, &asked) : 0;
 	if (!ret)
 		ret = plan_make(&m->plan, m->pid, m->container.name, &m->addresses, &asked);
@@ -243,8 +243,8 @@ int move_plan(struct move *m)
 }
 
 /*
- * Peers give up a process that is stopped for too long, and nobody may decide for a copy then. How long they wait is
- * up to them: see peers_wait(). This host's own limits are what a cluster's hosts are taken to have.
+ * Peers give up a process that is stopped for too long, and then the copy must not become the only one. How long peers
+ * wait is theirs to say: see peers_wait(). Here all hosts are taken to have this host's limits.
  */
 static int check_limit(struct move *m)
 {
@@ -289,7 +289,7 @@ static int prepare_there(struct move *m)
 	return answer ? dest_ping(&m->dest) : -1;
 }
 
-/* A peer that can't be told: its own retries decide whether it lives. Nothing is stopped yet. */
+/* A peer that can't be told to wait lives through the move only by its own retries. The operator hears of it first. */
 static void name_silent_peers(const struct move *m)
 {
 	json_t *gid, *live;

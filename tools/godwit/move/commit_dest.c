@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Commit: the restored tasks are let go, their connections resume, and the source is told. If somebody was killed in
- * between, what is left to be done is done here.
+ * Commit: the restored tasks are let go, their connections resume, and the source is told. If CRIU, podman or the agent is
+ * killed meanwhile, this finishes what was begun.
  */
 #include <errno.h>
 #include <signal.h>
@@ -13,14 +13,14 @@
 #include <unistd.h>
 #include "agent.h"
 
-/* Peers that do not answer RESUME for so long are named in a warning; they have their own deadlines. */
+/* If peers do not answer RESUME for so long, the source warns of them. Their queue pairs have deadlines of their own. */
 #define RESUME_WARN_MS	10000
-#define MOVING_WARN_MS	120000	/* if all peers that are waited for are on their way themselves */
+#define MOVING_WARN_MS	120000	/* if all peers that have not answered are moving, too */
 #define TELL_MS		500
 
 /* ---------------------------------------------------------- the tasks go -- */
 
-/* The addresses speak from here on. The link is told of that before the tasks, or their queue pairs, call anybody. */
+/* From here on the addresses speak. The link hears of that before the tasks, or their queue pairs, call anybody. */
 static void end_quiet(struct agent *a)
 {
 	if (addresses_end_quiet(&a->addresses, a->id))
@@ -33,16 +33,16 @@ static void end_quiet(struct agent *a)
 		agent_end_container_quiet(a);
 }
 
-/* The plugin has taken the commit: now the tasks outlive CRIU. */
+/* The plugin has taken the commit: from now on the tasks outlive CRIU. */
 void agent_plugin_goes(struct agent *a)
 {
 	a->goes = true;
 	end_quiet(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
-		close_fd(&a->commit_sk);	/* (that it has ended, we hear) */
+		close_fd(&a->commit_sk);	/* (if CRIU has ended, the loop hears of it) */
 }
 
-/* (as it answers, if it can; that it can't, we hear when CRIU has ended) */
+/* Tell the plugin, which answers; without it, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
 static void let_go(struct agent *a)
 {
 	if (!a->gate) {
@@ -57,10 +57,10 @@ static void let_go(struct agent *a)
 	fault_clear();
 }
 
-/* It is written down before anything can run: "undone" is never said of what has. */
+/* Written down before anything can run, so that nobody says "undone" of a copy that ran. */
 int agent_commit(struct agent *a)
 {
-	/* (a source that lost us says it twice) */
+	/* (a source whose connection broke says it again) */
 	if (a->stage == STAGE_RUNNING)
 		agent_tell_resumed(a);
 	if (a->stage == STAGE_LOST)
@@ -82,7 +82,7 @@ int agent_commit(struct agent *a)
 
 /* ------------------------------------------- where somebody was killed -- */
 
-/* What the plugin does at last. */
+/* In the place of the plugin, whose last act this is. */
 static int resume_contexts(struct agent *a)
 {
 	for (size_t i = 0; i < a->contexts.n; i++) {
@@ -100,7 +100,7 @@ static int resume_contexts(struct agent *a)
 	return 0;
 }
 
-/* Whoever asks hears the same. */
+/* Whoever asks hears this reason. */
 int agent_lost(void)
 {
 	return fault("criu was killed as it let the tasks go, and they have ended");
@@ -122,7 +122,7 @@ static int see_through(struct agent *a)
 	return agent_lost();
 }
 
-/* The last word that the plugin has for us, if CRIU was killed. */
+/* CRIU was killed: has its plugin said before that it takes the commit? */
 static void hear_plugin_out(struct agent *a)
 {
 	char text[16];
@@ -131,7 +131,7 @@ static void hear_plugin_out(struct agent *a)
 		agent_plugin_goes(a);
 }
 
-/* Its address is not to refuse what its peers have, whom the source may still give it back to. */
+/* Without tasks, the addresses must not refuse the packets of peers: the process may still go on at the source. */
 static void all_lost(struct agent *a)
 {
 	if (a->container)
@@ -140,8 +140,8 @@ static void all_lost(struct agent *a)
 }
 
 /*
- * Killed after the commit, CRIU has let go of the tasks, or they have ended with it. What did not hear of the commit
- * can be undone: none of them has run.
+ * CRIU was killed after the commit. If the plugin had taken the commit, the tasks run, or have ended. If not, no task has
+ * run, and all can be undone.
  */
 void agent_criu_died_late(struct agent *a)
 {
@@ -166,7 +166,7 @@ void agent_criu_died_late(struct agent *a)
 	agent_failed(a);
 }
 
-/* Tasks that run: they fork and end as they like. */
+/* Find the tasks, which run, and so may have forked or ended. */
 static void find_again(struct agent *a)
 {
 	a->running_ns = now_ns();
@@ -193,7 +193,7 @@ void agent_take_over(struct agent *a)
 		find_again(a);
 		return;
 	}
-	/* (without its tasks, an address would refuse its peers' connections) */
+	/* (if the tasks are gone, the addresses stay quiet, so that they do not refuse the packets of peers) */
 	if (proc_is_there(&a->root_id))
 		end_quiet(a);
 	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
@@ -215,7 +215,7 @@ void agent_take_over(struct agent *a)
 
 /* ----------------------------------------------- connections resume -- */
 
-/* How long ago was the last RESUME of all answered? Without any: since the tasks run. */
+/* For how long has every RESUME been answered? Without any RESUME: for how long have the tasks run? */
 static int64_t since_resumed(const struct agent *a)
 {
 	int64_t since = INT64_MAX;
@@ -229,7 +229,7 @@ static int64_t since_resumed(const struct agent *a)
 	return since == INT64_MAX ? now_ns() - a->running_ns : since;
 }
 
-/* Of the QPs: how many still wait for an answer; of those, how many for a peer that is stopped; and how many gave up. */
+/* How many QPs still wait for an answer; how many of those for a peer that is stopped, too; how many have failed. */
 static void count_resuming(const struct agent *a, unsigned int *waiting, unsigned int *paused, unsigned int *lost)
 {
 	*waiting = *paused = *lost = 0;
@@ -257,7 +257,7 @@ void agent_resumed(struct agent *a)
 	if (!a->running_ns)
 		return;
 	if (contexts_query(&a->contexts)) {
-		/* (the process may have ended by now: that is its own business) */
+		/* (the process may have ended by now, as it likes) */
 		fault_clear();
 		contexts_free(&a->contexts);
 	}
@@ -273,7 +273,7 @@ void agent_resumed(struct agent *a)
 	}
 	agent_enter_stage(a, STAGE_RUNNING);
 	agent_tell_resumed(a);
-	addresses_announce(&a->addresses);	/* once more: the first may have been lost */
+	addresses_announce(&a->addresses);	/* again: the first announcement may have been lost */
 	fault_clear();
 	if (a->container)
 		agent_announce_container(a);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * Commit: the destination lets the copy run, and the process ends at the source. The keeper does this, too, when the
- * process that did the work is gone: so it relies on what the kernel shows, and takes nothing for done.
+ * worker is gone. So it relies on what the kernel shows, and takes nothing for done.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 #include "state.h"
 
 #define ANSWER_MS	20000
-/* How long we try to reach a destination again whose connection broke. */
+/* If the connection breaks, we try for so long to reach the destination again. */
 #define COMMIT_TRY_S	20
 
 /*
- * It runs there. The address goes first: a connection that CRIU lets go of as it dies can say nothing without it. CRIU
- * kills the tasks, too, but it may have been killed itself; how it ends is nobody's business but ours. Of its contexts
- * nothing ran since the stop: their end takes time that nobody waits for any more.
+ * The process runs at the destination: here it ends. The addresses go first, so that a TCP connection that a dying CRIU lets
+ * go of can send nothing. CRIU kills the tasks, too, but CRIU may have been killed itself. The contexts are closed last: that
+ * takes time, and nobody waits for it.
  */
 static void end_here(struct move *m)
 {
@@ -50,7 +50,7 @@ static void end_here(struct move *m)
 	contexts_free(&m->plan.contexts);
 }
 
-/* podman forgets it, and its network goes. */
+/* podman removes the container, and its network namespace goes. */
 static void put_away_container(struct move *m)
 {
 	json_t *netns = container_netns(m);
@@ -78,7 +78,7 @@ static json_t *hear_committed(struct move *m)
 		}
 		if (!waits)
 			return answer;
-		/* Perhaps its peers move, too: then tombstones tell them where it is. */
+		/* Its peers may be moving, too. Once the process has ended here, tombstones tell them where it is. */
 		end_here(m);
 		report_detail("process %d has ended here; %d QPs wait for their peers, %d of which move, too", m->pid,
 			      (int)json_integer_value(json_object_get(answer, "waits")),
@@ -88,7 +88,7 @@ static json_t *hear_committed(struct move *m)
 	return NULL;
 }
 
-/* What is left to do is tidying up. */
+/* Only tidying up is left. */
 static int finish(struct move *m)
 {
 	move_say_bye(m);
@@ -126,7 +126,7 @@ static bool is_anew(const struct move *m, json_t *answer)
 	return boot && strcmp(boot, m->shared->boot);
 }
 
-/* It was never let go there. */
+/* The copy was never let go: the source turns back. */
 static int stay_back(struct move *m, json_t *answer)
 {
 	const char *why = json_string_value(json_object_get(answer, "failed"));
@@ -137,8 +137,8 @@ static int stay_back(struct move *m, json_t *answer)
 }
 
 /*
- * Nobody knows whether it runs there. Here it stays as it is, until somebody does: killed, CRIU undoes nothing, and
- * no task that it had frozen runs (tree_hold()).
+ * Nobody knows whether the copy runs. Here the process stays frozen until a person settles the move: a CRIU that is killed
+ * undoes nothing, and no task that it had frozen runs (tree_hold()).
  */
 static int stay_held(struct move *m, json_t *answer)
 {

@@ -8,19 +8,19 @@
 #include "wire.h"
 
 struct dest {
-	struct wire wire;	/* in: its answers; out: to it */
+	struct wire wire;	/* in: what it says; out: what we say */
 	pid_t ssh;
 	const char *host;
-	int64_t rtt_ns;		/* the shortest seen */
-	json_t *hello;		/* what it said of itself */
-	int64_t until;		/* a connection is waited for until then; 0: as long as it takes */
+	int64_t rtt_ns;		/* the shortest round trip seen */
+	json_t *hello;		/* its first word */
+	int64_t until;		/* for so long we wait for a connection; 0: as long as it takes */
 };
 
 #define DEST_INIT { .wire = { -1, -1 }, .ssh = -1 }
 
 /*
- * host: NULL is this one. command: the ssh command, words apart by blanks; NULL: ours. attach: the agent of
- * this move runs there already, take up the talk with it again. -1 with fault().
+ * host: NULL is this host. command: the ssh command, its words separated by blanks; NULL: ours. attach: the agent of this
+ * move may run there already; take up the talk with it. -1 with fault().
  */
 int dest_connect(struct dest *dest, const char *host, const char *command, const char *id, bool attach);
 /* The same in two steps: the connection is made while we do something else. */
@@ -30,7 +30,7 @@ int dest_hello(struct dest *dest);
 int dest_ping(struct dest *dest);
 void dest_close(struct dest *dest);
 
-/* Ask, and wait for the answer: an object, to be freed; NULL with fault(), also when it says "failed". */
+/* Ask, and wait for the answer, which is to be freed. NULL with fault(), also if the answer says "failed". */
 json_t *dest_ask(struct dest *dest, json_t *question, int timeout_ms);
 /* Turn a "failed" into a fault(). */
 int dest_understand(const struct dest *dest, json_t *answer);

@@ -10,14 +10,14 @@
 #include <unistd.h>
 #include "connect.h"
 
-/* Dead hosts are to be noticed well before the peers' patience with a stopped process ends. */
+/* We must notice a dead host well before peers give up a stopped process. */
 static const char default_ssh[] =
 	"ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=5";
 #define HELLO_MS	30000
-/* How long ssh may take to end when it has nobody to talk for, and again when it is told to. */
+/* How long ssh may take to end after its pipes are closed, and again after SIGTERM. */
 #define SSH_END_MS	2000
 
-/* The words of command and then more. *words is what argv's strings lie in; free both. */
+/* argv: the words of command, then more. The strings of argv lie in *words. Free both. */
 static char **split(const char *command, const char *const more[], char **words)
 {
 	char **argv = NULL, *word, *save;
@@ -44,7 +44,7 @@ static void exec_ssh(char **argv, int in, int out)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	/* a terminal's ^C is for godwit alone; without a terminal ssh asks no questions */
+	/* A terminal's ^C is for godwit alone, and without a terminal ssh asks no questions. */
 	setsid();
 	dup2(in, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
@@ -74,7 +74,7 @@ static int start(struct dest *dest, char **argv)
 	return dest->ssh < 0 ? fault("fork: %s", strerror(errno)) : 0;
 }
 
-/* Some wait for a host that does not answer, or for a person. */
+/* ssh may wait for a host that does not answer, or for a person. */
 static void end_ssh(pid_t pid, int *status)
 {
 	int pidfd = pidfd_open(pid, 0);
@@ -89,7 +89,7 @@ static void end_ssh(pid_t pid, int *status)
 	waitpid(pid, status, 0);
 }
 
-/* Why did ssh end before the first word? It may have said so itself, on our stderr. */
+/* Why did ssh end before the first word? ssh may have said so itself, on our stderr. */
 static int no_hello(struct dest *dest)
 {
 	int status = 0;
@@ -169,7 +169,7 @@ void dest_close(struct dest *dest)
 	close_fd(&dest->wire.in);
 	if (dest->ssh > 0) {
 		if (!dest->hello)
-			kill(dest->ssh, SIGTERM);	/* it may be far from connected */
+			kill(dest->ssh, SIGTERM);	/* it may not even be connected */
 		end_ssh(dest->ssh, NULL);
 	}
 	dest->ssh = -1;

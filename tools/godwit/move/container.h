@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * A move of a container of podman's, at its source. podman makes the checkpoint, and its archive; the dump in it is ours, so
- * that the container's tasks stand still until the move is decided. README.md has who holds what when.
+ * A container of podman's that moves, at its source. podman makes the checkpoint and its archive. The dump in the archive is
+ * ours, so that the tasks stay frozen until the move has ended. ../README.md has who freezes the tasks, and when.
  */
 #ifndef GODWIT_CONTAINER_H
 #define GODWIT_CONTAINER_H
@@ -16,43 +16,46 @@ struct container {
 	const char *parent;	/* of its interfaces there, or NULL: as here */
 	json_t *inspected;	/* by podman */
 	json_t *facts;		/* what the destination is told; see container_facts() */
-	int pidfd;		/* of podman, while it works */
-	int status;		/* and how it ended */
-	char *bin;		/* the folder in which its runtime finds us in place of criu */
-	int listener;		/* there */
-	int relay;		/* who stands for criu; it waits for our word */
-	int runtime;		/* speaks CRIU's protocol with us */
-	char *dump, *work;	/* the folders that CRIU writes images and logs to ... */
-	int work_fd;		/* ... and that of logs, which it opens by our descriptor */
+	int pidfd;		/* of podman, while it runs */
+	int status;		/* how podman ended: as of waitpid(), or -1 */
+	char *bin;		/* the folder in which the runtime finds us by the name of criu */
+	int listener;		/* in that folder: relay_source.c connects */
+	int relay;		/* to relay_source.c, which waits for our word */
+	int runtime;		/* to the runtime, which takes us for CRIU */
+	char *dump, *work;	/* the folders to which CRIU writes images, and logs */
+	int work_fd;		/* work, for CRIU */
 };
 
 #define CONTAINER_INIT { .pidfd = -1, .listener = -1, .relay = -1, .runtime = -1, .work_fd = -1 }
 
-/* container.c: ask podman about it, and set m->pid. -1 with fault(). */
+/* container_source.c: ask podman about it, and set m->pid. -1 with fault(). */
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
  * [{"volume" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h}. What can't be
- * moved is the plan's problem.
+ * moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
-/* Of those the namespace that goes along, or NULL. */
+/* The network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 
-/* podman.c, in the order of a move: until CRIU was asked for the dump; the archive is made; it is podman's no more. */
+/*
+ * podman_source.c, in the order of a move: podman is started, and CRIU is asked for the dump; podman makes the archive; podman
+ * is done with it. -1 with fault().
+ */
 int container_dump(struct move *m);
 int container_archive(struct move *m);
 void container_dump_end(struct move *m);
-void container_forget_dump(struct move *m);	/* what podman leaves in its folders of one that was for nothing */
-/* At its end here: podman kills it; and removes it, once CRIU has let go of it. -1 with fault(): it runs, or is there, still. */
+void container_forget_dump(struct move *m);	/* remove what podman leaves of a dump that failed */
+/* At the end: podman kills it; podman removes it, once CRIU has let the tasks go. -1 with fault(). */
 int container_stop(struct move *m);
 int container_remove(struct move *m);
-/* container.c: its tasks run again, whoever froze them and died. */
+/* container_source.c: let its tasks go that CRIU froze by their control group before it died. */
 void container_thaw(const struct move *m);
-/* Do all of its tasks go along? -1 with fault() */
+/* Do all of its tasks go along? -1 with fault(). */
 int container_is_whole(const struct move *m);
 
-/* relay.c: we, by the name of criu. */
+/* relay_source.c: godwit by the name of criu. */
 #define RELAY_SOCKET "criu.sock"
 
 int cmd_relay(int argc, char **argv);

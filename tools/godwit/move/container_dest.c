@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The destination's side of a container of podman's, which podman restores here from its archive.
+ * A container at the destination, where podman restores it from the archive.
  *
- * CRIU is podman's runtime's, and its plugin asks us at a socket in STATE_DIR before anything runs. What podman is given in
- * its environment, CRIU has in its own. (Not by CONTAINERS_CONF_OVERRIDE: the container's monitor would keep that, and the
- * `podman container cleanup` that it runs at the end would fail for want of the file.) A restore that is called off podman
- * ends by itself; but it keeps the container that it made, without its tasks.
+ * podman starts a runtime, the runtime starts CRIU, and CRIU's plugin asks us at a socket in STATE_DIR before anything runs. The
+ * plugin finds the socket in its environment, which comes from podman. (It does not come by CONTAINERS_CONF_OVERRIDE: the
+ * container's monitor would keep that, and the `podman container cleanup` that it runs at the end would not find the file.)
+ * When a restore is called off, podman ends by itself, but keeps the container that it made, without tasks.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,13 +23,13 @@
 #include "netns.h"
 #include "text.h"
 
-#define MESSAGES	"restore.err"	/* of podman, in the folder of images */
+#define MESSAGES	"restore.err"	/* what podman says, in the folder of images */
 /*
  * podman gives a restore up 240 s after it began, also if the restore waits for the commit, and ends what has come of it.
  * So what is not committed is undone before that.
  */
 #define PODMAN_WAITS_S	200
-/* How long podman may take to end when its restore is called off, and what it has left after it. */
+/* How long podman may take to end when its restore is called off; and then the processes that it left. */
 #define PODMAN_MS	20000
 #define REST_MS		5000
 
@@ -38,7 +38,6 @@ const char *container_fact(json_t *container, const char *key)
 	return json_string_value(json_object_get(container, key)) ?: "";
 }
 
-/* What ssh starts may find neither criu nor ip. */
 void podman_path(void)
 {
 	static const char folders[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -50,7 +49,6 @@ void podman_path(void)
 	free(all);
 }
 
-/* 1, 0, or -1 with fault(): podman can't tell. */
 int podman_exists(const char *kind, const char *name)
 {
 	const char *const argv[] = { "podman", kind, "exists", name, NULL };
@@ -116,7 +114,7 @@ static void exec_podman(const struct agent *a, const char *const argv[])
 	_exit(127);
 }
 
-/* It stands for CRIU, which it starts. */
+/* a->criu is podman, which starts CRIU. */
 static int start_podman(struct agent *a)
 {
 	char *archive = xasprintf("%s/archive.tar", a->images);
@@ -140,12 +138,12 @@ int agent_restore_container(struct agent *a)
 {
 	if (listen_for_plugin(a) || container_check_id(a->container))
 		return -1;
-	/* What podman has of it from now on is ours. */
+	/* From now on, what podman has of this container is ours to remove. */
 	json_object_set_new(a->container, "begun", json_true());
 	return agent_save(a) ?: start_podman(a);
 }
 
-/* To a keeper, which may never look: what is under way in a socket is open as long as that is. */
+/* Send the plugin's socket to the keeper. It stays open in there, also if the keeper never looks. */
 static int give_keeper(struct agent *a, int sk)
 {
 	int ret;
@@ -189,7 +187,7 @@ int agent_plugin_connects(struct agent *a)
 
 /* -------------------------------------------------------- restored, run -- */
 
-/* For how long it runs, in s. */
+/* For how many seconds it has run. */
 static int64_t age(const struct proc_id *id)
 {
 	struct timespec now;
@@ -209,7 +207,7 @@ int agent_limit_container(struct agent *a)
 	return 0;
 }
 
-/* Of what podman says the line that begins with "Error: ", or else its last. */
+/* fault(): the last line of podman that begins with "Error: ", or else its last line. */
 static void explain_by_podman(struct agent *a)
 {
 	char *path = xasprintf("%s/" MESSAGES, a->images), *text = read_file(path) ?: xstrdup("");
@@ -225,7 +223,7 @@ static void explain_by_podman(struct agent *a)
 	free(path);
 }
 
-/* podman says where CRIU's log is; what CRIU or its plugin say themselves is better. */
+/* fault(): what CRIU or its plugin say in CRIU's log, or else what podman says. */
 static void explain(struct agent *a)
 {
 	const char *const argv[] = {
@@ -255,7 +253,7 @@ enum criu_event agent_podman_event(struct agent *a)
 	return CRIU_FAILED;
 }
 
-/* -1: it still runs */
+/* Wait until it has ended. -1: it still runs. */
 static int wait_for(const struct proc_id *id, int timeout_ms)
 {
 	struct pollfd p = { .fd = proc_is_there(id) ? pidfd_open(id->pid, 0) : -1, .events = POLLIN };
@@ -307,7 +305,7 @@ void agent_keep_container_quiet(struct agent *a)
 
 /* ----------------------------------------------------------------- undo -- */
 
-/* To close it would not do: a keeper has it, too. */
+/* Tell the plugin by a shutdown: the keeper has the socket, too, so that a close would not reach the plugin. */
 static void call_off(struct agent *a)
 {
 	listen_no_more(a);
@@ -316,7 +314,7 @@ static void call_off(struct agent *a)
 	close_fd(&a->commit_sk);
 }
 
-/* Our children are podman and those that it left: a container's monitor, and who it had see to its end. */
+/* Our children: podman, the container's monitor that podman left, and the cleanup that the monitor started. */
 static void wait_for_children(int timeout_ms)
 {
 	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
@@ -330,7 +328,7 @@ static void wait_for_children(int timeout_ms)
 	}
 }
 
-/* (podman may wait for a lock whose owner hangs) */
+/* (timeout: podman may wait for a lock whose owner hangs) */
 static void remove_by(struct agent *a, const char *const argv[], const char *what, const char *name)
 {
 	char *text = NULL;
@@ -350,7 +348,7 @@ static void remove_volume(struct agent *a, const char *name)
 	remove_by(a, argv, "volume", name);
 }
 
-/* podman refuses to restore over a volume that it has: then it has made no container, and the volume is another's. */
+/* (if podman made no container, the volumes are not ours: podman refuses to restore over a volume that it has) */
 static void remove_from_podman(struct agent *a)
 {
 	const char *id = container_fact(a->container, "id"), *runtime = container_fact(a->container, "runtime");
@@ -361,11 +359,11 @@ static void remove_from_podman(struct agent *a)
 	json_t *volume;
 	size_t i;
 
-	/* (if it can't tell, it may have it) */
+	/* (if podman can't tell, it may have made it) */
 	if (podman_exists("container", id) == 0)
 		return;
 	fault_clear();
-	/* (of a restore that was killed podman knows nothing that runs) */
+	/* (podman does not know what runs of a restore that was killed: the runtime does) */
 	run(delete, NULL, NULL);
 	remove_by(a, rm, "container", container_fact(a->container, "name"));
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
@@ -383,7 +381,7 @@ static void undo_podman(struct agent *a)
 	proc_kill_tree(&a->plugin_id);
 	proc_kill_tree(&a->root_id);
 	proc_kill_descendants();
-	/* (a podman that was killed only now may have made it since) */
+	/* (podman may have made it after the first try, before it was killed) */
 	remove_from_podman(a);
 }
 

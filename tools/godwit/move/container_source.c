@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What podman says of a container that is to move, and what of it can't.
+ * What podman says of a container that is to move, and what of it can't be moved.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ int container_find(struct move *m)
 
 /* ---------------------------------------------------------------- its cgroup -- */
 
-/* NULL: it is in none. Free it. */
+/* A file of the container's control group; NULL: it is in none. Free it. */
 static char *cgroup_file(const struct move *m, const char *name)
 {
 	char *cgroup = proc_cgroup(m->pid), *file = cgroup ? xasprintf("/sys/fs/cgroup%s/%s", cgroup, name) : NULL;
@@ -95,7 +95,7 @@ int container_is_whole(const struct move *m)
 
 /* ------------------------------------------------------ what can't be moved -- */
 
-/* What must not be there, or must have one of these values. */
+/* Each path must have one of these values, or not be there. */
 static const struct {
 	const char *path, *values, *reason;
 } conditions[] = {
@@ -146,7 +146,7 @@ json_t *container_netns(const struct move *m)
 	return json_object_get(m->container.facts, "netns");
 }
 
-/* Its content is at the destination, or is brought there: the operator says which. */
+/* The operator says whether the destination has the content, or we bring it there. */
 static json_t *volume(struct move *m, json_t *mount)
 {
 	const char *name = find_text(mount, "Name"), *source = find_text(mount, "Source");
@@ -183,7 +183,7 @@ static json_t *volumes(struct move *m)
 	return list;
 }
 
-/* Of a rule of its device cgroup: does it let the container open any device file of this major number? */
+/* Does this rule of its device cgroup let the container open all device files of this major number? */
 static bool allows_all(json_t *rule, unsigned int number)
 {
 	const char *type = find_text(rule, "type"), *access = find_text(rule, "access");
@@ -196,7 +196,7 @@ static bool allows_all(json_t *rule, unsigned int number)
 
 static bool may_open_any(struct move *m, unsigned int number)
 {
-	/* (as reals: an infinite limit in it is too large for one of jansson's integers) */
+	/* (as reals: an infinite limit is too large for an integer of jansson) */
 	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL), *rule;
 	bool any = false;
 	size_t i;
@@ -207,7 +207,7 @@ static bool may_open_any(struct move *m, unsigned int number)
 	return any;
 }
 
-/* The device files that it has open. */
+/* The device files that the container has open. */
 static json_t *nodes(struct move *m)
 {
 	json_t *list = json_array();
@@ -240,7 +240,7 @@ static int is_other(pid_t pid, void *arg)
 	return proc_ns(pid, "net") == o->netns && !tree_has(o->tree, pid);
 }
 
-/* What goes along is gone for who else is in there. */
+/* A process that is not of the container would lose the network namespace when that moves. */
 static void look_at_others(struct move *m)
 {
 	struct others o = { .tree = &m->plan.tree, .netns = proc_ns(m->pid, "net") };
@@ -250,7 +250,7 @@ static void look_at_others(struct move *m)
 			     "goes along: end that", m->container.name, o.pid);
 }
 
-/* With one of its own, all that is in it goes along; in the host's only addresses that are asked for. */
+/* A network namespace of its own goes along with all that is in it. In the host's, only --address does. */
 static json_t *network(struct move *m)
 {
 	const char *mode = find_text(m->container.inspected, "HostConfig.NetworkMode");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The end of CRIU at the source, and of what it has left of its own.
+ * How CRIU ends at the source, and how its lock of the network is removed.
  */
 #include <netinet/in.h>
 #include <linux/netfilter.h>
@@ -19,7 +19,7 @@ void move_answer_criu(struct move *m, bool ok)
 	m->criu_asks = false;
 }
 
-/* Hear CRIU out. If it still runs then, it hangs: it will do neither the one nor the other any more. */
+/* Hear CRIU until its end. If it still runs after that time, it hangs, and is killed. */
 void move_end_criu(struct move *m, bool ok)
 {
 	enum criu_event event = CRIU_NOTIFY;
@@ -42,7 +42,7 @@ void move_end_criu(struct move *m, bool ok)
 	criu_close(&m->criu);
 }
 
-/* The tasks that it had frozen stay as they are: see tree_hold(). */
+/* The tasks that CRIU had frozen do not run: see tree_hold(). */
 void move_kill_criu(struct move *m)
 {
 	if (m->criu.pid > 0)
@@ -51,12 +51,12 @@ void move_kill_criu(struct move *m)
 	criu_close(&m->criu);
 }
 
-/* CRIU's lock on the tree's TCP connections. It leaves it in place when it is killed, or does its work. */
+/* CRIU locks the TCP connections of the tree, and leaves the lock in place when it is killed or its dump is accepted. */
 void move_unlock_network(struct move *m)
 {
 	const char *logs = m->container.work ?: m->images;
 	char *table = m->lock_table ? xstrdup(m->lock_table) : logs ? images_lock_table(logs) : NULL;
-	/* ("CRIU-" and at least the first part of a UUID) */
+	/* (13 bytes: "CRIU-" and the first part of a UUID) */
 	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
 
 	if (ret) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The decision, after which the process runs at the destination or nowhere.
+ * The decision: may the copy be the only one from now on? And, after it or before it, how the move ends.
  */
 #include <poll.h>
 #include <stdlib.h>
 #include "move.h"
 
-#define RENEWED_MS	1280	/* the last pause of those in which peers answer; 2.5 s in all */
+#define RENEWED_MS	1280	/* the last of the pauses in which peers may answer; all take 2.5 s */
 
 /* A process that was killed while it was frozen is not to come back elsewhere. */
 static int all_alive(struct move *m)
@@ -14,7 +14,7 @@ static int all_alive(struct move *m)
 	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was held");
 }
 
-/* Whoever has set its contexts going meanwhile, its copy must not run: what they have received since, that has not. */
+/* If somebody has set the contexts going, the copy must not run: it lacks what they have received since. */
 static int still_stopped(struct move *m)
 {
 	if (contexts_query(&m->plan.contexts))
@@ -29,8 +29,8 @@ static int still_stopped(struct move *m)
 }
 
 /*
- * The decision makes the copy the only one. So its peers must wait until it can have called them; if their time is
- * nearly over, they are asked for more, and given the time to answer.
+ * The decision makes the copy the only one. So its peers must wait until the copy can have called them. If their time is
+ * nearly over, they are asked for more, and get time to answer.
  */
 static int peers_wait(struct move *m)
 {
@@ -51,7 +51,7 @@ static int peers_wait(struct move *m)
 
 int move_may_decide(struct move *m)
 {
-	/* Is the destination there still? Nothing more can be asked once we have decided. */
+	/* Is the destination still there? After the decision it is too late to ask. */
 	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || still_stopped(m))
 		return -1;
 	return peers_wait(m);
@@ -63,7 +63,7 @@ void move_decide(struct move *m)
 	move_save(m);
 }
 
-/* The abort has found that somebody had the copy let go: what the closing line says of that. */
+/* The abort has found that a person let the copy go. Gives the warning that says so; free it. */
 static char *turn_forward(struct move *m)
 {
 	char *text = xasprintf("%s; but %s was told meanwhile to let it run", fault_is_set() ? fault_text() : "it failed", m->host);

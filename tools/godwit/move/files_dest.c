@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The destination's side of files: is what is here what the process left? And the files that it takes along.
+ * Files at the destination. Is what is here what the process left? And the files that it takes along.
  *
- * A copy is written beside its place and put there when all has come, before CRIU opens it. What was there keeps another
- * name, and is put back if the move fails. What is about to be done is written down before it is done, so that who comes
- * after a killed agent does the same. In all that time the old file has one name or the other.
+ * A copy is written beside its place, and put into the place when all files have come, before CRIU opens it. The file that was
+ * there keeps another name, and is put back if the move fails. The agent writes down what it is about to do, so that another
+ * agent can go on if it is killed. At each moment the old file has one name or the other.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "content.h"
 #include "text.h"
 
-/* To be freed; NULL if it has none. */
+/* Its path, to be freed; NULL if it has none. */
 static char *path_of(json_t *file)
 {
 	return path_from_json(json_object_get(file, "path"));
@@ -25,7 +25,7 @@ static char *path_of(json_t *file)
 
 /* ------------------------------------------------------------ comparing -- */
 
-/* What another host has changed of a file, this one's kernel may ask for only when it is opened. */
+/* On a network file system, this host may see another host's changes of a file only when it opens the file. */
 static void stat_anew(const char *path, struct stat *st)
 {
 	int fd = S_ISREG(st->st_mode) ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -40,7 +40,10 @@ static bool is_as(const struct stat *st, json_int_t size, json_t *mtime)
 	return st->st_size == size && content_time(&st->st_mtim) == json_integer_value(mtime);
 }
 
-/* digest: what it holds, if a look at it does not tell; else "". Without a time the file is at rest at the source. */
+/*
+ * Is the file here what the process left? digest: of what it holds, if size and time do not tell; else "". Without mtime in
+ * file, the process is frozen, and the file does not change any more.
+ */
 static int look_at(json_t *file, const char *path, int64_t deadline, char digest[DIGEST_TEXT])
 {
 	json_int_t size = json_integer_value(json_object_get(file, "size"));
@@ -57,7 +60,7 @@ static int look_at(json_t *file, const char *path, int64_t deadline, char digest
 		return fault("file %s: it is not there: %s", path, what);
 	if (!is_as(&st, size, mtime))
 		stat_anew(path, &st);
-	/* (one that both share may have been written to since the source looked at it) */
+	/* (a file that both hosts share may have grown since the source looked) */
 	if (st.st_size < size || (st.st_size > size && !(writable && mtime)))
 		return fault("file %s: it has %lld bytes there and %lld here: %s", path, (long long)st.st_size,
 			     (long long)size, what);
@@ -147,7 +150,7 @@ void agent_check_files(json_t *message, json_t *list, json_t *digests)
 		check_copy(list, file);
 }
 
-/* What lies beside the nth copy's place: "new", which comes there, or "old", which was there. To be freed. */
+/* The file beside the nth copy's place: "new" is to come there, "old" was there. Free it. */
 static char *beside(const struct agent *a, size_t n, const char *which)
 {
 	char *path = path_of(json_array_get(a->copied, n));
@@ -169,7 +172,7 @@ char *agent_copy(struct agent *a, const char *path)
 	return agent_save(a) ? NULL : beside(a, json_array_size(a->copied) - 1, "new");
 }
 
-/* Another name for a file; its first one may stay. (A link takes no name that is in use. Not all file systems have them.) */
+/* Give a file another name; the first may stay. (link() takes no name that is in use. Some file systems have no links.) */
 static int give_name(const char *file, const char *name)
 {
 	return link(file, name) && (errno == EEXIST || rename(file, name)) ? -1 : 0;
@@ -207,7 +210,7 @@ static int place(const struct agent *a, size_t n)
 	return ret;
 }
 
-/* Written down of each: was there a file in its place, and which is the new one? */
+/* Write down of each copy whether a file is in its place, and which inode the new file has. */
 static int about_to_place(struct agent *a)
 {
 	json_t *copy;
@@ -252,7 +255,7 @@ static void put_back(struct agent *a, size_t n)
 	struct stat st;
 
 	if (json_is_true(json_object_get(copy, "was")) && lstat(old, &st) == 0) {
-		/* (where both are names of one file, that does nothing) */
+		/* (rename() does nothing if both are names of one file) */
 		if (!is_ours_to_replace(copy, path, st.st_ino) || rename(old, path)) {
 			fault("file %s: what was there before is %s now, and can't be put back: %s", path, old,
 			      is_ours_to_replace(copy, path, st.st_ino) ? strerror(errno) : "another file has its name");

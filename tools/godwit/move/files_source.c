@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The source's side of files that stay where they are. A file at the destination is taken for the one here when it holds
- * the same: of files that the process may write to, as they are when it is frozen.
+ * Files that stay where they are, at the source. The destination's file of the same name must have the same content. For a
+ * file that the process may write to, the content counts that it has when the process is frozen.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "move.h"
 #include "text.h"
 
-/* A file system's clock ticks: what is written in the tick in which we look does not show in the file's times. */
+/* A file system's clock ticks. A write in the same tick as our look does not change the file's times. */
 #define TICK_NS	INT64_C(1000000000)
 
 void move_path(struct paths *paths, const char *path)
@@ -30,7 +30,7 @@ bool paths_list(const struct paths *paths, const char *path)
 	return false;
 }
 
-/* In one of these folders, or one of these files. */
+/* Is it one of these files, or in one of these folders? */
 bool paths_cover(const struct paths *paths, const char *path)
 {
 	for (size_t i = 0; i < paths->n; i++) {
@@ -44,7 +44,7 @@ bool paths_cover(const struct paths *paths, const char *path)
 
 /* ------------------------------------------------------- what was asked -- */
 
-/* Each by the name that the kernel gives it, once. */
+/* Replace each path by the name that the kernel gives it, and list each once. */
 static void resolve(struct move *m, struct paths *paths, const char *option, bool folders)
 {
 	struct paths found = { 0 };
@@ -69,7 +69,7 @@ static void resolve(struct move *m, struct paths *paths, const char *option, boo
 	*paths = found;
 }
 
-/* Who has a lease is told when the file is opened, and has to give it up. */
+/* A process with a lease is told when somebody opens the file, and has to give the lease up. */
 static bool is_leased(const struct move *m, const char *path)
 {
 	json_t *name = path_json(path), *leased;
@@ -131,7 +131,7 @@ void files_ask(struct move *m, json_t *question)
 	size_t i;
 
 	content_warm_up();
-	/* (in the order of the plan's) */
+	/* (the question lists files in the order of the plan) */
 	json_array_foreach(json_object_get(question, "files"), i, file)
 		if (paths_cover(&m->share, m->plan.files.file[i].path))
 			json_object_set_new(file, "shared", json_true());
@@ -151,8 +151,8 @@ static int digest_here(const struct move *m, const struct proc_file *file, int64
 }
 
 /*
- * theirs: what the destination's file of this name holds, or NULL: its first look was enough. While the process writes
- * to it, two looks at different times can't tell: then they are compared again when it is frozen.
+ * theirs: the digest of the destination's file of this name. NULL: size and time were enough for the destination. If the
+ * process writes to the file, two looks at different times prove nothing: the file is compared again in the freeze.
  */
 static int judge(const struct move *m, struct proc_file *file, const char *theirs)
 {
@@ -215,7 +215,7 @@ static int send_digest(struct move *m, const struct proc_file *file)
 {
 	char digest[DIGEST_TEXT];
 
-	move_sync(m);	/* (the destination is to read what was written) */
+	move_sync(m);	/* (so that the destination reads what was written) */
 	if (digest_here(m, file, m->deadline, digest))
 		return -1;
 	return wire_send(&m->dest.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",

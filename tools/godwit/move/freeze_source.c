@@ -30,17 +30,17 @@ static int start_dump(struct move *m)
 	m->images = images_make(m->images_base, m->id);
 	if (!m->images)
 		return -1;
-	/* (it has a lot to look at before it stops anything, and says when) */
+	/* (CRIU looks at a lot before it freezes anything: "pre-dump" sets this anew) */
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	move_renew_later(m, INT64_MAX);
 	move_set_stage(m, MOVE_FREEZING);
-	/* (once we have sent stop signals to the tasks, nobody but us sets their contexts going) */
+	/* (tells the CRIU plugin that we are there: if CRIU is killed while stop signals are pending, we set contexts going) */
 	setenv("GODWIT_HOLDS", "1", 1);
 	return m->container.name ? container_dump(m) : process_dump(m);
 }
 
-/* What CRIU left says why it failed. */
+/* Find in CRIU's log why it failed. */
 static void explain(const struct move *m)
 {
 	char *log = xasprintf("%s/dump.log", m->container.work ?: m->images);
@@ -49,7 +49,7 @@ static void explain(const struct move *m)
 	free(log);
 }
 
-/* Locks of TCP alone: the tasks' queue pairs have to answer. */
+/* In a network namespace we lock TCP in CRIU's place, and TCP alone: the tasks' queue pairs have to answer. */
 static int container_asked(struct move *m, const char *script)
 {
 	json_t *netns = container_netns(m);
@@ -59,14 +59,14 @@ static int container_asked(struct move *m, const char *script)
 	return netns && !strcmp(script, "network-unlock") ? netns_unlock_tcp(netns) : 0;
 }
 
-/* What CRIU has left, podman removes when it has its archive. */
+/* Remember what podman removes from CRIU's folder when the archive is made: the name of CRIU's table. */
 static void container_dumped(struct move *m)
 {
 	if (!container_netns(m))
 		m->lock_table = images_lock_table(m->container.work);
 }
 
-/* Returns 1 if CRIU says that it failed: then all runs as before. */
+/* Answer CRIU until all is saved and it waits. 1: CRIU says that it failed, and all runs as before; -1 with fault(). */
 static int until_dumped(struct move *m)
 {
 	char script[64];
@@ -90,7 +90,7 @@ static int until_dumped(struct move *m)
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 			move_renew_later(m, INT64_MAX);
-			/* (who was, when it was checked, may have been woken since) */
+			/* (a task that was stopped during the check may have been woken since) */
 			tree_refresh(&m->plan.tree, m->pid);
 			tree_see_stopped(&m->plan.tree);
 		}
@@ -111,7 +111,7 @@ static int until_dumped(struct move *m)
 	}
 }
 
-/* Does the plugin say that it is worth while? */
+/* Does the CRIU plugin say that what stands in the way may be gone in a moment? */
 static bool passing(const char *reason)
 {
 	static const char again[] = "try again";
@@ -138,8 +138,8 @@ static int begin_anew(struct move *m)
 }
 
 /*
- * The process runs until it is frozen: what was there to be moved when we looked may just be about to
- * change then.
+ * The process runs until it is frozen, and may change its RDMA objects just then. The CRIU plugin refuses what is half
+ * done, and the freeze is tried again.
  */
 int move_freeze_and_dump(struct move *m)
 {
@@ -174,7 +174,7 @@ int move_find_stop_time(struct move *m)
 	}
 	if (!m->stop_ns)
 		m->stop_ns = m->freeze_ns;
-	/* (they have answered by now, and may wait for less than we took them to) */
+	/* (peers have answered STOP by now, and may wait for less than we assumed) */
 	move_renew_later(m, contexts_peers_wait(&m->plan.contexts));
 	return contexts_hold(&m->plan.contexts);
 }

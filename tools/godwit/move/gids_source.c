@@ -9,7 +9,7 @@
 #include "gids.h"
 #include "move.h"
 
-/* What stands for a device of ours there. */
+/* The name that a device of ours has there. */
 static void device_there(const struct move *m, const char *device, char there[64])
 {
 	size_t len = strlen(device);
@@ -23,13 +23,13 @@ static void device_there(const struct move *m, const char *device, char there[64
 	snprintf(there, 64, "%s", device);
 }
 
-/* As it is given: IPv4 without ::ffff: */
+/* As the operator writes a GID: IPv4 without ::ffff: */
 static const char *plain(const char *gid)
 {
 	return strncmp(gid, "::ffff:", 7) ? gid : gid + 7;
 }
 
-/* What is a GID of ours there, on a device with these? NULL with fault(). */
+/* What becomes of a GID of ours, on a device there that has these GIDs? NULL with fault(). */
 static const char *gid_there(const struct move *m, json_t *here, json_t *gids, const char *old, const char *device)
 {
 	const char *asked = json_string_value(json_object_get(m->gids_asked, old));
@@ -44,7 +44,7 @@ static const char *gid_there(const struct move *m, json_t *here, json_t *gids, c
 	return NULL;
 }
 
-/* Of one context: what its GIDs become on the device that stands for its own. (That there is none, it says itself.) */
+/* What the GIDs of one context become on its device there. (If there is no such device, the destination says so itself.) */
 static void map_context_gids(struct move *m, const struct context *c, json_t *problems)
 {
 	json_t *here = gids_json(c->device), *old = plan_context_gids(c, here), *gids, *text;
@@ -70,7 +70,6 @@ static void map_context_gids(struct move *m, const struct context *c, json_t *pr
 	json_decref(old);
 }
 
-/* Before move_map_devices(). */
 void move_map_gids(struct move *m, json_t *problems)
 {
 	const char *old;
@@ -84,7 +83,6 @@ void move_map_gids(struct move *m, json_t *problems)
 								     plain(old), plain(json_string_value(new))));
 }
 
-/* The device names there, for what is asked about them. */
 void move_map_devices(struct move *m)
 {
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
@@ -95,7 +93,7 @@ void move_map_devices(struct move *m)
 	}
 }
 
-/* GIDs that change, as the plugin takes them: "OLD=NEW,OLD=NEW" */
+/* "OLD=NEW,OLD=NEW" */
 char *move_gid_map_text(json_t *gids)
 {
 	char *text = xstrdup("");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * A move, as its source sees it. README.md has the order of things, and who runs where after which failure.
+ * A move, as its source sees it. ../README.md has the calls in order, and where the process runs after which failure.
  */
 #ifndef GODWIT_MOVE_H
 #define GODWIT_MOVE_H
@@ -30,24 +30,24 @@ enum move_stage {
 	MOVE_STAYED,		/* it runs on here; nothing is left to do */
 };
 
-/* What outlives the process that works: its keeper goes on from here. */
+/* What outlives the worker: its keeper goes on from here. */
 struct move_shared {
 	enum move_stage stage;
 	pid_t criu;
-	pid_t podman;		/* the head of its session */
+	pid_t podman;		/* which leads a session; or -1 */
 	bool stop_sent;		/* tree_hold() has sent its stop signals, or is about to */
-	char boot[40];		/* the destination's */
+	char boot[40];		/* of the destination's host: its boot_id */
 };
 
 struct move {
 	/* as asked */
 	pid_t pid;		/* of a container: its first process */
 	struct container container;
-	struct paths volumes;	/* of a container's, to take along */
+	struct paths volumes;	/* of a container, to take along */
 	const char *host, *ssh, *images_base;
 	struct addresses addresses;
 	struct paths copy;	/* files to take along */
-	struct paths share;	/* files, and folders of files, that both hosts share: the operator says so */
+	struct paths share;	/* files, and folders of files, that both hosts share, as the operator says */
 	const char *device_map;	/* OLD=NEW,... or NULL */
 	json_t *gids_asked;	/* {OLD: NEW}, or NULL */
 	int limit_ms;
@@ -58,17 +58,17 @@ struct move {
 	struct plan plan;
 	struct dest dest;
 	struct criu criu;
-	bool criu_asks;		/* and waits for our answer */
-	char *lock_table;	/* CRIU's, of a container in this host's network; or NULL */
-	bool ended;		/* by us: it runs at the destination */
+	bool criu_asks;		/* CRIU waits for our answer */
+	char *lock_table;	/* CRIU's table, for a container in this host's network; or NULL */
+	bool ended;		/* end_here() was called: the process runs at the destination */
 	bool stuck;		/* podman could not end it here */
-	bool synced;		/* move_sync() was here */
+	bool synced;		/* move_sync() was called */
 	bool gids_change;
 	int signals;		/* signalfd */
 	int lock;		/* state_lock() */
 	bool word;		/* a person says that it runs there */
 	int64_t deadline, heard_ns;
-	int64_t renew_every, renew_ns;	/* peers are asked to go on waiting: at least so often; next */
+	int64_t renew_every, renew_ns;	/* peers are asked to wait on: how often, at least; when next */
 	int64_t freeze_ns, stop_ns, dumped_ns, sent_ns, ready_ns, resumed_ns;
 	struct report report;
 	struct move_shared *shared;
@@ -78,36 +78,36 @@ struct move {
 	.container = CONTAINER_INIT, .images_base = IMAGES_DIR, .dest = DEST_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
-/* migrate.c: its name, once host and pid are known; a GID that takes another's place. */
+/* ../migrate.c: give the move its ID, once host and pid are known. */
 void move_make_id(struct move *m);
-/* OLD=NEW; -1 with fault() */
+/* --gid OLD=NEW; -1 with fault(). */
 int move_gid(struct move *m, const char *text);
 
-/* steps_source.c: all of it. Gives the exit code. */
+/* steps_source.c: the whole move. Gives the exit code. */
 int move_transact(struct move *m);
 
 /*
- * check_source.c: what stands in a move's way. What is found here is in m->plan's problems; at the destination, to
- * which m->dest is started, it is an array of texts. -1, or NULL, with fault(): it can't be looked at.
+ * check_source.c: what stands in a move's way. What is found here is in m->plan's problems. What is found at the
+ * destination, to which m->dest is started, is an array of texts. -1, or NULL, with fault(): it can't be looked at.
  */
 int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);
 /* Is the process in the middle of another move? -1 with fault(). */
 int move_check_others(const struct move *m);
-/* The whole check, for a move. Gives an exit code if it went wrong, else EXIT_OK. */
+/* Both, for a move. EXIT_OK, or the exit code with fault(). */
 int move_check(struct move *m);
 
 /*
- * gids_source.c, once the destination has said hello: m->plan's GIDs get what they become there, first; then its contexts
- * the names of their devices there. GIDs that change, as the CRIU plugin takes them, to be freed.
+ * gids_source.c, once the destination has said hello, in this order: m->plan.gids gets what each GID becomes there; then
+ * m->plan's contexts get the names of their devices there. GIDs that change, as the CRIU plugin takes them; free it.
  */
 void move_map_gids(struct move *m, json_t *problems);
 void move_map_devices(struct move *m);
 char *move_gid_map_text(json_t *gids);
 
-/* freeze_source.c. 1: CRIU failed, and all runs as before; -1 with fault(). */
+/* freeze_source.c. 1, with fault(): CRIU failed, and all runs as before. -1 with fault(). */
 int move_freeze_and_dump(struct move *m);
-/* The driver's own time of the first QP stopped; without RDMA, the beginning of the freeze. */
+/* m->stop_ns: when the driver stopped the first QP; without RDMA, when the freeze began. -1 with fault(). */
 int move_find_stop_time(struct move *m);
 
 /* transfer_source.c, restore_source.c: -1 with fault(). */
@@ -117,76 +117,78 @@ int move_restore(struct move *m);
 /* decide_source.c: may the copy be the only one? -1 with fault(). */
 #define AFTER_LIMIT_S	10	/* peers wait for so long at least after the decision: the copy has called them by then */
 int move_may_decide(struct move *m);
-/* It is. */
+/* The copy is the only one from now on. */
 void move_decide(struct move *m);
 /* Bring the move to its end, by commit if that is decided, else by abort. Gives the exit code. */
 int move_end(struct move *m);
 
 /*
- * files_source.c, in the order of a move: what was asked for, as the plan's problems; what is copied need not be there; what the
- * destination is asked besides; what its answers mean. Then, with all of it frozen: it compares what was not settled.
+ * files_source.c, in the order of a move. files_asked(): what speaks against --copy and --shared becomes the plan's
+ * problems. files_drop_copied(): what is copied need not be at the destination. files_ask(): what the destination is asked
+ * of files. files_judge(): what its answer means. files_compare(), in the freeze: compare the files that were not settled.
  */
 void move_path(struct paths *paths, const char *path);
 bool paths_list(const struct paths *paths, const char *path);
-bool paths_cover(const struct paths *paths, const char *path);	/* or a folder that it is in */
+bool paths_cover(const struct paths *paths, const char *path);	/* lists it, or a folder that it is in */
 void files_asked(struct move *m);
 void files_drop_copied(struct move *m);
 void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
-/* What the tasks have written where other hosts see it, too, is there before their copy runs. */
+/* What the tasks have written to shared file systems is there before the copy runs. */
 void move_sync(struct move *m);
 
 /*
- * wait_source.c: wait until fd can be read. 1: the process of criu, a pidfd or -1, has ended before. -1 with fault(): a
- * signal came, or time is up.
+ * wait_source.c: wait until fd can be read. 1: criu, a pidfd or -1, has ended first. -1 with fault(): a signal came, or
+ * time is up.
  */
 int move_await(struct move *m, int fd, int criu);
 /*
- * To be called now and then while peers wait: they do as long as we ask them to, so a source that hangs or dies keeps
- * them no longer than pause_timeout. They wait until then; so when are they asked next?
+ * To be called now and then while peers wait. They wait as long as we ask them to, so a source that hangs or dies keeps them
+ * no longer than pause_timeout. move_renew_later(): they wait until then; that says when they are asked next.
  */
 void move_renew(struct move *m);
 void move_renew_later(struct move *m, int64_t until);
 
-/* talk_source.c: a word to the destination; its next word, which is to have this key. -1 with fault(). */
+/* talk_source.c: say a word to the destination; hear its next word, which must have this key. -1 with fault(). */
 int move_say(struct move *m, json_t *message);
 int move_hear(struct move *m, const char *key);
-/* The connection takes no more: what the destination said before it went away is the fault(). Gives -1. */
+/* The connection takes no more. What the destination said before it went away becomes the fault(). Gives -1. */
 int move_say_why(struct move *m);
 
 /*
- * The same at the end of the move: a word, and what hear() makes of the answer. When the connection breaks, the word is
- * said again over a new one, for so many seconds; NULL: nobody answers.
+ * The same at the end of the move: say a word; hear() hears the answer. When the connection breaks, the word is said again
+ * over a new one, for so many seconds. NULL: nobody answers.
  */
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds);
 /* Does the destination say that nothing is left there, in the life of that host in which it was told to restore? */
 bool move_is_undone(const struct move *m, json_t *answer);
-/* Nothing more is asked of the destination, which puts away what it has of a move that was not made. */
+/* The last word: the destination removes what it keeps of the move. */
 void move_say_bye(struct move *m);
 
 /*
- * criu_source.c: CRIU waits for an answer; it is to end, having done (ok) or undone its work; or at once, and what it froze
- * stays as it is. Its lock on TCP connections, which it leaves when it is killed, goes.
+ * criu_source.c. Answer CRIU, if it waits for that. Hear it until its end: ok, it does its work, else it undoes it. Kill it:
+ * the tasks that it had frozen do not run. Remove its lock of TCP connections, which it leaves when it is killed.
  */
 void move_answer_criu(struct move *m, bool ok);
 void move_end_criu(struct move *m, bool ok);
 void move_kill_criu(struct move *m);
 void move_unlock_network(struct move *m);
 
+/* state_source.c: m->shared->stage changes here alone. */
 void move_set_stage(struct move *m, enum move_stage stage);
-/* state_source.c: write the move down, for the keeper and for who must settle it by hand; read it again. */
+/* Write the move down, for the keeper and for a person who settles it; read it again. -1 with fault(). */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
-/* Which tasks of the tree were stopped by a signal before the move. */
+/* From what was written down: which tasks a signal had stopped before the move. */
 void move_remember_stopped(struct move *m, json_t *state);
-/* What it was told of a container that moves. */
+/* The same: what podman has said of a container that moves. */
 void move_remember_container(struct move *m, json_t *state);
 
 /*
- * commit_source.c, abort_source.c: both give an exit code; or MOVE_TURNS, as the destination, which has the first word, has
- * it otherwise: the copy was never let go, or was let go already. abort: with a fault(), if there was a reason for it.
+ * commit_source.c, abort_source.c. Both give an exit code. Or MOVE_TURNS, since the destination has the first word: the copy
+ * was never let go, or was let go already. A fault() before an abort is the reason of the failure, and stays set.
  */
 #define MOVE_TURNS	(-1)
 int move_commit(struct move *m);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the source asks of the destination, in the order of a move.
+ * What the source asks of the destination, in the order of a move. agent_answer() has the list.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int op_hello(struct agent *a, json_t *message, json_t **answer)
 		return fault("the godwit here (%s) does not understand the other one's: install the same",
 			     GODWIT_VERSION);
 	agent_tell(a, agent_hello(a));
-	/* This takes time when it is the first, and the source is busy with itself now. */
+	/* CRIU takes its time when it is asked first. The source does not wait for that. */
 	if (a->stage == STAGE_IDLE && !a->criu_trouble && host_check_criu())
 		a->criu_trouble = xstrdup(fault_text());
 	content_warm_up();
@@ -43,7 +43,7 @@ static int op_check(struct agent *a, json_t *message, json_t **answer)
 		return fault("it is too late to ask what speaks against the move");
 	addresses_free(&a->addresses);
 	problems = agent_check(a, message, digests);
-	/* (the source has to read as much) */
+	/* (the source has to read these files, too: we wait for it) */
 	json_array_foreach(json_object_get(message, "files"), i, file)
 		if (json_object_get(digests, json_string_value(json_object_get(file, "path")) ?: ""))
 			bytes += json_integer_value(json_object_get(file, "size"));
@@ -59,7 +59,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 
 	if (a->stage != STAGE_IDLE)
 		return fault("the move is under way already");
-	/* (the source's own limit comes first) */
+	/* (twice the source's limit: the source gives up first) */
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;
 	addresses_free(&a->addresses);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
@@ -77,7 +77,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 
 static int op_restore(struct agent *a, json_t *message, json_t **answer)
 {
-	(void)answer;	/* "ready" comes when it is */
+	(void)answer;	/* "ready" is said when all is restored */
 	return agent_restore(a, message);
 }
 
@@ -92,7 +92,7 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 {
 	if (a->stage == STAGE_COMMITTED || a->stage == STAGE_RUNNING)
 		return fault("it is too late: the process runs here");
-	/* (some of it may have run: that is for a person to say) */
+	/* (some tasks may have run: only a person may call that undone) */
 	if (a->stage == STAGE_LOST && !json_object_get(message, "word"))
 		return agent_lost();
 	agent_undo(a);
@@ -113,7 +113,7 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 	fault_clear();
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
 	if (a->stage == STAGE_LOST)
-		a->over = true;	/* what is written down stays */
+		a->over = true;	/* what is written down stays, for who asks later */
 	else
 		agent_enter_stage(a, STAGE_END);
 	return 0;

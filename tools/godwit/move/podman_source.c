@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * podman at the source of a move. It checkpoints the container, and believes that it is left running, which it is if the
- * move fails. In truth its tasks are frozen by our CRIU from the dump on, until the move is decided: then podman is
- * told to remove it, so that nobody who watches over it starts it here again.
+ * podman at the source. podman checkpoints the container, and takes it for left running, which is true if the move fails.
+ * Our CRIU keeps the tasks frozen from the dump until the move has ended. Then podman is told to stop and to remove the
+ * container, so that podman does not start it here again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "text.h"
 
 #define ARCHIVE		"archive.tar"
-#define MESSAGES	"podman.err"	/* (a name that is not sent along) */
+#define MESSAGES	"podman.err"	/* (images_send() leaves this name out) */
 #define END_MS		10000
 #define KILL_MS		30000
 
@@ -110,7 +110,7 @@ static int start(struct move *m, const char *const argv[], const char *messages)
 	return c->pidfd < 0 ? fault("podman can't be started: %s", strerror(errno)) : 0;
 }
 
-/* Has it ended? Its status, as of waitpid(), is in c->status then; -1: it is not known. */
+/* Has podman ended? Then c->status is that of waitpid(), or -1 if nobody knows it. */
 static bool has_ended(struct move *m, int timeout_ms)
 {
 	struct container *c = &m->container;
@@ -129,7 +129,7 @@ static bool has_ended(struct move *m, int timeout_ms)
 	return true;
 }
 
-/* With its runtime, which is in its session. What a killed worker has left is ours. */
+/* End podman with its runtime, which is in its session. In the keeper, this is the podman of the killed worker. */
 static void end_podman(struct move *m)
 {
 	if (m->container.pidfd < 0 && m->shared->podman > 0)
@@ -143,7 +143,7 @@ static void end_podman(struct move *m)
 	has_ended(m, -1);
 }
 
-/* Of what it and its runtime have said, the last line. */
+/* fault(): the last line that podman or its runtime has said. Gives -1. */
 static int why(struct move *m, const char *what)
 {
 	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path) ?: xstrdup("");
@@ -157,7 +157,7 @@ static int why(struct move *m, const char *what)
 
 /* ----------------------------------------------------------------- the dump -- */
 
-/* A folder of the runtime's, by its descriptor there: ours, with its path. */
+/* Open a folder that is the runtime's descriptor number. *path: its path. -1 with fault(). */
 static int open_theirs(struct container *c, int number, char **path)
 {
 	struct ucred cred;
@@ -180,13 +180,13 @@ static int open_theirs(struct container *c, int number, char **path)
 	return fd;
 }
 
-/* What the runtime asks, but so that the tasks stand still at the end, and we are asked what becomes of them. */
+/* Ask CRIU for what the runtime asks, but so that the tasks stay frozen at the end and CRIU waits for our answer. */
 static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 {
 	struct container *c = &m->container;
 	int ret;
 
-	/* (runc always names one, and CRIU takes no notice when it is not there) */
+	/* (runc always names such a file; if it is not there, CRIU ignores it) */
 	if (opts->config_file && access(opts->config_file, F_OK) == 0)
 		return fault("%s: it tells CRIU what godwit can't heed in a move: take it away for that", opts->config_file);
 	if (opts->pid != m->pid)
@@ -210,7 +210,7 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	opts->ghost_limit = UINT32_MAX;
 	if (container_netns(m))
 		opts->network_lock = CRIU_NETWORK_LOCK_METHOD__SKIP;
-	/* (what it leaves there is to be found by whoever goes on for us) */
+	/* (whoever goes on for us must find the folders) */
 	if (move_save(m))
 		return -1;
 	ret = criu_start(&m->criu, NULL, -1);
@@ -234,7 +234,7 @@ static int hear_runtime(struct move *m)
 	return ret;
 }
 
-/* Who stands for criu hands us its runtime's socket. */
+/* relay_source.c, in the place of criu, sends us the socket of its runtime. */
 static int accept_relay(struct move *m)
 {
 	struct container *c = &m->container;
@@ -266,7 +266,7 @@ int container_dump(struct move *m)
 
 /* ------------------------------------------------------------- its archive -- */
 
-/* So says criu when it is done. */
+/* What criu says when it is done. */
 static void tell_runtime(struct container *c, bool success)
 {
 	CriuDumpResp dump = CRIU_DUMP_RESP__INIT;
@@ -333,7 +333,7 @@ void container_forget_dump(struct move *m)
 
 /* ------------------------------------------------------------------ its end -- */
 
-/* podman kills its first process, which takes all others along. */
+/* podman kills the first process of the container, and the kernel kills all others with it. */
 static bool is_killed(struct move *m)
 {
 	struct tree first = { .task = m->plan.tree.task, .n = m->plan.tree.n ? 1 : 0 };
@@ -342,8 +342,8 @@ static bool is_killed(struct move *m)
 }
 
 /*
- * podman knows then that it is not to run here any more, however it ends. It waits for that end; for that CRIU has to let
- * its tasks go.
+ * From now on podman knows that the container is not to run here, however it ends. podman waits for that end, which comes
+ * only when CRIU lets the killed tasks go.
  */
 int container_stop(struct move *m)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What a container's runtime takes for criu, while godwit has podman checkpoint a container: it finds us first in its PATH,
- * by that name, in a folder with a socket. A dump we pass on to `godwit migrate`, which waits there: it is given the
- * socket that the runtime speaks on, and we live until it lets us go. Whatever else is asked the real criu answers.
+ * godwit by the name of criu. While godwit has podman checkpoint a container, the container's runtime finds us first in its
+ * PATH, in a folder with a socket at which `godwit migrate` waits. If the runtime asks for a dump, we pass the socket that the
+ * runtime speaks on to `godwit migrate`, and live until it lets us go. For anything else we become the real criu.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "container.h"
 #include "rpc.pb-c.h"
 
-/* Our folder, in which we were found. The PATH is that of the real criu then. */
+/* Take the folder in which we were found out of PATH, so that criu is the real one. Gives the folder; free it. */
 static char *leave_path(void)
 {
 	char *own = xstrdup((const char *)getauxval(AT_EXECFN)), *path = xstrdup(getenv("PATH") ?: ""), *others = NULL;
@@ -84,7 +84,7 @@ int cmd_relay(int argc, char **argv)
 		fprintf(stderr, "criu: godwit, which asked for this checkpoint, is gone\n");
 		return EXIT_FAILURE;
 	}
-	/* (the runtime hears its end when godwit closes it, not when we do) */
+	/* (godwit migrate has the socket, too: it closes for the runtime when that closes it) */
 	close(fd);
 	return read(sk, &byte, 1) == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

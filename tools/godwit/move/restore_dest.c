@@ -29,7 +29,7 @@ int agent_start_criu(struct agent *a)
 
 	snprintf(number, sizeof(number), "%d", a->plugin_sk);
 	setenv("GODWIT_COMMIT_FD", number, 1);
-	/* (who holds a copy must not give it up by itself: only the source knows) */
+	/* (the plugin must not give the copy up by itself: only the source knows what becomes of it) */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
 	ret = criu_start(&a->criu, a->images, a->plugin_sk);
 	close_fd(&a->plugin_sk);
@@ -56,7 +56,7 @@ int agent_restore(struct agent *a, json_t *message)
 	return agent_place_copies(a) ?: a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);
 }
 
-/* CRIU takes some that it can't set for set. All are final: each thread is frozen where it returns to what it did. */
+/* CRIU ignores some credentials that it can't set. All are final now: each thread is frozen where its program goes on. */
 static int look_at_creds(struct agent *a)
 {
 	json_t *creds = creds_collect(&a->tree);
@@ -103,7 +103,7 @@ static void criu_ended(struct agent *a, enum criu_event event)
 	criu_close(&a->criu);
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
 		a->running_ns = now_ns();
-		/* (whoever goes on when we are killed shall not ask what has become of each task) */
+		/* (saved for our keeper: it must not count tasks that run and may end) */
 		a->ran = true;
 		agent_save(a);
 		fault_clear();
@@ -132,7 +132,7 @@ void agent_criu_event(struct agent *a)
 	} else if (!strcmp(script, "pre-resume") && a->stage == STAGE_RESTORING) {
 		a->gate = true;
 		if (a->want_contexts) {
-			/* CRIU does not hear that its plugin has failed. */
+			/* The plugin should have asked us first: it has failed, and CRIU does not know that. */
 			images_explain(a->images, "restore.log");
 			agent_failed(a);
 		} else {
@@ -150,7 +150,7 @@ void agent_plugin_event(struct agent *a)
 
 	fault_clear();
 	text[n > 0 ? n : 0] = '\0';
-	/* (of a process CRIU has said it already) */
+	/* (of a process, CRIU has told us its root already) */
 	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
 		sscanf(text, "ready %d", &a->root);
 	if (n > 0 && a->stage == STAGE_RESTORING)
@@ -158,5 +158,5 @@ void agent_plugin_event(struct agent *a)
 	else if (n > 0)
 		agent_plugin_goes(a);
 	else if (n <= 0)
-		close_fd(&a->commit_sk);	/* why, CRIU tells */
+		close_fd(&a->commit_sk);	/* CRIU tells us why */
 }

@@ -5,7 +5,7 @@
 #include "creds.h"
 #include "move.h"
 
-/* Asked for at once behind the files: all of them are there when it is heard. */
+/* "restore" follows the files at once: when the destination hears it, all of them are there. */
 int move_restore(struct move *m)
 {
 	json_t *creds = creds_collect(&m->plan.tree);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit agent: what ssh runs at the destination. Its loop, and its connection to the source, which may
- * break and be taken up again through a socket in STATE_DIR (--attach).
+ * godwit agent: what ssh runs at the destination. Its two processes; its loop; and its connection to the source, which may
+ * break. Then another one (--attach) takes it up through a socket in STATE_DIR.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static int listen_for_attach(struct agent *a)
 		return fault("%s: %s", STATE_DIR, strerror(errno));
 	if (state_address(a->id, ".sock", &sun))
 		return -1;
-	unlink(sun.sun_path);	/* (we have the lock: if it is there, its owner was killed) */
+	unlink(sun.sun_path);	/* (we have the lock: if the socket is there, its owner was killed) */
 	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (a->listener < 0 || bind(a->listener, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    listen(a->listener, 4))
@@ -55,7 +55,7 @@ static void accept_attach(struct agent *a)
 
 	if (sk < 0)
 		return;
-	/* (the two of its connection) */
+	/* (stdin and stdout of its ssh) */
 	if (fds_receive(sk, fd, 2, 0)) {
 		close(sk);
 		return;
@@ -68,8 +68,8 @@ static void accept_attach(struct agent *a)
 static int serve(struct agent *a);
 
 /*
- * Nobody listens. Has the agent been killed, and whoever was to go on for it? Then we do that. While somebody else
- * does, we can't tell how it will end.
+ * Nobody listens. If the agent and its keeper were killed, we go on for them. If somebody else does that now, we can't tell
+ * how the move will end.
  */
 static int stand_in(struct agent *a)
 {
@@ -85,7 +85,7 @@ static int stand_in(struct agent *a)
 		agent_take_over(a);
 		return serve(a);
 	}
-	/* What was ever let go here is written down until the source knows: so this was not. */
+	/* A copy that was let go is written down until the source knows. Nothing is written down, so nothing was let go. */
 	fault("move %s: it is not under way there", a->id);
 	wire_send(&wire, json_pack("{s:s, s:b, s:b, s:s}", "failed", fault_text(), "gone", 1, "undone", 1, "boot",
 				   host_boot_id()));
@@ -104,7 +104,7 @@ static int attach(struct agent *a)
 		close_fd(&sk);
 		return stand_in(a);
 	}
-	/* it has our descriptors; it closes this when it needs us no more */
+	/* The agent has our descriptors now. It closes the socket when it needs us no more. */
 	while (read(sk, &byte, 1) < 0 && errno == EINTR)
 		;
 	return EXIT_OK;
@@ -118,7 +118,7 @@ static void lost_connection(struct agent *a)
 	agent_drop_connection(a);
 	switch (a->stage) {
 	case STAGE_READY:
-		/* The source alone knows whether it killed the process. Hold it until we are told. */
+		/* Only the source knows what becomes of the copy. The tasks stay frozen until we are told. */
 		break;
 	case STAGE_COMMITTED:
 		break;
@@ -154,7 +154,7 @@ static void hear(struct agent *a)
 		agent_failed(a);
 	else if (answer)
 		agent_tell(a, answer);
-	/* (to answer may have taken long) */
+	/* (the answer may have taken long) */
 	if (a->stage == STAGE_IDLE)
 		agent_linger(a);
 	json_decref(message);
@@ -172,14 +172,14 @@ static int poll_timeout(const struct agent *a)
 
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
-	/* (podman waits for so long only) */
+	/* (without podman, the copy waits for as long as it takes) */
 	if (a->stage == STAGE_READY && !a->container)
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
 	return left > 0 ? left : 0;
 }
 
-/* Nobody asked what became of the process. What is written down stays: the source may come later. */
+/* The source did not come back. What is written down stays: it may come later. */
 static void over(struct agent *a)
 {
 	if (a->stage == STAGE_RUNNING) {
@@ -226,7 +226,7 @@ static void loop(struct agent *a)
 	}
 }
 
-/* Take stdin and stdout for the connection, if they are still open, until the move is over. */
+/* The connection is stdin and stdout, unless it was lost already. Serve until the move is over. */
 static int serve(struct agent *a)
 {
 	struct sigaction term = { .sa_handler = on_term };
@@ -238,7 +238,7 @@ static int serve(struct agent *a)
 		a->wire.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		a->wire.out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	}
-	/* What we start shall not hold the connection open. */
+	/* The programs that we start must not keep the connection open. */
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	close(null);
@@ -259,8 +259,8 @@ static int serve(struct agent *a)
 }
 
 /*
- * If the agent is killed, CRIU is stopped (PR_SET_PDEATHSIG), and the tasks stay frozen. We have the plugin's
- * socket, too: it does not hear of that death, and what was committed goes on.
+ * The keeper. If the agent is killed, the kernel stops CRIU (PR_SET_PDEATHSIG), and the tasks stay frozen. The keeper has our
+ * end of the plugin's socket, too, so the plugin does not notice, and a commit goes on.
  */
 static int keep(struct agent *a, pid_t worker)
 {
@@ -279,7 +279,7 @@ static int keep(struct agent *a, pid_t worker)
 	path = state_path(a->id, ".sock");
 	unlink(path);
 	free(path);
-	/* (ssh tells the source when we end: then it comes again and asks how it went) */
+	/* (when we end, ssh ends, and the source connects again and asks) */
 	if (agent_load(a) == 0)
 		agent_take_over(a);
 	return EXIT_LOST;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The stage of a move at its destination; and what the agent writes down: for its keeper, for `godwit status`, and for who
- * must settle the move by hand.
+ * The stage of a move at its destination. And what the agent writes down: for its keeper, for `godwit status`, and for a
+ * person who settles the move.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "agent.h"
 #include "text.h"
 
-/* How long a source is waited for that was lost, or says nothing where it has to: perhaps its host is dead. */
+/* We wait for so long for a source that was lost, or does not say what it has to: perhaps its host is dead. */
 #define LINGER_S	120
 
 void agent_linger(struct agent *a)
@@ -40,7 +40,7 @@ void agent_set_stage(struct agent *a, enum stage stage)
 	if (stage == STAGE_IDLE || stage >= STAGE_RUNNING)
 		agent_linger(a);
 	if (stage == STAGE_RUNNING)
-		signal(SIGCHLD, SIG_IGN);	/* it is our child, but its end is none of our business */
+		signal(SIGCHLD, SIG_IGN);	/* the process is our child, but may end as it likes */
 }
 
 int agent_enter_stage(struct agent *a, enum stage stage)
@@ -68,7 +68,6 @@ static struct proc_id id_from_json(json_t *json)
 				 json_integer_value(json_array_get(json, 1)) };
 }
 
-/* For `godwit status`, for who must settle a move by hand, and for our keeper. */
 int agent_save(struct agent *a)
 {
 	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The stage of a move at its source; and what the source writes down: for its keeper, and for who must settle the move by
- * hand.
+ * The stage of a move at its source. And what the source writes down: for its keeper, and for a person who settles the move.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +90,7 @@ int move_load(struct move *m, json_t *state)
 	move_remember_container(m, state);
 	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))
 		return -1;
-	addresses_check_source(&m->addresses);	/* where they are */
+	addresses_check_source(&m->addresses);	/* finds their interfaces */
 	fault_clear();
 	if (!proc_is_there(&id))
 		return 0;

@@ -7,7 +7,7 @@
 static int until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->pid);
-	/* (of two that begin at once, one at least sees what the other has written down) */
+	/* (saved first: of two moves that begin at once, at least one sees what the other has written down) */
 	if (move_save(m) || move_check_others(m) || addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
 		return -1;
 	m->dumped_ns = now_ns();
@@ -15,7 +15,7 @@ static int until_ready(struct move *m)
 		return -1;
 	/* From here to the decision CRIU only waits. If it dies, no task is to run before we have tidied up. */
 	m->shared->stop_sent = true;
-	/* (written down first: to take back a signal that was not sent does no harm) */
+	/* (saved first: to take back a signal that was not sent does no harm) */
 	if (move_save(m))
 		return -1;
 	tree_hold(&m->plan.tree);

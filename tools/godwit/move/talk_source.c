@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the source says to the destination, and hears from it: while the copy is made, when every failure goes back; and at
- * the end of the move, when the destination is asked again over new connections.
+ * What the source says to the destination, and hears from it. While the copy is made, every failure ends in an abort. At the
+ * end of the move the source asks again, over new connections.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "move.h"
 
 #define BYE_MS	20000
-/* For how long the destination may be busy with itself. */
+/* For how long an agent there may go on for one that was killed. */
 #define BUSY_S	40
 
-/* Wait for the destination's next word. That CRIU ends, a signal comes or our time ends is a fault. */
+/* Wait for the destination's next word. It is a fault() if CRIU ends, a signal comes or our time is over. */
 static int await(struct move *m)
 {
 	int ret = move_await(m, m->dest.wire.in, m->criu.pidfd);
@@ -20,7 +20,6 @@ static int await(struct move *m)
 	return ret == 1 ? fault("criu was killed, or ended, in the middle") : ret;
 }
 
-/* The destination's next word, which is to have this key. */
 int move_hear(struct move *m, const char *key)
 {
 	json_t *answer;
@@ -34,7 +33,6 @@ int move_hear(struct move *m, const char *key)
 	return ret;
 }
 
-/* The connection takes no more: did the destination say why it went away? */
 int move_say_why(struct move *m)
 {
 	char *lost;
@@ -55,8 +53,8 @@ int move_say(struct move *m, json_t *message)
 }
 
 /*
- * Ask, and again over a new connection when the old one breaks: the destination keeps the tasks frozen so long, and
- * remembers whether it let them go.
+ * Say it, and say it again over a new connection when the old one breaks. Meanwhile the destination keeps the tasks frozen,
+ * or remembers that it let them go.
  */
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds)
 {
@@ -72,7 +70,7 @@ json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move 
 		fault_clear();
 		if (m->heard_ns > begin)
 			begin = m->heard_ns;
-		/* (once in any case: what an agent left that was killed, its successor undoes) */
+		/* (a new connection in any case: if the agent was killed, the one that we start undoes what was left) */
 		if (answer || (tries && now_ns() > begin + patience))
 			return answer;
 		if (tries == 0)
@@ -81,13 +79,12 @@ json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move 
 			poll(NULL, 0, 500);
 		dest_close(&m->dest);
 		connected = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0;
-		/* It is there, and somebody puts right what a killed agent left: that ends. */
+		/* The host is there, and another agent goes on for the killed one: wait for that. */
 		if (!connected && json_object_get(m->dest.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
 			m->heard_ns = now_ns();
 	}
 }
 
-/* Does the destination say so, in the life in which it was told to restore? */
 bool move_is_undone(const struct move *m, json_t *answer)
 {
 	const char *boot = json_string_value(json_object_get(answer, "boot"));

@@ -12,18 +12,18 @@ int agent_take_addresses(struct agent *a, json_t *message, json_t **answer)
 	(void)answer;
 	if (a->stage != STAGE_PREPARED)
 		return fault("it is too late, or too early, for addresses");
-	/* (written down before: to undo one that is not there does no harm) */
+	/* (saved first: to take away an address that is not there does no harm) */
 	a->adding = true;
 	if (agent_save(a) || addresses_add(&a->addresses))
 		return -1;
 	agent_tell(a, json_pack("{s:b}", "added", 1));
-	/* The images are on their way meanwhile. */
+	/* The images come meanwhile. */
 	return addresses_wait_gids(&a->addresses, 5000);
 }
 
 /*
- * No answer to each: the source sends on. A failure reaches it when it next listens; what was on its way
- * by then is let pass.
+ * A file has no answer: the source sends on. The source hears of a failure when it next listens; what it has sent until then
+ * is read and dropped.
  */
 int agent_take_file(struct agent *a, json_t *message, json_t **answer)
 {
@@ -49,7 +49,7 @@ int agent_end_file(struct agent *a, json_t *message, json_t **answer)
 	return a->stage == STAGE_PREPARED ? incoming_end(&a->incoming, message) : 0;
 }
 
-/* As a file: no answer. */
+/* Like a file, it has no answer. */
 int agent_compare_file(struct agent *a, json_t *message, json_t **answer)
 {
 	(void)answer;

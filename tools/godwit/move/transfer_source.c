@@ -8,10 +8,10 @@
 struct progress {
 	struct move *m;
 	uint64_t whole;
-	bool stopped;	/* by us: we know why */
+	bool stopped;	/* on_progress() stopped it, with fault() */
 };
 
-/* Stop sending when the destination has something to say, which is never good news; or time is up. */
+/* Stop when time is up, or when the destination says something: while files come it says only what failed. */
 static int on_progress(void *arg, uint64_t bytes)
 {
 	struct progress *p = arg;

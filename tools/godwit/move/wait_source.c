@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The source waits: for CRIU, podman or the destination, not for longer than its limit, and its peers wait for it.
+ * The source waits for CRIU, podman or the destination, not for longer than its limit. Meanwhile its peers wait for it, and
+ * are asked to wait on.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +19,7 @@ void move_renew_later(struct move *m, int64_t until)
 	m->renew_ns = now + (wait < RENEW_LEAST_NS ? RENEW_LEAST_NS : wait);
 }
 
-/* When a quarter of their time is over. */
+/* Each time that a quarter of the time that they wait is over. */
 void move_renew(struct move *m)
 {
 	if (!m->plan.rdma || now_ns() < m->renew_ns)
