@@ -84,7 +84,8 @@ static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
 	rec->qkey = cpu_to_le32(attr->qkey);
 	rec->dest_qpn = cpu_to_le32(attr->dest_qp_num);
 	rec->rq_psn = cpu_to_le32(attr->rq_psn);
-	rec->sq_psn = cpu_to_le32(attr->sq_psn);
+	rec->sq_psn = cpu_to_le32(qp->migr.has_sq_psn ? attr->sq_psn :
+				  RXE_MIGR_NO_PSN);
 	rec->pkey_index = cpu_to_le16(attr->pkey_index);
 	rec->src_port = cpu_to_le16(qp->src_port);
 	rec->path_mtu = attr->path_mtu;
@@ -313,6 +314,7 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	struct rxe_qp *qp = rxe_migr_uqp(ufile, hdr);
 	struct ib_uqp_object *uqp;
 	union ib_gid dgid;
+	bool no_sq_psn;
 	u32 mask;
 
 	if (length < sizeof(*rec) || !qp)
@@ -354,7 +356,9 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
 
 	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
-	qp->attr.sq_psn = le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
+	no_sq_psn = le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
+	qp->attr.sq_psn = no_sq_psn ? 0 :
+			  le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
 	qp->src_port = le16_to_cpu(rec->src_port);
 	qp->attr.sq_draining = !!rec->sq_draining;
 	if (rec->sq_draining)
@@ -398,6 +402,9 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	atomic_set(&qp->ssn, le32_to_cpu(rec->ssn));
 
 	spin_lock_irq(&qp->state_lock);
+	/* one that failed in RTR was led through RTS, to have its attributes */
+	if (no_sq_psn)
+		qp->migr.has_sq_psn = false;
 	qp->migr.epoch = le32_to_cpu(rec->epoch);
 	qp->migr.peer_epoch = le32_to_cpu(rec->peer_epoch);
 	qp->migr.stop_epoch = qp->migr.peer_epoch;

@@ -463,6 +463,7 @@ enum rxe_migr_rec_flags {
 };
 
 #define RXE_MIGR_NO_HANDLE	0xffffffffU
+#define RXE_MIGR_NO_PSN		0xffffffffU
 
 struct rxe_migr_rec {
 	__le16 type;
@@ -573,7 +574,7 @@ struct rxe_migr_rec_qp {
 	__le32 qkey;
 	__le32 dest_qpn;
 	__le32 rq_psn;
-	__le32 sq_psn;
+	__le32 sq_psn;		/* or RXE_MIGR_NO_PSN: it has not been in RTS */
 	__le16 pkey_index;
 	__le16 src_port;	/* UDP */
 	__u8   path_mtu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate sizes | sweep | may | must-not | again [BITS] | failing | together
+ * migrate sizes | sweep | may | must-not | again [BITS] | failed | failing | together
  * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
  */
 #include <fcntl.h>
@@ -469,6 +469,67 @@ static void again(void)
 	ibv_detach_context(ctx);
 }
 
+/* -------------------------------------------------------- failed in RTR -- */
+
+static uint32_t *numbers; /* shared: of the QP that fails, and of its peer */
+
+static struct ibv_qp *make_qp(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp;
+
+	CHECK(ctx);
+	find_gid(ctx, NULL);
+	init.send_cq = init.recv_cq = ibv_create_cq(ctx, 2, NULL, NULL, 0);
+	CHECK((qp = ibv_create_qp(ibv_alloc_pd(ctx), &init)));
+	return qp;
+}
+
+static void own_failed(int ready)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp *qp = make_qp();
+
+	numbers[0] = qp->qp_num;
+	lead_to(qp, numbers[1], IBV_QPS_RTR);
+	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	CHECK(write(ready, &qp->context->cmd_fd, sizeof(int)) == sizeof(int));
+	for (;;)
+		pause();
+}
+
+/* Such a QP has no sq_psn. When it has moved, too, its peer's RESUME is believed, on which the CM relies. */
+static void failed_in_rtr(void)
+{
+	struct rxe_migr_query query;
+	struct ibv_context *ctx;
+	struct ibv_qp *peer;
+	struct dump d;
+
+	numbers = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	peer = make_qp();
+	numbers[1] = peer->qp_num;
+	ctx = start_owner(own_failed);
+	lead_to(peer, numbers[0], IBV_QPS_RTS);
+
+	d = take(ctx, ibv_dump_context);
+	end_owner(ctx);
+	ctx = restore(&d, NULL);
+	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
+	IS(0, ibv_ask_peers(peer->context, &query));
+	for (int i = 0; query.num_unknown; i++) {
+		CHECK(i < 3000);
+		usleep(10000);
+		IS(0, ibv_query_migration(peer->context, &query));
+	}
+	ibv_detach_context(ctx);
+}
+
 /* -------------------------------------------------------------- failing -- */
 
 static bool has_tombstone(struct ibv_context *ctx, uint32_t qpn)
@@ -676,11 +737,13 @@ int main(int argc, char **argv)
 		capability(EPERM);
 	else if (!strcmp(what, "again"))
 		again();
+	else if (!strcmp(what, "failed"))
+		failed_in_rtr();
 	else if (!strcmp(what, "failing"))
 		sweep_allocations(without_memory);
 	else if (!strcmp(what, "together"))
 		together();
 	else
-		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failing | together");
+		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failed | failing | together");
 	return 0;
 }
