@@ -16,7 +16,7 @@ verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
 # pages that tell of more than one call: PAGE=ALIAS
 verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_inspect_context.3 ibv_next_record.3) \
 	$(addprefix ibv_attach_context.3=,ibv_begin_restore_context.3 ibv_detach_context.3 ibv_open_restore_context.3) \
-	$(addprefix ibv_query_migration.3=,ibv_ask_peers.3 ibv_migration_key.3 ibv_query_device_calls.3 ibv_query_device_gids.3 ibv_query_device_migration.3 ibv_query_event_fd.3 ibv_query_taken.3 ibv_renew_stop.3) \
+	$(addprefix ibv_query_migration.3=,ibv_ask_peers.3 ibv_ask_peers_anew.3 ibv_migration_key.3 ibv_query_device_calls.3 ibv_query_device_gids.3 ibv_query_device_migration.3 ibv_query_event_fd.3 ibv_query_taken.3 ibv_renew_stop.3) \
 	$(addprefix ibv_query_cm_ids.3=,ibv_adopt_cm_file.3 ibv_cm_device.3 ibv_cm_id_refusal.3 ibv_expect_cm_connect.3 ibv_query_cm_events.3 ibv_refill_cm_id.3 ibv_report_cm_event.3)
 verbs_lib := build/lib/libibverbs-migrate.so
 

@@ -37,7 +37,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		return PTR_ERR(uc);
 
 	err = uverbs_get_flags32(&flags, attrs, RXE_ATTR_MIGR_IN,
-				 RXE_MIGR_QUERY_ASK | RXE_MIGR_QUERY_RENEW);
+				 RXE_MIGR_QUERY_ASK | RXE_MIGR_QUERY_RENEW |
+				 RXE_MIGR_QUERY_ASK_ANEW);
 	if (err)
 		return err;
 
@@ -45,6 +46,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	stopped = READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_STOPPED;
 	rxe_migr_for_each_qp(qp, index, uc) {
 		spin_lock_irq(&qp->state_lock);
+		if (qp->migr_state == RXE_MIGR_QP_RUNNING &&
+		    (flags & RXE_MIGR_QUERY_ASK_ANEW))
+			qp->migr.peer_knows = false;
 		unknown = rxe_migr_peer_is_unknown(qp);
 		resp.num_unknown += unknown;
 		resp.num_qp++;
@@ -57,7 +61,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 			resp.wait_ns = min(resp.wait_ns,
 				rxe_migr_peer_waits(qp, uc->migr.stop_ns));
 		spin_unlock_irq(&qp->state_lock);
-		if (unknown && (flags & RXE_MIGR_QUERY_ASK))
+		if (unknown && (flags & (RXE_MIGR_QUERY_ASK |
+					 RXE_MIGR_QUERY_ASK_ANEW)))
 			rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 		if (stopped && (flags & RXE_MIGR_QUERY_RENEW))
 			rxe_migr_renew_stop(qp);

@@ -114,6 +114,11 @@ int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query)
 	return query_and(ctx, RXE_MIGR_QUERY_ASK, query);
 }
 
+int ibv_ask_peers_anew(struct ibv_context *ctx, struct rxe_migr_query *query)
+{
+	return query_and(ctx, RXE_MIGR_QUERY_ASK_ANEW, query);
+}
+
 int ibv_renew_stop(struct ibv_context *ctx, struct rxe_migr_query *query)
 {
 	return query_and(ctx, RXE_MIGR_QUERY_RENEW, query);

@@ -143,6 +143,12 @@ int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
 int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*
+ * The same, and ask all: who spoke the protocol before may have lost its key
+ * since, and is unknown until it answers. Then go on with ibv_ask_peers().
+ */
+int ibv_ask_peers_anew(struct ibv_context *ctx, struct rxe_migr_query *query);
+
+/*
  * The same, and ask the peers of a stopped context to wait for longer: who
  * answers shows in query->wait_ns of the next query. Without it they wait for
  * their pause_timeout, from the stop on.

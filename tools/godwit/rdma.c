@@ -212,7 +212,7 @@ void contexts_renew(struct contexts *list)
 
 void contexts_ask_peers(struct contexts *list)
 {
-	/* (each time those that have not answered; 2.5 s in all) */
+	/* (all of them first, then each time those that have not answered; 2.5 s in all) */
 	for (int wait = 10;; wait *= 2) {
 		size_t unknown = 0;
 
@@ -220,7 +220,7 @@ void contexts_ask_peers(struct contexts *list)
 			struct context *c = &list->context[i];
 			struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
 
-			if (ctx && ibv_ask_peers(ctx, &c->query) == 0)
+			if (ctx && (wait == 10 ? ibv_ask_peers_anew : ibv_ask_peers)(ctx, &c->query) == 0)
 				unknown += c->query.num_unknown;
 			if (ctx)
 				ibv_detach_context(ctx);

@@ -117,6 +117,11 @@ enum rxe_migr_query_flags {
 	 * waited for: what they answer shows in wait_ns of the next QUERY.
 	 */
 	RXE_MIGR_QUERY_RENEW	= 1 << 1,
+	/*
+	 * As ASK, of all that run: who has spoken before may have lost its key
+	 * since, and counts as unknown until it speaks again.
+	 */
+	RXE_MIGR_QUERY_ASK_ANEW	= 1 << 2,
 };
 
 struct rxe_migr_query {

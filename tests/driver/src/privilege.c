@@ -131,6 +131,7 @@ static void is_refused(struct ibv_context *ctx)
 
 	IS(EPERM, ibv_query_migration(ctx, &query));
 	IS(EPERM, ibv_ask_peers(ctx, &query));
+	IS(EPERM, ibv_ask_peers_anew(ctx, &query));
 	IS(EPERM, ibv_renew_stop(ctx, &query));
 	IS(EPERM, ibv_cm_device(ctx, 0, &device, NULL));
 	IS(EPERM, ibv_cm_device(ctx, 0, NULL, &device));

@@ -140,6 +140,14 @@ static unsigned int unknown_to(int e)
 	return query.num_unknown;
 }
 
+static void await_answers(void)
+{
+	for (int try = 0; unknown_to(0); try++) {
+		CHECK(try < 6000);
+		usleep(10000);
+	}
+}
+
 /* The peers of end 0 say that they know the protocol; those of end 1, who were asked, know no more than before. */
 static void ask_peers(unsigned int connections)
 {
@@ -148,13 +156,14 @@ static void ask_peers(unsigned int connections)
 	CHECK(unknown_to(0) == connections && unknown_to(1) == connections);
 	IS(0, ibv_ask_peers(ends[0].ctx, &query));
 	CHECK(query.num_unknown == connections);
-	for (int try = 0; unknown_to(0); try++) {
-		CHECK(try < 6000);
-		usleep(10000);
-	}
+	await_answers();
 	CHECK(unknown_to(1) == connections);
 	IS(0, ibv_ask_peers(ends[0].ctx, &query));	/* there is nobody to ask */
 	CHECK(!query.num_unknown);
+	/* all anew; the peers may answer before the call is over, but not all */
+	IS(0, ibv_ask_peers_anew(ends[0].ctx, &query));
+	CHECK(query.num_unknown);
+	await_answers();
 	await_state(RXE_MIGR_QP_RUNNING);
 }
 

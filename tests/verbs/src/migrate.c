@@ -346,6 +346,7 @@ static void capability(int want)
 	args.record_length = sizeof(pd);
 	IS(want, ibv_query_migration(ctx, &query));
 	IS(want, ibv_ask_peers(ctx, &query));
+	IS(want, ibv_ask_peers_anew(ctx, &query));
 	IS(want, ibv_renew_stop(ctx, &query));
 	IS(want, ibv_query_event_fd(ctx, ctx->async_fd, &event_fd));
 	IS(want ?: EBADF, ibv_query_cm_ids(ctx, -1, 0, &count, NULL, 0));
