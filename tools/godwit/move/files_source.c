@@ -211,13 +211,34 @@ static bool is_settled(const struct proc_files *before, const struct proc_file *
 	return false;
 }
 
-static int send_digest(struct move *m, const struct proc_file *file)
+static bool is_to_compare(const struct move *m, const struct proc_file *file)
 {
+	return !paths_list(&m->copy, file->path) && !paths_cover(&m->share, file->path) && !is_settled(&m->plan.files, file);
+}
+
+static int digest_all(struct move *m, const void *arg, int sk)
+{
+	const struct proc_files *files = arg;
 	char digest[DIGEST_TEXT];
 
 	move_sync(m);	/* (so that the destination reads what was written) */
-	if (digest_here(m, file, m->deadline, digest))
+	for (size_t i = 0; i < files->n; i++) {
+		if (!is_to_compare(m, &files->file[i]))
+			continue;
+		if (digest_here(m, &files->file[i], m->deadline, digest))
+			return -1;
+		slow_say(sk, digest);
+	}
+	return 0;
+}
+
+static int send_digest(struct move *m, struct slow *slow, const struct proc_file *file)
+{
+	char digest[DIGEST_TEXT];
+
+	if (slow_hear(slow, m, digest, sizeof(digest)))
 		return -1;
+	m->synced = true;
 	return wire_send(&m->dest.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
 						  path_json(file->path), "size", (json_int_t)file->size, "mode",
 						  (int)file->mode, "writable", file->writable, "digest", digest));
@@ -225,15 +246,18 @@ static int send_digest(struct move *m, const struct proc_file *file)
 
 int files_compare(struct move *m)
 {
+	struct slow slow = SLOW_INIT;
 	struct proc_files now;
 	int ret = proc_files(&m->plan.tree, &now);
 
 	for (size_t i = 0; !ret && i < now.n; i++) {
-		move_renew(m);
-		if (!paths_list(&m->copy, now.file[i].path) && !paths_cover(&m->share, now.file[i].path) &&
-		    !is_settled(&m->plan.files, &now.file[i]))
-			ret = send_digest(m, &now.file[i]);
+		if (!is_to_compare(m, &now.file[i]))
+			continue;
+		if (slow.pid < 0)
+			ret = slow_start(&slow, m, digest_all, &now);
+		ret = ret ?: send_digest(m, &slow, &now.file[i]);
 	}
+	slow_end(&slow);
 	proc_files_free(&now);
 	return ret;
 }
@@ -265,4 +289,25 @@ void move_sync(struct move *m)
 			}
 	if (f)
 		endmntent(f);
+}
+
+static int sync_files(struct move *m, const void *arg, int sk)
+{
+	(void)arg;
+	move_sync(m);
+	slow_say(sk, "");
+	return 0;
+}
+
+int files_sync(struct move *m)
+{
+	struct slow slow;
+	int ret;
+
+	if (m->synced)
+		return 0;
+	ret = slow_start(&slow, m, sync_files, NULL) ?: slow_hear(&slow, m, NULL, 0);
+	slow_end(&slow);
+	m->synced = !ret;
+	return ret;
 }

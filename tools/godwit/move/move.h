@@ -138,6 +138,8 @@ uint64_t files_size(const struct move *m);	/* bytes that may have to be read for
 int files_compare(struct move *m);
 /* What the tasks have written to shared file systems is there before the copy runs. */
 void move_sync(struct move *m);
+/* The same, while peers are asked to go on waiting. -1 with fault(). */
+int files_sync(struct move *m);
 
 /*
  * wait_source.c: wait until fd can be read. 1: criu, a pidfd or -1, has ended first. -1 with fault(): a signal came, or
@@ -150,6 +152,24 @@ int move_await(struct move *m, int fd, int criu);
  */
 void move_renew(struct move *m);
 void move_renew_later(struct move *m, int64_t until);
+
+/*
+ * slow_source.c: a child does what may take long, while peers are asked to go on waiting. It answers with texts by slow_say(), or
+ * fails with fault(). slow_hear() waits for one as move_await() does.
+ */
+struct slow {
+	pid_t pid;
+	int sk;
+};
+
+#define SLOW_INIT ((struct slow){ .pid = -1, .sk = -1 })
+
+typedef int slow_fn(struct move *m, const void *arg, int sk);
+
+int slow_start(struct slow *slow, struct move *m, slow_fn *work, const void *arg);
+void slow_say(int sk, const char *text);
+int slow_hear(struct slow *slow, struct move *m, char *text, size_t size);
+void slow_end(struct slow *slow);
 
 /* talk_source.c: say a word to the destination; hear its next word, which must have this key. -1 with fault(). */
 int move_say(struct move *m, json_t *message);

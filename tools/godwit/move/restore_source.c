@@ -19,6 +19,5 @@ int move_restore(struct move *m)
 		return -1;
 	m->sent_ns = now_ns();
 	report_phase("restore", "at %s", m->host);
-	move_sync(m);
-	return move_hear(m, "ready");
+	return files_sync(m) ?: move_hear(m, "ready");
 }
