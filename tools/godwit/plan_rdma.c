@@ -16,12 +16,24 @@
 #include "plan.h"
 #include "text.h"
 
+/* What a process has mapped, in ascending order: it is asked of each of its regions. */
+struct mapped {
+	pid_t pid;
+	struct mapped_range {
+		uint64_t start, end;
+		bool shared;
+	} *range;
+	size_t n;
+};
+
 struct look {
 	struct plan *plan;
 	const struct addresses *addresses;
 	const struct contexts *asked;
 	struct event_files files;
 	struct rings rings;
+	struct mapped *mapped;
+	size_t n_mapped;
 };
 
 /* -------------------------------------------------------------- objects -- */
@@ -339,26 +351,54 @@ static void look_at_qp(struct look *look, const struct context *c, const struct 
 	}
 }
 
-/* Memory of a process, from its beginning as far as it is mapped without a hole. */
-struct memory {
-	uint64_t start, end;
-	bool shared;	/* only mappings that are */
-};
-
-static int eat(const struct proc_map *map, void *arg)
+static int add_range(const struct proc_map *map, void *arg)
 {
-	struct memory *m = arg;
+	struct mapped *m = arg;
 
-	if (map->start <= m->start && map->end > m->start && (map->shared || !m->shared))
-		m->start = map->end;
-	return m->start >= m->end;
+	GROW(m->range, m->n);
+	m->range[m->n++] = (struct mapped_range){ map->start, map->end, map->shared };
+	return 0;
 }
 
-static bool has_memory(pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
+static const struct mapped *mapped_by(struct look *look, pid_t pid)
 {
-	struct memory m = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), shared };
+	struct mapped *m;
 
-	return m.start == m.end || proc_each_map(pid, eat, &m);
+	for (size_t i = 0; i < look->n_mapped; i++)
+		if (look->mapped[i].pid == pid)
+			return &look->mapped[i];
+	GROW(look->mapped, look->n_mapped);
+	m = &look->mapped[look->n_mapped++];
+	*m = (struct mapped){ .pid = pid };
+	proc_each_map(pid, add_range, m);
+	return m;
+}
+
+static void free_mapped(struct look *look)
+{
+	for (size_t i = 0; i < look->n_mapped; i++)
+		free(look->mapped[i].range);
+	free(look->mapped);
+}
+
+/* Is it mapped without a hole? shared: by mappings that are */
+static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
+{
+	uint64_t at = le64toh(mr->start), end = at + le64toh(mr->length);
+	const struct mapped *m = mapped_by(look, pid);
+	size_t low = 0, high = m->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->range[middle].end <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; at < end && low < m->n && m->range[low].start <= at && (m->range[low].shared || !shared); low++)
+		at = m->range[low].end;
+	return at >= end;
 }
 
 /* The process whose memory it is; 0: it has ended; -1: the driver does not say. */
@@ -370,12 +410,12 @@ static pid_t owner_of(const struct context *c, const struct rxe_migr_rec_mr *mr)
 }
 
 /* As the CRIU plugin looks for whom it registers it again. */
-static bool has_owner(const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
+static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
 {
 	if (owner > 0)
-		return has_memory(owner, mr, false);
+		return has_memory(look, owner, mr, false);
 	for (size_t i = 0; i < c->holders.n; i++)
-		if (has_memory(c->holders.holder[i].pid, mr, owner == 0))
+		if (has_memory(look, c->holders.holder[i].pid, mr, owner == 0))
 			return true;
 	return false;
 }
@@ -392,7 +432,7 @@ static void look_at_mr(struct look *look, const struct context *c, const struct 
 	if (owner > 0 && !tree_has(&plan->tree, owner))
 		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is that of process %d, which "
 			   "stays here: start both under one process", c->pid, c->device, key, owner);
-	else if (has_owner(c, mr, owner))
+	else if (has_owner(look, c, mr, owner))
 		return;
 	else if (owner == 0)
 		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: the process whose memory it is has "
@@ -607,6 +647,7 @@ int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct
 	look_at_stray_event_files(&look);
 	for (size_t i = 0; i < plan->tree.n; i++)
 		proc_each_map(plan->tree.task[i].pid, look_at_map, &look);
+	free_mapped(&look);
 	rings_free(&look.rings);
 	event_files_free(&look.files);
 	return 0;
