@@ -8,15 +8,16 @@
 # VERBS_CFLAGS and VERBS_LIBS are what the plugin and the tools need.
 
 verbs_dir := rdma-core-patches
-verbs_src := $(addprefix $(verbs_dir)/libibverbs/migrate,.c _cmd.c _qp.c _restore.c)
+verbs_src := $(addprefix $(verbs_dir)/libibverbs/migrate,.c _cmd.c _qp.c _record.c _restore.c)
 verbs_obj := $(verbs_src:$(verbs_dir)/libibverbs/%.c=build/verbs/%.o)
 verbs_map := $(verbs_dir)/libibverbs-migrate.map
-verbs_headers := build/include/infiniband/migrate.h build/include/rdma/rxe_migrate.h
+verbs_headers := build/include/infiniband/migrate.h build/include/infiniband/migrate_fields.h build/include/rdma/rxe_migrate.h
 verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
 # pages that tell of more than one call: PAGE=ALIAS
 verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_inspect_context.3 ibv_next_record.3) \
 	$(addprefix ibv_attach_context.3=,ibv_begin_restore_context.3 ibv_detach_context.3 ibv_open_restore_context.3) \
 	$(addprefix ibv_query_migration.3=,ibv_ask_peers.3 ibv_ask_peers_anew.3 ibv_migration_key.3 ibv_query_device_calls.3 ibv_query_device_gids.3 ibv_query_device_migration.3 ibv_query_event_fd.3 ibv_query_taken.3 ibv_renew_stop.3) \
+	$(addprefix ibv_record_kind.3=,ibv_for_each_record.3 ibv_record_name.3 ibv_record_number.3 ibv_record_owner.3 ibv_record_refusal.3 ibv_record_rings.3 ibv_uverbs_object_str.3) \
 	$(addprefix ibv_query_cm_ids.3=,ibv_adopt_cm_file.3 ibv_cm_device.3 ibv_cm_id_refusal.3 ibv_expect_cm_connect.3 ibv_query_cm_events.3 ibv_refill_cm_id.3 ibv_report_cm_event.3)
 verbs_lib := build/lib/libibverbs-migrate.so
 
@@ -56,7 +57,7 @@ install-verbs: $(verbs_lib) build/lib/pkgconfig/libibverbs-migrate.pc
 	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(verbs_lib).1
 	$(Q)ln -sfn libibverbs-migrate.so.1 $(DESTDIR)$(LIBDIR)/libibverbs-migrate.so
 	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR)/pkgconfig build/lib/pkgconfig/libibverbs-migrate.pc
-	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/infiniband build/include/infiniband/migrate.h
+	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/infiniband $(filter %/migrate.h %/migrate_fields.h,$(verbs_headers))
 	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/rdma build/include/rdma/rxe_migrate.h
 	$(Q)for page in $(verbs_man); do \
 		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit 1; done

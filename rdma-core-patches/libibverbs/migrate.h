@@ -256,6 +256,78 @@ int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 const struct rxe_migr_rec *ibv_next_record(const void *dump, size_t length,
 					   const struct rxe_migr_rec *rec);
 
+/* All of them. Is errno EBADMSG afterwards, the dump ends in the middle. */
+#define ibv_for_each_record(rec, dump, length)				\
+	for ((rec) = ibv_next_record(dump, length, NULL); (rec);	\
+	     (rec) = ibv_next_record(dump, length, rec))
+
+/* How a field of a record is to be read, and shown. */
+enum ibv_record_unit {
+	IBV_RECORD_NUMBER,	/* up to 8 bytes, little-endian, as the next four are */
+	IBV_RECORD_HEX,		/* an address, a key or flags */
+	IBV_RECORD_HANDLE,	/* a handle or an ordinal; RXE_MIGR_NO_HANDLE: none */
+	IBV_RECORD_QP_TYPE,	/* enum ibv_qp_type */
+	IBV_RECORD_QP_STATE,	/* enum ibv_qp_state */
+	IBV_RECORD_GID,		/* 16 bytes */
+	IBV_RECORD_TEXT,	/* ends with a zero, or fills the field */
+};
+
+struct ibv_record_field {
+	const char	*name;		/* "qp_state" */
+	uint16_t	 offset;	/* from the beginning of the record */
+	uint16_t	 size;		/* bytes */
+	uint8_t		 unit;		/* enum ibv_record_unit */
+	uint8_t		 is_main;	/* a person looks for it first */
+};
+
+struct ibv_record_kind {
+	const char	*name;		/* "QP" */
+	uint32_t	 size;		/* of its structure: a record is not shorter */
+	uint32_t	 num_fields;
+	const struct ibv_record_field *fields;	/* in the record's order */
+};
+
+/* What is in records of a type, enum rxe_migr_rec_type; NULL: it is not known. */
+const struct ibv_record_kind *ibv_record_kind(unsigned int type);
+
+/* A field of a record, if it is a number. */
+uint64_t ibv_record_number(const struct rxe_migr_rec *rec,
+			   const struct ibv_record_field *field);
+
+/*
+ * An object for people, "QP number 17", in name, of size bytes: 96 are enough.
+ * Returns name.
+ */
+const char *ibv_record_name(const struct rxe_migr_rec *rec, char *name,
+			    size_t size);
+
+/* The kind of an object that OTHER stands for, enum uverbs_default_objects. */
+const char *ibv_uverbs_object_str(uint32_t object_id);
+
+/*
+ * Why what the record is of cannot be moved, as far as the record says; NULL:
+ * it can, or the record may be skipped.
+ */
+const char *ibv_record_refusal(const struct rxe_migr_rec *rec);
+
+/* A ring, as the record of its CQ, SRQ or QP says. */
+struct ibv_record_ring {
+	uint32_t	which;		/* enum rxe_migr_ring */
+	uint32_t	handle;		/* of the CQ, SRQ or QP */
+	uint64_t	offset;		/* for mmap(), where it was dumped */
+};
+
+/* The rings that the object of this record has; their number: at most two. */
+int ibv_record_rings(const struct rxe_migr_rec *rec,
+		     struct ibv_record_ring rings[2]);
+
+/*
+ * The process whose memory an MR of a dump is, as the caller that had it made
+ * counts processes. 0: it has ended; -1: the dump does not say.
+ */
+int ibv_record_owner(const void *dump, size_t length,
+		     const struct rxe_migr_rec_mr *mr);
+
 #ifdef __cplusplus
 }
 #endif
