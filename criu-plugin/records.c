@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A record of a dump and its message in the image: one table of fields for
- * each kind of object, read in both directions.
+ * A record of a dump and its message in the image, in both directions. Which
+ * fields a record has, the verbs extension says.
  */
 #include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <infiniband/migrate_fields.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 
 #include "plugin.h"
@@ -23,154 +24,72 @@ struct field {
 	uint16_t	has;	/* there, of an optional one: whether it is there */
 };
 
-#define F(name) { offsetof(struct REC, name), sizeof(((struct REC *)0)->name), \
-		  offsetof(MSG, name), sizeof(((MSG *)0)->name), 0 }
-#define OPTIONAL(name) { \
-	offsetof(struct REC, name), sizeof(((struct REC *)0)->name), \
-	offsetof(MSG, name), sizeof(((MSG *)0)->name), offsetof(MSG, has_##name) }
+#define FIELD(record, member, name, unit, place) {			\
+	offsetof(struct rxe_migr_rec_##record, member),			\
+	sizeof(((struct rxe_migr_rec_##record *)0)->member),		\
+	offsetof(record##_message, name),				\
+	sizeof(((record##_message *)0)->name),				\
+	HAS_##place(record##_message, name) },
+#define HAS_MAIN(message, name) 0
+#define HAS_MORE(message, name) 0
+#define HAS_LATER(message, name) offsetof(message, has_##name)
 
-#define REC rxe_migr_rec_context
-#define MSG RdmaContextEntry
-static const struct field context[] = {
-	F(abi_version), F(num_objects), F(device), F(stop_ns),
-};
-#undef REC
-#undef MSG
+/* The message as it must be declared: the record's fields, in its order. */
+#define DECLARE(record, member, name, unit, place)			\
+	DECLARE_##place(name)						\
+	TYPE_##unit(sizeof(((struct rxe_migr_rec_##record *)0)->member)) name;
+#define DECLARE_MAIN(name)
+#define DECLARE_MORE(name)
+#define DECLARE_LATER(name) protobuf_c_boolean has_##name;
+#define TYPE_NUMBER(size)						\
+	__typeof__(__builtin_choose_expr((size) > sizeof(uint32_t),	\
+					 (uint64_t)0, (uint32_t)0))
+#define TYPE_HEX(size)		TYPE_NUMBER(size)
+#define TYPE_HANDLE(size)	TYPE_NUMBER(size)
+#define TYPE_QP_TYPE(size)	TYPE_NUMBER(size)
+#define TYPE_QP_STATE(size)	TYPE_NUMBER(size)
+#define TYPE_GID(size)		ProtobufCBinaryData
+#define TYPE_TEXT(size)		char *
+#define SAME_PLACE(record, member, name, unit, place)			\
+	&& offsetof(struct record##_declared, name) ==			\
+	   offsetof(record##_message, name)
 
-#define REC rxe_migr_rec_event_file
-#define MSG RdmaEventFileEntry
-static const struct field event_file[] = {
-	F(is_default),
-};
-#undef REC
-#undef MSG
+#define FIELDS(record, Message)						\
+	typedef Rdma##Message##Entry record##_message;			\
+	struct record##_declared {					\
+		ProtobufCMessage base;					\
+		IBV_FIELDS_##record(DECLARE)				\
+	};								\
+	_Static_assert(sizeof(struct record##_declared) ==		\
+		       sizeof(record##_message)				\
+		       IBV_FIELDS_##record(SAME_PLACE),			\
+		       "images/rdma.proto: not the fields of a " #record); \
+	static const struct field record##_fields[] = {			\
+		IBV_FIELDS_##record(FIELD)				\
+	}
 
-#define REC rxe_migr_rec_mr
-#define MSG RdmaMrEntry
-static const struct field mr[] = {
-	F(pd), F(key), F(start), F(length), F(iova), F(access),
-};
-#undef REC
-#undef MSG
+FIELDS(context, Context);
+FIELDS(event_file, EventFile);
+FIELDS(pd, Pd);
+FIELDS(mr, Mr);
+FIELDS(cq, Cq);
+FIELDS(srq, Srq);
+FIELDS(qp, Qp);
+FIELDS(resp_res, RespRes);
+FIELDS(recv_wqe, RecvWqe);
+FIELDS(alt_av, AltAv);
+FIELDS(ring, Ring);
+FIELDS(event, Event);
+FIELDS(ah, Ah);
+FIELDS(mcast, Mcast);
+FIELDS(mw, Mw);
 
-#define REC rxe_migr_rec_cq
-#define MSG RdmaCqEntry
-static const struct field cq[] = {
-	F(user_handle), F(ring_offset), F(cqe), F(comp_channel), F(comp_vector),
-	F(async_file), F(comp_events), F(async_events), F(notify),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_srq
-#define MSG RdmaSrqEntry
-static const struct field srq[] = {
-	F(user_handle), F(ring_offset), F(pd), F(srq_num), F(max_wr), F(max_sge),
-	F(limit), F(async_file), F(async_events), F(error),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_qp
-#define MSG RdmaQpEntry
-static const struct field qp[] = {
-	F(user_handle), F(sq_offset), F(rq_offset), F(pd), F(send_cq),
-	F(recv_cq), F(srq), F(async_file), F(async_events),
-	F(qpn), F(qp_type), F(qp_state), F(sq_sig_all), F(max_send_wr),
-	F(max_recv_wr), F(max_inline), F(max_send_sge), F(max_recv_sge),
-	F(access_flags), F(qkey), F(dest_qpn), F(rq_psn), F(sq_psn),
-	F(pkey_index), F(src_port), F(path_mtu), F(port_num), F(timeout),
-	F(retry_cnt), F(rnr_retry), F(min_rnr_timer), F(max_rd_atomic),
-	F(max_dest_rd_atomic), F(sq_draining), F(en_sqd_async_notify),
-	F(hop_limit), F(traffic_class), F(flow_label), F(sgid), F(dgid),
-	F(req_psn), F(req_wqe_index), F(req_noack_pkts), F(req_opcode),
-	F(req_rd_atomic), F(comp_psn), F(comp_opcode), F(comp_retry_cnt),
-	F(comp_rnr_retry),
-	F(resp_msn), F(resp_psn), F(resp_ack_psn), F(resp_opcode),
-	F(resp_status), F(flags), F(resp_va), F(resp_offset), F(resp_resid),
-	F(resp_rkey), F(resp_length), F(res_head), F(num_res),
-	F(recv_resid), F(recv_cur_sge), F(recv_sge_offset),
-	F(ssn), F(epoch), F(peer_epoch), OPTIONAL(old_gid),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_resp_res
-#define MSG RdmaRespResEntry
-static const struct field resp_res[] = {
-	F(index), F(type), F(replay), F(state), F(flush_type), F(flush_level),
-	F(first_psn), F(last_psn), F(cur_psn), F(rkey), F(length), F(resid),
-	F(va), F(va_org),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_recv_wqe
-#define MSG RdmaRecvWqeEntry
-static const struct field recv_wqe[] = {
-	F(wr_id), F(length), F(num_sge),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_alt_av
-#define MSG RdmaAltAvEntry
-static const struct field alt_av[] = {
-	F(sgid), F(dgid), F(flow_label), F(hop_limit), F(traffic_class),
-	F(port_num), F(timeout), F(pkey_index),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_ring
-#define MSG RdmaRingEntry
-static const struct field ring[] = {
-	F(which), F(log2_elem_size), F(index_mask), F(producer), F(consumer),
-	F(index), F(first), F(count),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_event
-#define MSG RdmaEventEntry
-static const struct field event[] = {
-	F(file), F(object), F(event),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_ah
-#define MSG RdmaAhEntry
-static const struct field ah[] = {
-	F(user_handle), F(pd), F(ah_num), F(sgid), F(dgid), F(flow_label),
-	F(hop_limit), F(traffic_class), F(port_num), OPTIONAL(dmac),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_mcast
-#define MSG RdmaMcastEntry
-static const struct field mcast[] = {
-	F(mgid), F(mlid),
-};
-#undef REC
-#undef MSG
-
-#define REC rxe_migr_rec_mw
-#define MSG RdmaMwEntry
-static const struct field mw[] = {
-	F(addr), F(length), F(pd), F(rkey), F(mr), F(qp), F(access), F(type),
-	F(state),
-};
-#undef REC
-#undef MSG
-
-#define KIND(TYPE, name, message)					\
+#define KIND(TYPE, record)						\
 	[RXE_MIGR_REC_##TYPE] = {					\
-		sizeof(struct rxe_migr_rec_##name),			\
-		offsetof(RdmaRecordEntry, message),			\
-		&rdma_##message##_entry__descriptor,			\
-		name, ARRAY_SIZE(name)					\
+		sizeof(struct rxe_migr_rec_##record),			\
+		offsetof(RdmaRecordEntry, record),			\
+		&rdma_##record##_entry__descriptor,			\
+		record##_fields, ARRAY_SIZE(record##_fields)		\
 	}
 
 static const struct kind {
@@ -180,25 +99,22 @@ static const struct kind {
 	const struct field *fields;
 	unsigned int	num_fields;
 } kinds[] = {
-	[RXE_MIGR_REC_PD] = {
-		sizeof(struct rxe_migr_rec_pd), offsetof(RdmaRecordEntry, pd),
-		&rdma_pd_entry__descriptor, NULL, 0,
-	},
-	KIND(CONTEXT, context, context),
-	KIND(ASYNC_FILE, event_file, event_file),
-	KIND(COMP_CHANNEL, event_file, event_file),
-	KIND(MR, mr, mr),
-	KIND(CQ, cq, cq),
-	KIND(SRQ, srq, srq),
-	KIND(QP, qp, qp),
-	KIND(RESP_RES, resp_res, resp_res),
-	KIND(RECV_WQE, recv_wqe, recv_wqe),
-	KIND(ALT_AV, alt_av, alt_av),
-	KIND(RING, ring, ring),
-	KIND(EVENT, event, event),
-	KIND(AH, ah, ah),
-	KIND(MW, mw, mw),
-	KIND(MCAST, mcast, mcast),
+	KIND(CONTEXT, context),
+	KIND(ASYNC_FILE, event_file),
+	KIND(COMP_CHANNEL, event_file),
+	KIND(PD, pd),
+	KIND(MR, mr),
+	KIND(CQ, cq),
+	KIND(SRQ, srq),
+	KIND(QP, qp),
+	KIND(RESP_RES, resp_res),
+	KIND(RECV_WQE, recv_wqe),
+	KIND(ALT_AV, alt_av),
+	KIND(RING, ring),
+	KIND(EVENT, event),
+	KIND(AH, ah),
+	KIND(MW, mw),
+	KIND(MCAST, mcast),
 };
 
 static const struct kind *find_kind(unsigned int type)

@@ -175,14 +175,6 @@ static json_t *record_of(RdmaRecordEntry *entry)
 	json_object_set_new(object, "type", json_string(rdma_record_name(entry->type)));
 	json_object_foreach(object, key, value)
 		if (json_is_object(value)) {
-			json_t *type = json_object_get(value, "type");
-
-			if (type) {
-				char *name = xasprintf("%s_type", key);
-
-				json_object_set(object, name, type);
-				free(name);
-			}
 			json_object_update_missing(object, value);
 			json_object_del(object, key);
 			break;
