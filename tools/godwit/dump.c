@@ -13,7 +13,7 @@ static json_t *context_json(const struct context *c)
 	json_t *records = json_array();
 	const struct rxe_migr_rec *rec;
 
-	for_each_record(rec, c->dump, c->length)
+	ibv_for_each_record(rec, c->dump, c->length)
 		json_array_append_new(records, record_json(rec));
 	return json_pack("{s:i, s:i, s:s, s:i, s:i, s:o}", "pid", (int)c->pid, "fd", c->fd,
 			 "device", c->device, "state", (int)c->query.state,
@@ -42,7 +42,7 @@ static void print(const struct contexts *list, bool all)
 		printf("process %d, descriptor %d: %s, %s, %u QPs, %zu bytes of records\n", c->pid, c->fd,
 		       c->device, !c->ours ? "not our driver" :
 		       c->query.state < 4 ? states[c->query.state] : "?", c->query.num_qp, c->length);
-		for_each_record(rec, c->dump, c->length)
+		ibv_for_each_record(rec, c->dump, c->length)
 			record_print(stdout, rec, all);
 	}
 }

@@ -111,7 +111,7 @@ void rings_collect(const struct contexts *list, struct rings *rings)
 		const struct context *c = &list->context[i];
 		const struct rxe_migr_rec *rec;
 
-		for_each_record(rec, c->dump, c->length) {
+		ibv_for_each_record(rec, c->dump, c->length) {
 			uint64_t offset[2];
 
 			for (int n = rdma_rings(rec, offset); n-- > 0;) {

@@ -87,7 +87,7 @@ static bool have_qp(const struct contexts *list, const char *device, uint32_t qp
 
 		if (strcmp(c->device, device))
 			continue;
-		for_each_record(rec, c->dump, c->length) {
+		ibv_for_each_record(rec, c->dump, c->length) {
 			const struct rxe_migr_rec_qp *qp = (const void *)rec;
 
 			if (le16toh(rec->type) == RXE_MIGR_REC_QP && le32toh(qp->qpn) == qpn) {

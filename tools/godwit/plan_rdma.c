@@ -242,7 +242,7 @@ static bool stays_reachable(const struct context *c, const struct addresses *add
 	struct in6_addr sgid;
 	bool answers = false;
 
-	for_each_record(rec, c->dump, c->length) {
+	ibv_for_each_record(rec, c->dump, c->length) {
 		if (le16toh(rec->type) != RXE_MIGR_REC_AH)
 			continue;
 		answers = true;
@@ -276,7 +276,7 @@ static const struct rxe_migr_rec_qp *when_asked(const struct look *look, const s
 
 		if (a->pid != c->pid || a->fd != c->fd)
 			continue;
-		for_each_record(rec, a->dump, a->length) {
+		ibv_for_each_record(rec, a->dump, a->length) {
 			const struct rxe_migr_rec_qp *was = (const void *)rec;
 
 			if (le16toh(rec->type) == RXE_MIGR_REC_QP && was->qpn == qp->qpn &&
@@ -522,7 +522,7 @@ static void look_at_record(struct look *look, const struct context *c, const str
 		look_at_group(look, c, (const void *)rec);
 		break;
 	case RXE_MIGR_REC_OTHER:
-		name = rdma_other_name(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
+		name = ibv_uverbs_object_str(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
 		object = plan_object(plan, "other", c, json_pack("{s:I, s:s}", "handle", number, "kind", name));
 		plan_stays(plan, object, "process %d, %s, %s %lld: objects of this kind can't be moved: destroy it "
 			   "before", c->pid, c->device, name, (long long)number);
@@ -565,7 +565,7 @@ static void look_at_context(struct look *look, const struct context *c)
 		plan_stays(plan, object, "process %d, %s: process %d has this context open or its rings mapped, too, "
 			   "and stays here: end it, or start both under one process", c->pid, c->device,
 			   c->holders.outsider);
-	for_each_record(rec, c->dump, c->length)
+	ibv_for_each_record(rec, c->dump, c->length)
 		look_at_record(look, c, rec);
 }
 
@@ -664,7 +664,7 @@ static uint64_t pinned_pages(const struct plan *plan, pid_t pid, uint64_t page)
 		const struct context *c = &plan->contexts.context[i];
 		const struct rxe_migr_rec *rec;
 
-		for_each_record(rec, c->dump, c->length) {
+		ibv_for_each_record(rec, c->dump, c->length) {
 			const struct rxe_migr_rec_mr *mr = (const void *)rec;
 			uint64_t end;
 
@@ -724,7 +724,7 @@ json_t *plan_context_json(const struct context *c, json_t *gids)
 	json_t *list = json_array(), *flows = json_array(), *known = json_object();
 	const struct rxe_migr_rec *rec;
 
-	for_each_record(rec, c->dump, c->length) {
+	ibv_for_each_record(rec, c->dump, c->length) {
 		const void *r = rec;
 
 		switch (le16toh(rec->type)) {
@@ -763,7 +763,7 @@ json_t *plan_context_gids(const struct context *c, json_t *here)
 			add_gid(array, c->cm_gid[i].s6_addr);
 		json_decref(text);
 	}
-	for_each_record(rec, c->dump, c->length) {
+	ibv_for_each_record(rec, c->dump, c->length) {
 		if (le16toh(rec->type) == RXE_MIGR_REC_QP)
 			add_gid(array, ((const struct rxe_migr_rec_qp *)rec)->sgid);
 		if (le16toh(rec->type) == RXE_MIGR_REC_AH)

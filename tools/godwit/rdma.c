@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
-#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +143,7 @@ static void trim(struct context *c)
 	const struct rxe_migr_rec *rec;
 	size_t used = 0;
 
-	for_each_record(rec, c->dump, c->length)
+	ibv_for_each_record(rec, c->dump, c->length)
 		used += le32toh(rec->length);
 	c->length = used;
 }
@@ -507,32 +506,6 @@ bool rdma_has_gid(const char *ifname, const struct in6_addr *gid)
 	return rdma_each_device(has_gid, &(struct gid_search){ ifname, gid }) == 1;
 }
 
-const char *rdma_record_name(unsigned int type)
-{
-	static const char *const names[] = {
-		[RXE_MIGR_REC_CONTEXT] = "context",
-		[RXE_MIGR_REC_ASYNC_FILE] = "async file",
-		[RXE_MIGR_REC_COMP_CHANNEL] = "completion channel",
-		[RXE_MIGR_REC_PD] = "PD",
-		[RXE_MIGR_REC_MR] = "MR",
-		[RXE_MIGR_REC_CQ] = "CQ",
-		[RXE_MIGR_REC_SRQ] = "SRQ",
-		[RXE_MIGR_REC_QP] = "QP",
-		[RXE_MIGR_REC_RESP_RES] = "responder resource",
-		[RXE_MIGR_REC_RECV_WQE] = "receive in hand",
-		[RXE_MIGR_REC_ALT_AV] = "alternate path",
-		[RXE_MIGR_REC_RING] = "ring",
-		[RXE_MIGR_REC_EVENT] = "pending event",
-		[RXE_MIGR_REC_AH] = "AH",
-		[RXE_MIGR_REC_MW] = "MW",
-		[RXE_MIGR_REC_MCAST] = "multicast group",
-		[RXE_MIGR_REC_MR_OWNER] = "MR owner",
-		[RXE_MIGR_REC_OTHER] = "other object",
-	};
-
-	return type < sizeof(names) / sizeof(*names) && names[type] ? names[type] : "unknown record";
-}
-
 const char *rdma_qp_type(unsigned int type)
 {
 	switch (type) {
@@ -551,20 +524,4 @@ const char *rdma_qp_state(unsigned int state)
 	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
 
 	return state < sizeof(names) / sizeof(*names) ? names[state] : "unknown";
-}
-
-const char *rdma_other_name(unsigned int object_id)
-{
-	static const char *const names[] = {
-		[UVERBS_OBJECT_MR] = "memory region",
-		[UVERBS_OBJECT_FLOW] = "flow steering rule",
-		[UVERBS_OBJECT_XRCD] = "XRC domain",
-		[UVERBS_OBJECT_RWQ_IND_TBL] = "receive work queue table",
-		[UVERBS_OBJECT_WQ] = "work queue",
-		[UVERBS_OBJECT_FLOW_ACTION] = "flow action",
-		[UVERBS_OBJECT_DM] = "device memory",
-		[UVERBS_OBJECT_COUNTERS] = "set of counters",
-	};
-
-	return object_id < sizeof(names) / sizeof(*names) && names[object_id] ? names[object_id] : "unknown object";
 }

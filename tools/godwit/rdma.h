@@ -98,11 +98,6 @@ void find_outsiders(const struct tree *tree, struct contexts *list, struct event
 /* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
 pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
 
-/* The records of a dump, one after the other. */
-#define for_each_record(rec, dump, length)				\
-	for (rec = ibv_next_record(dump, length, NULL); rec;		\
-	     rec = ibv_next_record(dump, length, rec))
-
 /* The kinds of character devices, told by their numbers: a container may give them any name. */
 enum rdma_node { NODE_OTHER, NODE_UVERBS, NODE_RDMA_CM, NODE_RDMA_OTHER };
 
@@ -148,10 +143,7 @@ bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
  */
 int rdma_key_fingerprints(uint64_t fingerprints[2]);
 
-const char *rdma_record_name(unsigned int type);
 const char *rdma_qp_type(unsigned int type);
 const char *rdma_qp_state(unsigned int state);
-/* What kind of object a record of an "other object" stands for. */
-const char *rdma_other_name(unsigned int object_id);
 
 #endif /* GODWIT_RDMA_H */

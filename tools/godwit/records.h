@@ -5,10 +5,12 @@
 #ifndef GODWIT_RECORDS_H
 #define GODWIT_RECORDS_H
 
+#include <infiniband/migrate.h>
 #include <jansson.h>
-#include <rdma/rxe_migrate.h>
 #include <stdio.h>
 
+/* The name of a type of records: "QP". */
+const char *record_kind_name(unsigned int type);
 /* {"type": "QP", "handle": 3, field: value, ...} */
 json_t *record_json(const struct rxe_migr_rec *rec);
 /* One line. all: every field; else those that a person looks for first. */

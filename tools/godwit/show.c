@@ -172,7 +172,7 @@ static json_t *record_of(RdmaRecordEntry *entry)
 	json_t *object = message_json(&entry->base), *value;
 	const char *key;
 
-	json_object_set_new(object, "type", json_string(rdma_record_name(entry->type)));
+	json_object_set_new(object, "type", json_string(record_kind_name(entry->type)));
 	json_object_foreach(object, key, value)
 		if (json_is_object(value)) {
 			json_object_update_missing(object, value);
