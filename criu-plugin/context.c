@@ -59,7 +59,7 @@ int creating_failed(const struct saved_context *c,
 	const char *device = c->here->name;
 	char name[NAME_LEN];
 
-	object_name(rec, name);
+	ibv_record_name(rec, name, sizeof(name));
 	switch (err) {
 	case EEXIST:
 		return fail("%s: %s is taken on this host: end its owner, or restore elsewhere",

@@ -233,20 +233,19 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 	const struct rxe_migr_rec *rec = NULL, **slot;
 	char name[NAME_LEN];
 	unsigned int type;
+	const char *refusal;
 
 	while (count--) {
 		rec = ibv_next_record(c->buf, c->size, rec);
 		if (!rec)
 			return fail("%s: the driver's dump makes no sense", device);
 		type = le16toh(rec->type);
-		if (type == RXE_MIGR_REC_OTHER)
-			return fail("%s: %s cannot be moved: destroy it before", device,
-				    object_name(rec, name));
 		if (type == RXE_MIGR_REC_MR_OWNER)
 			continue;	/* for us only: see belongs() */
-		if (!type_known(type) && le16toh(rec->flags) & RXE_MIGR_REC_MANDATORY)
-			return fail("%s: the driver is newer than this plugin (%s): install what belongs together",
-				    device, object_name(rec, name));
+		refusal = ibv_record_refusal(rec);
+		if (refusal)
+			return fail("%s: %s: %s", device,
+				    ibv_record_name(rec, name, sizeof(name)), refusal);
 		slot = append(&c->records.rec, sizeof(*slot), c->records.count);
 		if (!slot)
 			return -1;
@@ -428,10 +427,11 @@ int checkpoint(int pid)
 
 /* --------------------------------------------------------------- inventory -- */
 
-static bool find_ring(const struct mapping *m, struct ring *ring, uint32_t *n)
+static bool find_ring(const struct mapping *m, struct ibv_record_ring *ring,
+		      uint32_t *n)
 {
 	const struct records *records;
-	struct ring rings[2];
+	struct ibv_record_ring rings[2];
 	uint32_t i;
 	int j;
 
@@ -440,8 +440,8 @@ static bool find_ring(const struct mapping *m, struct ring *ring, uint32_t *n)
 			continue;
 		records = &dump.contexts[*n].records;
 		for (i = 0; i < records->count; i++) {
-			for (j = record_rings(records->rec[i], rings); j-- > 0;) {
-				if (rings[j].pgoff != m->pgoff)
+			for (j = ibv_record_rings(records->rec[i], rings); j-- > 0;) {
+				if (rings[j].offset != m->pgoff)
 					continue;
 				*ring = rings[j];
 				return true;
@@ -455,7 +455,7 @@ static int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry
 {
 	const struct mapping *m;
 	RdmaVmaEntry *vma;
-	struct ring ring;
+	struct ibv_record_ring ring;
 	uint32_t n;
 	int i;
 
@@ -511,18 +511,6 @@ static bool has_owner(uint32_t context, uint32_t handle)
 	return false;
 }
 
-/* The process whose memory it is; 0: it has ended; -1: the driver does not say. */
-static pid_t region_owner(const struct dumped_context *c,
-			  const struct rxe_migr_rec_mr *mr)
-{
-	const struct rxe_migr_rec_mr_owner *owner;
-
-	owner = (const void *)ibv_next_record(c->buf, c->size, &mr->hdr);
-	if (!owner || le16toh(owner->hdr.type) != RXE_MIGR_REC_MR_OWNER)
-		return -1;
-	return le32toh(owner->pid);
-}
-
 static bool has_open(const struct dumped_task *task, uint32_t context)
 {
 	uint32_t i;
@@ -543,7 +531,8 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
 static bool belongs(const struct dumped_task *task, uint32_t context,
 		    const struct rxe_migr_rec_mr *mr)
 {
-	pid_t owner = region_owner(&dump.contexts[context], mr);
+	const struct dumped_context *c = &dump.contexts[context];
+	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
 
 	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), !owner))
 		return false;
@@ -588,11 +577,11 @@ static bool is_dumped(pid_t pid)
 
 static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr)
 {
-	pid_t owner = region_owner(c, (const void *)mr);
+	pid_t owner = ibv_record_owner(c->buf, c->size, (const void *)mr);
 	const char *device = dump.devices[c->device].name;
 	char name[NAME_LEN];
 
-	object_name(mr, name);
+	ibv_record_name(mr, name, sizeof(name));
 	if (!owner)
 		return fail("%s: %s: the process whose memory it is has ended, and it cannot be registered again",
 			    device, name);

@@ -186,22 +186,8 @@ void free_message(RdmaRecordEntry *entry);
  */
 struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
 
-/* Can objects of this type be moved? */
-bool type_known(unsigned int type);
-
-/* A record for people: "QP 17". */
+/* For a name by ibv_record_name(3) */
 #define NAME_LEN 96
-const char *object_name(const struct rxe_migr_rec *rec, char name[NAME_LEN]);
-
-/* ---------------------------------------------------------- rings.c: rings -- */
-
-/* The rings of a CQ, QP or SRQ: at most two. */
-struct ring {
-	uint32_t	which;		/* enum rxe_migr_ring */
-	uint32_t	handle;
-	uint64_t	pgoff;		/* where it was dumped */
-};
-int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2]);
 
 /* ---------------------------------------------------------- image.c: files -- */
 
@@ -294,7 +280,7 @@ struct saved_file {
 };
 
 struct saved_ring {
-	struct ring	ring;
+	struct ibv_record_ring ring;
 	uint32_t	slot;		/* in the shared table */
 };
 

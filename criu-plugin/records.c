@@ -4,11 +4,9 @@
  * fields a record has, the verbs extension says.
  */
 #include <endian.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <infiniband/migrate_fields.h>
-#include <rdma/ib_user_ioctl_cmds.h>
 
 #include "plugin.h"
 
@@ -122,11 +120,6 @@ static const struct kind *find_kind(unsigned int type)
 	if (type >= ARRAY_SIZE(kinds) || !kinds[type].descriptor)
 		return NULL;
 	return &kinds[type];
-}
-
-bool type_known(unsigned int type)
-{
-	return find_kind(type);
 }
 
 /* ----------------------------------------------------------- one field -- */
@@ -290,82 +283,4 @@ struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry)
 	if (rest)
 		memcpy((char *)rec + size, entry->rest.data, rest);
 	return rec;
-}
-
-/* ------------------------------------------------------------ for people -- */
-
-static const char *const other_names[] = {
-	[UVERBS_OBJECT_CQ] = "completion queue",
-	[UVERBS_OBJECT_QP] = "queue pair",
-	[UVERBS_OBJECT_SRQ] = "shared receive queue",
-	[UVERBS_OBJECT_AH] = "address handle",
-	[UVERBS_OBJECT_MR] = "memory region",
-	[UVERBS_OBJECT_MW] = "memory window",
-	[UVERBS_OBJECT_FLOW] = "flow steering rule",
-	[UVERBS_OBJECT_XRCD] = "XRC domain",
-	[UVERBS_OBJECT_RWQ_IND_TBL] = "receive work queue table",
-	[UVERBS_OBJECT_WQ] = "work queue",
-	[UVERBS_OBJECT_FLOW_ACTION] = "flow action",
-	[UVERBS_OBJECT_DM] = "device memory",
-	[UVERBS_OBJECT_COUNTERS] = "set of counters",
-};
-
-const char *object_name(const struct rxe_migr_rec *rec, char name[NAME_LEN])
-{
-	const struct rxe_migr_rec_mr *mr = (const void *)rec;
-	const struct rxe_migr_rec_srq *srq = (const void *)rec;
-	const struct rxe_migr_rec_qp *qp = (const void *)rec;
-	const struct rxe_migr_rec_ah *ah = (const void *)rec;
-	const struct rxe_migr_rec_mw *mw = (const void *)rec;
-	const struct rxe_migr_rec_other *other = (const void *)rec;
-	uint32_t handle = le32toh(rec->handle), id;
-
-	switch (le16toh(rec->type)) {
-	case RXE_MIGR_REC_ASYNC_FILE:
-		snprintf(name, NAME_LEN, "asynchronous event file %u", handle);
-		break;
-	case RXE_MIGR_REC_COMP_CHANNEL:
-		snprintf(name, NAME_LEN, "completion channel %u", handle);
-		break;
-	case RXE_MIGR_REC_PD:
-		snprintf(name, NAME_LEN, "protection domain %u", handle);
-		break;
-	case RXE_MIGR_REC_MR:
-		snprintf(name, NAME_LEN, "memory region with key 0x%x (%llu bytes at 0x%llx)",
-			 le32toh(mr->key), (unsigned long long)le64toh(mr->length),
-			 (unsigned long long)le64toh(mr->start));
-		break;
-	case RXE_MIGR_REC_CQ:
-		snprintf(name, NAME_LEN, "completion queue %u", handle);
-		break;
-	case RXE_MIGR_REC_SRQ:
-		snprintf(name, NAME_LEN, "shared receive queue number %u",
-			 le32toh(srq->srq_num));
-		break;
-	case RXE_MIGR_REC_QP:
-		snprintf(name, NAME_LEN, "QP number %u", le32toh(qp->qpn));
-		break;
-	case RXE_MIGR_REC_AH:
-		snprintf(name, NAME_LEN, "address handle number %u",
-			 le32toh(ah->ah_num));
-		break;
-	case RXE_MIGR_REC_MW:
-		snprintf(name, NAME_LEN, "memory window with key 0x%x",
-			 le32toh(mw->rkey));
-		break;
-	case RXE_MIGR_REC_MCAST:
-		snprintf(name, NAME_LEN, "multicast group of queue pair %u", handle);
-		break;
-	case RXE_MIGR_REC_OTHER:
-		id = le32toh(rec->length) >= sizeof(*other) ?
-			le32toh(other->object_id) : 0;
-		if (id < ARRAY_SIZE(other_names) && other_names[id])
-			snprintf(name, NAME_LEN, "%s %u", other_names[id], handle);
-		else
-			snprintf(name, NAME_LEN, "object %u of kind 0x%x", handle, id);
-		break;
-	default:
-		snprintf(name, NAME_LEN, "record of type %u", le16toh(rec->type));
-	}
-	return name;
 }

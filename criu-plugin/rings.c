@@ -4,46 +4,10 @@
  * in the records; what is in the process is a mapping, known by its offset in
  * the device file.
  */
-#include <endian.h>
 #include <errno.h>
 #include <unistd.h>
 
 #include "plugin.h"
-
-int record_rings(const struct rxe_migr_rec *rec, struct ring rings[2])
-{
-	const struct rxe_migr_rec_cq *cq = (const void *)rec;
-	const struct rxe_migr_rec_srq *srq = (const void *)rec;
-	const struct rxe_migr_rec_qp *qp = (const void *)rec;
-	struct ring all[2] = {};
-	int i, count = 0;
-
-	switch (le16toh(rec->type)) {
-	case RXE_MIGR_REC_CQ:
-		all[0] = (struct ring){ .which = RXE_MIGR_RING_CQ,
-					.pgoff = le64toh(cq->ring_offset) };
-		break;
-	case RXE_MIGR_REC_SRQ:
-		all[0] = (struct ring){ .which = RXE_MIGR_RING_SRQ,
-					.pgoff = le64toh(srq->ring_offset) };
-		break;
-	case RXE_MIGR_REC_QP:
-		all[0] = (struct ring){ .which = RXE_MIGR_RING_SQ,
-					.pgoff = le64toh(qp->sq_offset) };
-		if (le32toh(qp->srq) == RXE_MIGR_NO_HANDLE)
-			all[1] = (struct ring){ .which = RXE_MIGR_RING_RQ,
-						.pgoff = le64toh(qp->rq_offset) };
-		break;
-	}
-	/* rxe gives out no offset 0. */
-	for (i = 0; i < 2; i++) {
-		if (!all[i].pgoff)
-			continue;
-		rings[count] = all[i];
-		rings[count++].handle = le32toh(rec->handle);
-	}
-	return count;
-}
 
 /* What this task had mapped there. */
 static const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
@@ -67,7 +31,7 @@ static const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
 static const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
 {
 	const struct saved_context *c;
-	const struct ring *ring;
+	const struct ibv_record_ring *ring;
 	uint32_t i;
 
 	if (vma->context >= saved.num_contexts)
@@ -75,7 +39,7 @@ static const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
 	c = &saved.contexts[vma->context];
 	for (i = 0; i < c->num_rings; i++) {
 		ring = &c->rings[i].ring;
-		if (ring->pgoff == vma->pgoff && ring->handle == vma->handle &&
+		if (ring->offset == vma->pgoff && ring->handle == vma->handle &&
 		    ring->which == vma->which)
 			return &c->rings[i];
 	}

@@ -109,7 +109,7 @@ static bool has_handle(unsigned int type)
 static void add_record(struct saved_context *c, const struct rxe_migr_rec *rec)
 {
 	const unsigned int type = le16toh(rec->type);
-	struct ring rings[2];
+	struct ibv_record_ring rings[2];
 	int i, count;
 
 	if (type == RXE_MIGR_REC_ASYNC_FILE || type == RXE_MIGR_REC_COMP_CHANNEL)
@@ -120,7 +120,7 @@ static void add_record(struct saved_context *c, const struct rxe_migr_rec *rec)
 	if (!has_handle(type))
 		return;
 	c->objects[c->num_objects++].rec = rec;
-	count = record_rings(rec, rings);
+	count = ibv_record_rings(rec, rings);
 	for (i = 0; i < count; i++)
 		c->rings[c->num_rings++].ring = rings[i];
 }
@@ -134,13 +134,13 @@ static int sort_objects(struct saved_context *c)
 	for (i = 1; i < c->num_objects; i++)
 		if (c->objects[i].rec->handle == c->objects[i - 1].rec->handle)
 			return fail("two objects have the handle of %s",
-				    object_name(c->objects[i].rec, name));
+				    ibv_record_name(c->objects[i].rec, name, sizeof(name)));
 	if (!c->num_objects)
 		return 0;
 	last = le32toh(c->objects[c->num_objects - 1].rec->handle);
 	if (last >= MAX_HANDLES)
 		return fail("%s: its handle is too high",
-			    object_name(c->objects[c->num_objects - 1].rec, name));
+			    ibv_record_name(c->objects[c->num_objects - 1].rec, name, sizeof(name)));
 	c->num_handles = last + 1;
 	return 0;
 }
@@ -274,7 +274,7 @@ static int check_owners(const struct saved_context *c)
 		if (le16toh(c->objects[i].rec->type) == RXE_MIGR_REC_MR &&
 		    !c->objects[i].pid)
 			return fail("%s: nobody owns %s", INVENTORY,
-				    object_name(c->objects[i].rec, name));
+				    ibv_record_name(c->objects[i].rec, name, sizeof(name)));
 	return 0;
 }
 
