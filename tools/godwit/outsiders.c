@@ -81,29 +81,6 @@ static int by_offset(const void *a, const void *b)
 	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The rings that a record has; returns how many: at most two. */
-static int rdma_rings(const struct rxe_migr_rec *rec, uint64_t offset[2])
-{
-	const struct rxe_migr_rec_qp *qp = (const void *)rec;
-	int n = 0;
-
-	switch (le16toh(rec->type)) {
-	case RXE_MIGR_REC_CQ:
-		offset[n++] = le64toh(((const struct rxe_migr_rec_cq *)rec)->ring_offset);
-		break;
-	case RXE_MIGR_REC_SRQ:
-		offset[n++] = le64toh(((const struct rxe_migr_rec_srq *)rec)->ring_offset);
-		break;
-	case RXE_MIGR_REC_QP:
-		if (qp->sq_offset)
-			offset[n++] = le64toh(qp->sq_offset);
-		if (qp->rq_offset)
-			offset[n++] = le64toh(qp->rq_offset);
-		break;
-	}
-	return n;
-}
-
 void rings_collect(const struct contexts *list, struct rings *rings)
 {
 	*rings = (struct rings){ 0 };
@@ -112,11 +89,11 @@ void rings_collect(const struct contexts *list, struct rings *rings)
 		const struct rxe_migr_rec *rec;
 
 		ibv_for_each_record(rec, c->dump, c->length) {
-			uint64_t offset[2];
+			struct ibv_record_ring its[2];
 
-			for (int n = rdma_rings(rec, offset); n-- > 0;) {
+			for (int n = ibv_record_rings(rec, its); n-- > 0;) {
 				GROW(rings->ring, rings->n);
-				rings->ring[rings->n++] = (struct ring){ offset[n], i };
+				rings->ring[rings->n++] = (struct ring){ its[n].offset, i };
 			}
 		}
 	}

@@ -329,20 +329,19 @@ static void look_at_qp(struct look *look, const struct context *c, const struct 
 {
 	struct plan *plan = look->plan;
 	json_t *object = plan_object(plan, "qp", c, qp_fields(qp));
+	const char *refusal = ibv_record_refusal(&qp->hdr);
 	uint32_t qpn = le32toh(qp->qpn);
 	struct in6_addr sgid;
 
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
-
 	plan->qps++;
 	if (qp->qp_type == IBV_QPT_UD) {
 		if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(c, look->addresses))
 			plan_moves_but(plan, object, "process %d, %s, QP %u: what others send to this UD queue pair "
 				       "arrives only if the address that they send to moves along: --address",
 				       c->pid, c->device, qpn);
-	} else if (qp->qp_type != IBV_QPT_RC && qp->qp_type != IBV_QPT_UC) {
-		plan_stays(plan, object, "process %d, %s, QP %u: %s queue pairs can't be moved: destroy it before",
-			   c->pid, c->device, qpn, rdma_qp_type(qp->qp_type));
+	} else if (refusal) {
+		plan_stays(plan, object, "process %d, %s, QP %u: %s", c->pid, c->device, qpn, refusal);
 	} else if (is_connected(qp) && is_own_peer(qp) && !addresses_have(look->addresses, &sgid)) {
 		plan_stays(plan, object, "process %d, %s, QP %u: it is connected to itself, and would not find itself at "
 			   "another address: --address", c->pid, c->device, qpn);
@@ -401,14 +400,6 @@ static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_m
 	return at >= end;
 }
 
-/* The process whose memory it is; 0: it has ended; -1: the driver does not say. */
-static pid_t owner_of(const struct context *c, const struct rxe_migr_rec_mr *mr)
-{
-	const struct rxe_migr_rec_mr_owner *o = (const void *)ibv_next_record(c->dump, c->length, &mr->hdr);
-
-	return o && le16toh(o->hdr.type) == RXE_MIGR_REC_MR_OWNER ? (pid_t)le32toh(o->pid) : -1;
-}
-
 /* As the CRIU plugin looks for whom it registers it again. */
 static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
 {
@@ -425,7 +416,7 @@ static void look_at_mr(struct look *look, const struct context *c, const struct 
 	struct plan *plan = look->plan;
 	json_t *object = plan_object(plan, "mr", c, mr_fields(mr));
 	unsigned int key = le32toh(mr->key);
-	pid_t owner = owner_of(c, mr);
+	pid_t owner = ibv_record_owner(c->dump, c->length, mr);
 
 	if (owner >= 0)
 		json_object_set_new(object, "pid", json_integer(owner));
@@ -477,11 +468,19 @@ static void look_at_group(struct look *look, const struct context *c, const stru
 		       json_string_value(json_object_get(object, "mgid")));
 }
 
+static void refuse(struct plan *plan, json_t *object, const struct context *c, const struct rxe_migr_rec *rec)
+{
+	char name[96];
+
+	plan_stays(plan, object, "process %d, %s, %s: %s", c->pid, c->device,
+		   ibv_record_name(rec, name, sizeof(name)), ibv_record_refusal(rec));
+}
+
 static void look_at_record(struct look *look, const struct context *c, const struct rxe_migr_rec *rec)
 {
 	struct plan *plan = look->plan;
 	const json_int_t number = le32toh(rec->handle);
-	const char *name;
+	const char *kind;
 	json_t *object;
 
 	switch (le16toh(rec->type)) {
@@ -522,18 +521,16 @@ static void look_at_record(struct look *look, const struct context *c, const str
 		look_at_group(look, c, (const void *)rec);
 		break;
 	case RXE_MIGR_REC_OTHER:
-		name = ibv_uverbs_object_str(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
-		object = plan_object(plan, "other", c, json_pack("{s:I, s:s}", "handle", number, "kind", name));
-		plan_stays(plan, object, "process %d, %s, %s %lld: objects of this kind can't be moved: destroy it "
-			   "before", c->pid, c->device, name, (long long)number);
+		kind = ibv_uverbs_object_str(le32toh(((const struct rxe_migr_rec_other *)rec)->object_id));
+		object = plan_object(plan, "other", c, json_pack("{s:I, s:s}", "handle", number, "kind", kind));
+		refuse(plan, object, c, rec);
 		break;
 	default:
-		if (!(le16toh(rec->flags) & RXE_MIGR_REC_MANDATORY))
+		if (!ibv_record_refusal(rec))
 			break;
 		object = plan_object(plan, "unknown", c, json_pack("{s:I, s:i}", "handle", number, "kind",
 								 (int)le16toh(rec->type)));
-		plan_stays(plan, object, "process %d, %s: the driver is newer than godwit (record of type %u): "
-			   "install what belongs together", c->pid, c->device, le16toh(rec->type));
+		refuse(plan, object, c, rec);
 	}
 }
 
@@ -668,7 +665,7 @@ static uint64_t pinned_pages(const struct plan *plan, pid_t pid, uint64_t page)
 			const struct rxe_migr_rec_mr *mr = (const void *)rec;
 			uint64_t end;
 
-			if (le16toh(rec->type) != RXE_MIGR_REC_MR || owner_of(c, mr) != pid)
+			if (le16toh(rec->type) != RXE_MIGR_REC_MR || ibv_record_owner(c->dump, c->length, mr) != pid)
 				continue;
 			end = le64toh(mr->start) + le64toh(mr->length);
 			pages += (end + page - 1) / page - le64toh(mr->start) / page;
