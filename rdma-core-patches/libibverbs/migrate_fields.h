@@ -6,7 +6,7 @@
  *	F(record, member, name, unit, place)
  *
  * member is one of struct rxe_migr_rec_<record>, and name what it is called
- * outside. unit: enum ibv_record_unit.
+ * outside: rdma(8)'s word where that has one. unit: enum ibv_record_unit.
  * place: MAIN, what a person looks for first; MORE; LATER: more, and images may
  * be older than it.
  *
@@ -49,7 +49,7 @@
 	F(srq, user_handle, user_handle, HEX, MORE)			\
 	F(srq, ring_offset, ring_offset, HEX, MORE)			\
 	F(srq, pd, pd, NUMBER, MAIN)					\
-	F(srq, srq_num, srq_num, NUMBER, MAIN)				\
+	F(srq, srq_num, srqn, NUMBER, MAIN)				\
 	F(srq, max_wr, max_wr, NUMBER, MAIN)				\
 	F(srq, max_sge, max_sge, NUMBER, MORE)				\
 	F(srq, limit, limit, NUMBER, MORE)				\
@@ -67,7 +67,7 @@
 	F(qp, srq, srq, HANDLE, MORE)					\
 	F(qp, async_file, async_file, HANDLE, MORE)			\
 	F(qp, async_events, async_events, NUMBER, MORE)			\
-	F(qp, qpn, qpn, NUMBER, MAIN)					\
+	F(qp, qpn, lqpn, NUMBER, MAIN)					\
 	F(qp, qp_type, qp_type, QP_TYPE, MAIN)				\
 	F(qp, qp_state, qp_state, QP_STATE, MAIN)			\
 	F(qp, sq_sig_all, sq_sig_all, NUMBER, MORE)			\
@@ -78,7 +78,7 @@
 	F(qp, max_recv_sge, max_recv_sge, NUMBER, MORE)			\
 	F(qp, access_flags, access_flags, HEX, MORE)			\
 	F(qp, qkey, qkey, HEX, MORE)					\
-	F(qp, dest_qpn, dest_qpn, NUMBER, MAIN)				\
+	F(qp, dest_qpn, rqpn, NUMBER, MAIN)				\
 	F(qp, rq_psn, rq_psn, NUMBER, MORE)				\
 	F(qp, sq_psn, sq_psn, NUMBER, MORE)				\
 	F(qp, pkey_index, pkey_index, NUMBER, MORE)			\
@@ -177,7 +177,7 @@
 #define IBV_FIELDS_ah(F)						\
 	F(ah, user_handle, user_handle, HEX, MORE)			\
 	F(ah, pd, pd, NUMBER, MORE)					\
-	F(ah, ah_num, ah_num, NUMBER, MAIN)				\
+	F(ah, ah_num, ahn, NUMBER, MAIN)				\
 	F(ah, sgid, sgid, GID, MORE)					\
 	F(ah, dgid, dgid, GID, MAIN)					\
 	F(ah, flow_label, flow_label, NUMBER, MORE)			\

@@ -177,14 +177,14 @@ static json_t *mr_fields(const struct rxe_migr_rec_mr *mr)
 static json_t *mw_fields(const struct rxe_migr_rec_mw *mw)
 {
 	return json_pack("{s:I, s:I, s:o, s:i, s:o, s:o}", "handle", (json_int_t)le32toh(mw->hdr.handle),
-			 "pd", (json_int_t)le32toh(mw->pd), "key", hex(le32toh(mw->rkey)),
+			 "pd", (json_int_t)le32toh(mw->pd), "rkey", hex(le32toh(mw->rkey)),
 			 "type", mw->type, "mr", handle(mw->mr), "qp", handle(mw->qp));
 }
 
 static json_t *cq_fields(const struct rxe_migr_rec_cq *cq)
 {
 	return json_pack("{s:I, s:I, s:o}", "handle", (json_int_t)le32toh(cq->hdr.handle),
-			 "cqe", (json_int_t)le32toh(cq->cqe), "channel", handle(cq->comp_channel));
+			 "cqe", (json_int_t)le32toh(cq->cqe), "comp_channel", handle(cq->comp_channel));
 }
 
 static json_t *srq_fields(const struct rxe_migr_rec_srq *srq)
