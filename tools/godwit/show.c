@@ -175,8 +175,10 @@ static json_t *record_of(RdmaRecordEntry *entry)
 	json_object_set_new(object, "type", json_string(record_kind_name(entry->type)));
 	json_object_foreach(object, key, value)
 		if (json_is_object(value)) {
-			json_object_update_missing(object, value);
+			json_incref(value);
 			json_object_del(object, key);
+			json_object_update(object, value);
+			json_decref(value);
 			break;
 		}
 	return object;
