@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <rdma/ib_user_ioctl_verbs.h>
 
 #include "migrate_cmd.h"
+#include <rdma/ib_user_ioctl_verbs.h>
 
 void migr_start(struct migr_cmd *cmd, uint16_t object, uint16_t method)
 {
