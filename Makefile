@@ -119,7 +119,8 @@ build/config.mk: configure
 include build/config.mk
 
 include kernel/upstream.mk kernel/rmem_swap/build.mk tests/vm/vm.mk
-include $(wildcard rdma-core-patches/build.mk criu-plugin/build.mk tools/build.mk tools/*/build.mk tests/build.mk benchmarks/*/build.mk)
+include $(wildcard rdma-core-patches/build.mk tools/common/build.mk criu-plugin/build.mk)
+include $(filter-out tools/common/build.mk,$(wildcard tools/build.mk tools/*/build.mk tests/build.mk benchmarks/*/build.mk))
 
 all: $(ALL)
 

@@ -9,7 +9,7 @@ plugin_build := $(BUILD)/criu-plugin
 plugin_so := $(plugin_build)/rdma_plugin.so
 plugin_src := $(wildcard $(plugin_dir)/*.c)
 plugin_obj := $(plugin_src:$(plugin_dir)/%.c=$(plugin_build)/%.o) $(plugin_build)/rdma.pb-c.o
-plugin_cflags := -I$(plugin_build) -I$(plugin_dir) -fPIC -fvisibility=hidden -D_GNU_SOURCE $(VERBS_CFLAGS)
+plugin_cflags := -I$(plugin_build) -I$(plugin_dir) -fPIC -fvisibility=hidden -D_GNU_SOURCE $(COMMON_CFLAGS) $(VERBS_CFLAGS)
 
 ALL += $(plugin_so)
 INSTALL += install-plugin install-plugin-man
@@ -24,13 +24,13 @@ $(plugin_build)/rdma.pb-c.o: $(plugin_build)/rdma.pb-c.c
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
 
-$(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_dir)/plugin.h $(plugin_build)/rdma.pb-c.h $(verbs_headers)
+$(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_dir)/plugin.h $(plugin_build)/rdma.pb-c.h $(common_headers) $(verbs_headers)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
 
-$(plugin_so): $(plugin_obj) $(verbs_lib)
+$(plugin_so): $(plugin_obj) $(common_lib) $(verbs_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(plugin_obj) $(VERBS_LIBS) -lprotobuf-c -lz
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(plugin_obj) $(common_lib) $(VERBS_LIBS) -lprotobuf-c -lz
 
 install-plugin: $(plugin_so)
 	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)

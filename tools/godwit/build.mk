@@ -9,7 +9,7 @@ godwit_obj := $(patsubst $(godwit_dir)/%.c,$(godwit_build)/%.o,$(wildcard $(godw
 godwit_pb := $(godwit_build)/rpc.pb-c.o $(godwit_build)/rdma.pb-c.o
 GODWIT_VERSION ?= 0.1
 godwit_cflags := -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
-	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_dir) -I$(godwit_build) $(VERBS_CFLAGS)
+	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_dir) -I$(godwit_build) $(COMMON_CFLAGS) $(VERBS_CFLAGS)
 
 ALL += $(BUILD)/godwit
 INSTALL += install-godwit
@@ -37,9 +37,9 @@ $(godwit_obj): $(godwit_build)/%.o: $(godwit_dir)/%.c $(godwit_pb:.o=.c) $(verbs
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -O2 -g $(godwit_cflags) -MMD -MP -c -o $@ $<
 
-$(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(verbs_lib)
+$(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(common_lib) $(verbs_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(godwit_obj) $(godwit_pb) $(VERBS_LIBS) -lrdmacm -libverbs -ljansson -lprotobuf-c -lcrypto -lz
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(godwit_obj) $(godwit_pb) $(common_lib) $(VERBS_LIBS) -lrdmacm -libverbs -ljansson -lprotobuf-c -lcrypto -lz
 
 -include $(godwit_obj:.o=.d)
 

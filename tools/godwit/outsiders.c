@@ -11,7 +11,7 @@
 
 static bool is_event_file(const struct proc_fd *fd)
 {
-	return !strcmp(fd->link, "anon_inode:[infinibandevent]");
+	return !strcmp(fd->link, EVENT_FILE);
 }
 
 static const struct context *context_of_event(const struct contexts *list, const struct proc_fd *fd,
@@ -144,7 +144,7 @@ static int outside_fd(const struct proc_fd *fd, void *arg)
 	/* (another godwit holds them only while it looks) */
 	if (tree_has(o->tree, fd->pid))
 		return 0;
-	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) == NODE_UVERBS) {
+	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) == FILE_UVERBS) {
 		for (size_t i = 0; i < o->list->n; i++)
 			if (holders_have(&o->list->context[i].holders, fd) && !proc_is_ours(fd->pid))
 				o->list->context[i].holders.outsider = fd->pid;
@@ -164,7 +164,7 @@ static int outside_map(const struct proc_map *map, void *arg)
 	struct stat st;
 
 	if (!map->shared || !rings_find(o->rings, o->list, NULL, map->offset) || proc_map_stat(map, &st) ||
-	    !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != NODE_UVERBS)
+	    !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != FILE_UVERBS)
 		return 0;
 	ring = rings_find(o->rings, o->list, device, map->offset);
 	if (ring)

@@ -101,13 +101,13 @@ static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 {
 	char device[64];
-	enum rdma_node node = rdma_node(fd->st.st_rdev, device);
+	enum file_kind node = rdma_node(fd->st.st_rdev, device);
 
-	if (harmless(fd->st.st_rdev) || node == NODE_UVERBS)
+	if (harmless(fd->st.st_rdev) || node == FILE_UVERBS)
 		return;
-	if (node == NODE_RDMA_CM)
+	if (node == FILE_RDMA_CM)
 		plan_cm(plan, fd);
-	else if (node == NODE_RDMA_OTHER)
+	else if (node == FILE_OTHER_RDMA)
 		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
 			   "close it before", fd->pid, fd->fd, fd->link);
 	else if (terminal(fd->st.st_rdev))
@@ -182,7 +182,7 @@ static bool is_stray_rdma(const struct plan *plan, int passed)
 
 	free(path);
 	if (!rdma)
-		rdma = !fstat(passed, &st) && S_ISCHR(st.st_mode) && rdma_node(st.st_rdev, device) != NODE_OTHER;
+		rdma = !fstat(passed, &st) && S_ISCHR(st.st_mode) && rdma_node(st.st_rdev, device) != FILE_NOT_RDMA;
 	return rdma && !proc_each_fd(&plan->tree, is_this_file, &passed);
 }
 
@@ -332,7 +332,7 @@ static int look_at_contained(const struct proc_fd *fd, void *arg)
 {
 	char device[64];
 
-	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) != NODE_OTHER)
+	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) != FILE_NOT_RDMA)
 		look_at_device(arg, fd);
 	return 0;
 }

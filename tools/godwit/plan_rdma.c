@@ -605,7 +605,7 @@ static int look_at_map(const struct proc_map *map, void *arg)
 	struct stat st;
 
 	if (!map->shared || !map->inode || proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) ||
-	    rdma_node(st.st_rdev, device) != NODE_UVERBS || is_ring(look, device, map->offset))
+	    rdma_node(st.st_rdev, device) != FILE_UVERBS || is_ring(look, device, map->offset))
 		return 0;
 	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:o, s:o}", "pid", map->pid,
 			     "start", hex(map->start), "of", text_json(device), "offset", hex(map->offset)));

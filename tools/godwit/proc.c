@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/kcmp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,33 +20,27 @@
 
 /* ------------------------------------------------------------- the tree -- */
 
+struct children {
+	pid_t *pid;
+	size_t n;
+};
+
+static int add_child(pid_t pid, void *arg)
+{
+	struct children *c = arg;
+
+	GROW(c->pid, c->n);
+	c->pid[c->n++] = pid;
+	return 0;
+}
+
 size_t proc_children(pid_t pid, pid_t **children)
 {
-	char *path = xasprintf("/proc/%d/task", pid);
-	DIR *dir = opendir(path);
-	struct dirent *de;
-	size_t n = 0;
+	struct children c = { 0 };
 
-	free(path);
-	*children = NULL;
-	while (dir && (de = readdir(dir))) {
-		char *text, *next, *end;
-		long child;
-
-		if (!isdigit(de->d_name[0]))
-			continue;
-		path = xasprintf("/proc/%d/task/%s/children", pid, de->d_name);
-		text = read_file(path);
-		free(path);
-		for (next = text; next && (child = strtol(next, &end, 10), end != next); next = end) {
-			GROW(*children, n);
-			(*children)[n++] = child;
-		}
-		free(text);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
+	proc_each_child(pid, add_child, &c);
+	*children = c.pid;
+	return c.n;
 }
 
 static int tree_add(struct tree *tree, pid_t pid)
@@ -521,22 +514,6 @@ int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)
 	return proc_each(walk_fds, &(struct fd_walk){ each, arg });
 }
 
-int proc_get_fd(pid_t pid, int fd)
-{
-	int pidfd = pidfd_open(pid, 0);
-	int copy = pidfd < 0 ? -1 : pidfd_getfd(pidfd, fd, 0);
-	int error = errno;
-
-	close_fd(&pidfd);
-	errno = error;
-	return copy;
-}
-
-bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
-{
-	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
-}
-
 /* ------------------------------------------------------------- mappings -- */
 
 int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg)
@@ -547,27 +524,13 @@ int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void 
 
 	free(path);
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; !ret && line; line = strtok_r(NULL, "\n", &save)) {
-		struct proc_map map = { .pid = pid };
-		char flags[5];
-		int at = 0;
+		struct proc_map map;
 
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*s %lu %n", &map.start, &map.end, flags,
-			   &map.offset, &map.inode, &at) < 5)
+		if (!proc_map_parse(pid, line, &map))
 			continue;
-		map.shared = flags[3] == 's';
-		map.path = at && line[at] ? line + at : NULL;
 		ret = each(&map, arg);
 	}
 	free(text);
-	return ret;
-}
-
-int proc_map_stat(const struct proc_map *map, struct stat *st)
-{
-	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
-	int ret = stat(path, st);
-
-	free(path);
 	return ret;
 }
 

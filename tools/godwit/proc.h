@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 #include "godwit.h"
+#include "walk.h"
 
 struct task {
 	pid_t pid;
@@ -82,24 +83,9 @@ int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, vo
 int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
 /* For every descriptor of every process of the host. */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
-/* A copy of its descriptor here; -1 with errno. */
-int proc_get_fd(pid_t pid, int fd);
-/* Are these one open file? */
-bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
-
-/* A mapping. path: what /proc/PID/maps says, NULL if that is nothing. */
-struct proc_map {
-	pid_t pid;
-	uint64_t start, end, offset;
-	bool shared;
-	unsigned long inode;
-	const char *path;
-};
 
 /* As proc_each_fd(), for the mappings of one process, by rising address. */
 int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg);
-/* What is mapped there, whatever its name is. */
-int proc_map_stat(const struct proc_map *map, struct stat *st);
 /* Is it the program that we are? */
 bool proc_is_ours(pid_t pid);
 

@@ -10,48 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "rdma.h"
 
 /* ------------------------------------------------------------- contexts -- */
 
-static void device_of(const char *uverbs, char device[64])
+enum file_kind rdma_node(dev_t rdev, char device[64])
 {
-	char *path = xasprintf("/sys/class/infiniband_verbs/%s/ibdev", uverbs);
-	char *name = read_file(path);
+	char node[NODE_LEN];
+	enum file_kind kind = device_kind(rdev, node);
 
-	free(path);
 	device[0] = '\0';
-	if (name)
-		snprintf(device, 64, "%.*s", (int)strcspn(name, "\n"), name);
-	free(name);
-}
-
-/* sysfs has .../CLASS/NAME for the number of a device. */
-enum rdma_node rdma_node(dev_t rdev, char device[64])
-{
-	char *path = xasprintf("/sys/dev/char/%u:%u", major(rdev), minor(rdev));
-	char link[4096], *name, *class;
-	ssize_t len = readlink(path, link, sizeof(link) - 1);
-
-	free(path);
-	device[0] = '\0';
-	if (len <= 0)
-		return NODE_OTHER;
-	link[len] = '\0';
-	name = strrchr(link, '/');
-	if (!name)
-		return NODE_OTHER;
-	*name++ = '\0';
-	class = strrchr(link, '/');
-	if (class && !strcmp(class, "/infiniband_verbs")) {
-		device_of(name, device);
-		return NODE_UVERBS;
-	}
-	if (class && !strcmp(class, "/infiniband_mad"))
-		return NODE_RDMA_OTHER;
-	return strcmp(name, "rdma_cm") ? NODE_OTHER : NODE_RDMA_CM;
+	if (kind == FILE_UVERBS)
+		device_name(node, device);
+	return kind;
 }
 
 static int add_context(const struct proc_fd *fd, void *arg)
@@ -60,7 +32,7 @@ static int add_context(const struct proc_fd *fd, void *arg)
 	struct context *c;
 	char device[64];
 
-	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, device) != NODE_UVERBS)
+	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, device) != FILE_UVERBS)
 		return 0;
 	for (size_t i = 0; i < list->n; i++)
 		if (holders_have(&list->context[i].holders, fd)) {
@@ -260,12 +232,12 @@ int contexts_abort(struct contexts *list)
 /* One that is being removed, and waits for those who have it open, has no node any more. */
 static bool has_node(const char *device)
 {
-	DIR *dir = opendir("/sys/class/infiniband_verbs");
+	DIR *dir = opendir(VERBS_CLASS);
 	struct dirent *de;
 	char of[64] = "";
 
 	while (dir && strcmp(of, device) && (de = readdir(dir)))
-		device_of(de->d_name, of);
+		device_name(de->d_name, of);
 	if (dir)
 		closedir(dir);
 	return !strcmp(of, device);

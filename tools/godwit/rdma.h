@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include "godwit.h"
 #include "proc.h"
+#include "rdma_file.h"
 
 /* Who has a file of the tree open; outsider: who, that is not of the tree, has it open or mapped too; 0: nobody. */
 struct holders {
@@ -98,11 +99,8 @@ void find_outsiders(const struct tree *tree, struct contexts *list, struct event
 /* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
 pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
 
-/* The kinds of character devices, told by their numbers: a container may give them any name. */
-enum rdma_node { NODE_OTHER, NODE_UVERBS, NODE_RDMA_CM, NODE_RDMA_OTHER };
-
-/* UVERBS: device gets the name of its device, "rxe0", or "". */
-enum rdma_node rdma_node(dev_t rdev, char device[64]);
+/* The kind of a character device. UVERBS: device gets the name of its device, "rxe0", or "". */
+enum file_kind rdma_node(dev_t rdev, char device[64]);
 
 /* A file of librdmacm: its ids, to be freed; their number or -1 with fault(). */
 int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#include "rdma_file.h"
+
+static enum file_kind kind_of(const char *class, const char *node)
+{
+	if (!strcmp(class, "infiniband_verbs"))
+		return FILE_UVERBS;
+	if (!strcmp(class, "infiniband_mad"))
+		return FILE_OTHER_RDMA;
+	if (!strcmp(class, "misc") && !strcmp(node, "rdma_cm"))
+		return FILE_RDMA_CM;
+	return FILE_NOT_RDMA;
+}
+
+/* sysfs has ../../devices/.../CLASS/NODE for the number of a device. */
+enum file_kind device_kind(dev_t rdev, char node[NODE_LEN])
+{
+	char path[64], link[PATH_MAX], *name, *class;
+	enum file_kind kind;
+	ssize_t len;
+
+	node[0] = '\0';
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u", major(rdev), minor(rdev));
+	len = readlink(path, link, sizeof(link) - 1);
+	if (len < 0)
+		return FILE_NOT_RDMA;
+	link[len] = '\0';
+	name = strrchr(link, '/');
+	if (!name)
+		return FILE_NOT_RDMA;
+	*name++ = '\0';
+	class = strrchr(link, '/');
+	if (!class || strlen(name) >= NODE_LEN)
+		return FILE_NOT_RDMA;
+	kind = kind_of(class + 1, name);
+	if (kind != FILE_NOT_RDMA)
+		strcpy(node, name);
+	return kind;
+}
+
+int device_name(const char *node, char name[64])
+{
+	char path[sizeof(VERBS_CLASS "//ibdev") + NAME_MAX];
+	FILE *file;
+
+	name[0] = '\0';
+	/* (nodes are entries of a folder) */
+	snprintf(path, sizeof(path), VERBS_CLASS "/%.*s/ibdev", NAME_MAX, node);
+	file = fopen(path, "re");
+	if (!file)
+		return -1;
+	if (!fgets(name, 64, file))
+		name[0] = '\0';
+	fclose(file);
+	name[strcspn(name, "\n")] = '\0';
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * The kinds of RDMA files, and the names of their devices.
+ */
+#ifndef COMMON_RDMA_FILE_H
+#define COMMON_RDMA_FILE_H
+
+#include <sys/types.h>
+
+enum file_kind {
+	FILE_NOT_RDMA,
+	FILE_UVERBS,		/* a context, maybe */
+	FILE_EVENTS,		/* a completion channel or asynchronous event file */
+	FILE_RDMA_CM,
+	FILE_OTHER_RDMA,	/* umad, issm, ... */
+};
+
+#define NODE_LEN	32
+#define VERBS_CLASS	"/sys/class/infiniband_verbs"
+/* What /proc/PID/fd says of an event file, which is of no device. */
+#define EVENT_FILE	"anon_inode:[infinibandevent]"
+
+/*
+ * The kind of a character device, told by its number, since a container may
+ * give it any name. node gets the host's name, "uverbs0", if it is RDMA's.
+ */
+enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
+
+/*
+ * The name, "rxe0", of the device behind a node, "uverbs0"; "" if sysfs gives
+ * none. -1 and errno: sysfs has no such node.
+ */
+int device_name(const char *node, char name[64]);
+
+#endif /* COMMON_RDMA_FILE_H */

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "walk.h"
+
+/* A thread that has ended meanwhile has no children. */
+static int each_child_of(const char *path, int (*each)(pid_t, void *), void *arg)
+{
+	FILE *file = fopen(path, "re");
+	int ret = 0, child;
+
+	while (!ret && file && fscanf(file, "%d", &child) == 1)
+		ret = each(child, arg);
+	if (file)
+		fclose(file);
+	return ret;
+}
+
+int proc_each_child(pid_t pid, int (*each)(pid_t, void *), void *arg)
+{
+	char path[sizeof("/proc//task//children") + 32 + NAME_MAX];
+	struct dirent *de;
+	int ret = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (!ret && dir && (de = readdir(dir))) {
+		if (!isdigit(de->d_name[0]))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, de->d_name);
+		ret = each_child_of(path, each, arg);
+	}
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+int proc_get_fd(pid_t pid, int fd)
+{
+	int pidfd = pidfd_open(pid, 0), copy, saved;
+
+	if (pidfd < 0)
+		return -1;
+	copy = pidfd_getfd(pidfd, fd, 0);
+	saved = errno;
+	close(pidfd);
+	errno = saved;
+	return copy;
+}
+
+bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
+{
+	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
+}
+
+bool proc_map_parse(pid_t pid, char *line, struct proc_map *map)
+{
+	char flags[5];
+	int at = 0;
+
+	*map = (struct proc_map){ .pid = pid };
+	line[strcspn(line, "\n")] = '\0';
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %lu %n", &map->start, &map->end, flags,
+		   &map->offset, &map->major, &map->minor, &map->inode, &at) < 7)
+		return false;
+	map->shared = flags[3] == 's';
+	map->path = at && line[at] ? line + at : NULL;
+	return true;
+}
+
+int proc_map_stat(const struct proc_map *map, struct stat *st)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	return stat(path, st);
+}
+
+bool memory_found(struct memory *m, uint64_t start, uint64_t end, bool shared)
+{
+	if (start <= m->start && end > m->start && (shared || !m->shared))
+		m->start = end;
+	return m->start >= m->end;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Linux-OpenIB OR MIT */
+/*
+ * Processes, as /proc shows them: children, descriptors and mappings.
+ */
+#ifndef COMMON_WALK_H
+#define COMMON_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* Call each for the direct children, of all threads, until it returns other than 0; return that. */
+int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
+
+/* A copy of a process's descriptor here; -1 with errno. */
+int proc_get_fd(pid_t pid, int fd);
+/* Are these one open file? */
+bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
+
+/* A mapping. path: what /proc/PID/maps says, NULL if that is nothing. */
+struct proc_map {
+	pid_t pid;
+	uint64_t start, end, offset;
+	bool shared;
+	unsigned int major, minor;	/* of the file's device; of a btrfs, one for all subvolumes */
+	unsigned long inode;
+	const char *path;
+};
+
+/* A line of /proc/PID/maps, which path points into and which loses its newline. Is it one? */
+bool proc_map_parse(pid_t pid, char *line, struct proc_map *map);
+/* What is mapped there, whatever its name is. */
+int proc_map_stat(const struct proc_map *map, struct stat *st);
+
+/* Memory of a process, from its beginning as far as it was not found mapped yet. */
+struct memory {
+	uint64_t start, end;
+	bool shared;	/* only mappings that are shared count */
+};
+
+/* Look at the next mapping, by rising address. Was all of it found, without a hole? */
+bool memory_found(struct memory *m, uint64_t start, uint64_t end, bool shared);
+
+#endif /* COMMON_WALK_H */
