@@ -83,7 +83,7 @@ int look_at_cm(pid_t pid, int fd)
 	struct cm_file *file;
 	int mine, count;
 
-	mine = take_fd(pid, fd);
+	mine = proc_get_fd(pid, fd);
 	if (mine < 0)
 		return fail("file %d of process %d cannot be opened: %m", fd, pid);
 	if (find_cm_file(mine)) {

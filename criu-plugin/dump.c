@@ -196,7 +196,7 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 	(void)node;
 	if (kind == FILE_UVERBS && begin())
 		return -1;
-	mine = kind == FILE_UVERBS ? take_fd(pid, fd) : -1;
+	mine = kind == FILE_UVERBS ? proc_get_fd(pid, fd) : -1;
 	if (mine < 0)
 		return 0;
 	/* Perhaps that number stands for another file by now. */
@@ -348,7 +348,7 @@ static int open_context(struct dumped_task *task, int fd, const char *node)
 	uint32_t *slot;
 	int mine, n, ret = 0;
 
-	mine = take_fd(task->pid, fd);
+	mine = proc_get_fd(task->pid, fd);
 	if (mine < 0)
 		return fail("file %d of process %d cannot be opened: %m", fd,
 			    task->pid);
@@ -483,16 +483,16 @@ static int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry
 static bool has_memory(const struct dumped_task *task, uint64_t start,
 		       uint64_t length, bool shared)
 {
-	uint64_t end = start + length;
+	struct memory memory = { start, start + length, shared };
 	const struct mapping *m;
 	int i;
 
-	for (i = 0; i < task->num_mappings && start < end; i++) {
+	for (i = 0; i < task->num_mappings; i++) {
 		m = &task->mappings[i];
-		if (m->start <= start && m->end > start && (m->shared || !shared))
-			start = m->end;
+		if (memory_found(&memory, m->start, m->end, m->shared))
+			return true;
 	}
-	return start >= end;
+	return memory.start >= memory.end;
 }
 
 /* Is the region already one of a task's? */

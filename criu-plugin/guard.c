@@ -184,7 +184,7 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	(void)arg;
 	if (kind != FILE_UVERBS)
 		return 0;
-	mine = take_fd(pid, fd);
+	mine = proc_get_fd(pid, fd);
 	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
 	if (!ctx)
 		return 0;

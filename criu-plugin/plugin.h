@@ -20,6 +20,8 @@
 #include <infiniband/migrate.h>
 
 #include "rdma.pb-c.h"
+#include "rdma_file.h"
+#include "walk.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -101,20 +103,6 @@ bool refuses_late(void);
 
 /* -------------------------------------------------------- scan.c: processes -- */
 
-enum file_kind {
-	FILE_NOT_RDMA,
-	FILE_UVERBS,		/* a context, maybe */
-	FILE_EVENTS,		/* a completion channel or asynchronous event file */
-	FILE_RDMA_CM,
-	FILE_OTHER_RDMA,	/* umad, issm, ... */
-};
-
-#define NODE_LEN 32
-#define VERBS_CLASS "/sys/class/infiniband_verbs"
-
-/* The kind of a device; node gets its name, "uverbs0". */
-enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
-
 /* The kind of an open file of a process; pid 0: our own. */
 enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN]);
 
@@ -138,14 +126,6 @@ struct mapping {
 /* All mappings of a process by rising address, to be freed; their number or -1. */
 int read_mappings(pid_t pid, struct mapping **mappings);
 
-/*
- * The name, "rxe0", of the device behind a node, "uverbs0"; "" if sysfs gives
- * none. -1 and errno: sysfs has no such node. The caller says so.
- */
-int device_name(const char *node, char name[64]);
-
-/* A descriptor of another process's file, or -1 and errno. */
-int take_fd(pid_t pid, int fd);
 bool same_file(int fd1, int fd2);
 
 /* Its number in its own pid namespace, or -1. */

@@ -4,72 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "plugin.h"
 
-#define EVENT_FILE "anon_inode:[infinibandevent]"
-
 /* ------------------------------------------------------------------ files -- */
-
-/*
- * Devices are told apart by their number: a container may give them any name.
- * sysfs has ../../devices/.../infiniband_verbs/uverbs0 for it.
- */
-enum file_kind device_kind(dev_t rdev, char node[NODE_LEN])
-{
-	char path[64], link[PATH_MAX], *name, *class;
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u", major(rdev),
-		 minor(rdev));
-	len = readlink(path, link, sizeof(link) - 1);
-	if (len < 0)
-		return FILE_NOT_RDMA;
-	link[len] = '\0';
-
-	name = strrchr(link, '/');
-	if (!name)
-		return FILE_NOT_RDMA;
-	*name++ = '\0';
-	class = strrchr(link, '/');
-	if (!class || strlen(name) >= NODE_LEN)
-		return FILE_NOT_RDMA;
-	class++;
-
-	strcpy(node, name);
-	if (!strcmp(class, "infiniband_verbs"))
-		return FILE_UVERBS;
-	if (!strcmp(class, "infiniband_mad"))
-		return FILE_OTHER_RDMA;
-	if (!strcmp(class, "misc") && !strcmp(name, "rdma_cm"))
-		return FILE_RDMA_CM;
-	return FILE_NOT_RDMA;
-}
-
-int device_name(const char *node, char name[64])
-{
-	char path[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), VERBS_CLASS "/%s/ibdev", node);
-	file = fopen(path, "re");
-	if (!file)
-		return -1;
-	if (!fgets(name, 64, file))
-		name[0] = '\0';
-	fclose(file);
-	name[strcspn(name, "\n")] = '\0';
-	return 0;
-}
 
 enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN])
 {
@@ -144,23 +88,9 @@ int count_files(pid_t pid)
 	return for_each_fd(pid, count_file, &count) ? -1 : count;
 }
 
-int take_fd(pid_t pid, int fd)
-{
-	int pidfd, taken, saved;
-
-	pidfd = syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0)
-		return -1;
-	taken = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
-	saved = errno;
-	close(pidfd);
-	errno = saved;
-	return taken;
-}
-
 bool same_file(int fd1, int fd2)
 {
-	return !syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, fd1, fd2);
+	return proc_same_file(getpid(), fd1, getpid(), fd2);
 }
 
 bool in_image_dir(const char *name)
@@ -170,16 +100,12 @@ bool in_image_dir(const char *name)
 
 /* --------------------------------------------------------------- mappings -- */
 
-/* Whose device? map_files leads to the file whatever its name is. */
-static bool is_uverbs(pid_t pid, struct mapping *m)
+static bool is_uverbs(const struct proc_map *map, char node[NODE_LEN])
 {
-	char path[96];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid,
-		 (unsigned long long)m->start, (unsigned long long)m->end);
-	return !stat(path, &st) && S_ISCHR(st.st_mode) &&
-	       device_kind(st.st_rdev, m->node) == FILE_UVERBS;
+	return !proc_map_stat(map, &st) && S_ISCHR(st.st_mode) &&
+	       device_kind(st.st_rdev, node) == FILE_UVERBS;
 }
 
 /*
@@ -187,32 +113,84 @@ static bool is_uverbs(pid_t pid, struct mapping *m)
  * enough: of a btrfs, /proc gives the same device for all subvolumes.
  */
 struct mapped_file {
-	unsigned int		major, minor;
-	unsigned long long	inode;
-	char			*path;
-	int			mapping;	/* the first one of it */
+	unsigned int	major, minor;
+	unsigned long	inode;
+	char		*path;
+	int		mapping;	/* the first one of it */
 };
 
-static bool same_mapped(const struct mapped_file *a, const struct mapped_file *b)
+static bool is_of(const struct mapped_file *f, const struct proc_map *map)
 {
-	return a->inode == b->inode && a->minor == b->minor &&
-	       a->major == b->major && !strcmp(a->path, b->path);
+	return f->inode == map->inode && f->minor == map->minor &&
+	       f->major == map->major && !strcmp(f->path, map->path ?: "");
 }
 
-static void free_files(struct mapped_file *files, int count)
+struct reading {
+	struct mapping	*mappings;
+	int		count, room;
+	struct mapped_file *files;
+	int		num_files;
+};
+
+static bool make_room(struct reading *r)
 {
-	while (count--)
-		free(files[count].path);
-	free(files);
+	int room = r->room ? 2 * r->room : 64;
+	struct mapping *m;
+	struct mapped_file *f;
+
+	if (r->count < r->room)
+		return true;
+	m = realloc(r->mappings, room * sizeof(*m));
+	r->mappings = m ?: r->mappings;
+	f = m ? realloc(r->files, room * sizeof(*f)) : NULL;
+	r->files = f ?: r->files;
+	if (f)
+		r->room = room;
+	return f;
+}
+
+/* Which device's the mapping m is: asked once for each file. */
+static bool see_device(struct reading *r, const struct proc_map *map,
+		       struct mapping *m)
+{
+	struct mapped_file *f;
+
+	for (f = r->files; f < r->files + r->num_files && !is_of(f, map); f++)
+		;
+	if (f < r->files + r->num_files) {
+		m->uverbs = r->mappings[f->mapping].uverbs;
+		strcpy(m->node, r->mappings[f->mapping].node);
+		return true;
+	}
+	m->uverbs = is_uverbs(map, m->node);
+	*f = (struct mapped_file){
+		.major = map->major, .minor = map->minor, .inode = map->inode,
+		.path = strdup(map->path ?: ""), .mapping = m - r->mappings,
+	};
+	r->num_files += !!f->path;
+	return f->path;
+}
+
+static bool add_mapping(struct reading *r, const struct proc_map *map)
+{
+	struct mapping *m;
+
+	if (!make_room(r))
+		return false;
+	m = &r->mappings[r->count++];
+	*m = (struct mapping){
+		.start = map->start, .end = map->end, .pgoff = map->offset,
+		.shared = map->shared,
+	};
+	return !map->inode || see_device(r, map, m);
 }
 
 int read_mappings(pid_t pid, struct mapping **mappings)
 {
-	unsigned long long start, end, pgoff;
-	struct mapped_file file_of, *files = NULL, *f;
-	struct mapping *array = NULL, *m;
-	char path[64], flags[5], *line = NULL;
-	int count = 0, room = 0, num_files = 0, at;
+	char path[64], *line = NULL;
+	struct reading r = {};
+	struct proc_map map;
+	bool memory = true;
 	size_t size = 0;
 	FILE *file;
 
@@ -220,53 +198,19 @@ int read_mappings(pid_t pid, struct mapping **mappings)
 	file = fopen(path, "re");
 	if (!file)
 		return fail("%s cannot be read: %m", path);
-	while (getline(&line, &size, file) > 0) {
-		if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &start, &end,
-			   flags, &pgoff, &file_of.major, &file_of.minor,
-			   &file_of.inode, &at) != 7)
-			continue;
-		if (count == room) {
-			room = room ? 2 * room : 64;
-			m = realloc(array, room * sizeof(*m));
-			f = m ? realloc(files, room * sizeof(*f)) : NULL;
-			array = m ?: array;
-			files = f ?: files;
-			if (!f)
-				goto no_memory;
-		}
-		m = &array[count];
-		*m = (struct mapping){
-			.start = start, .end = end, .pgoff = pgoff,
-			.shared = flags[3] == 's',
-		};
-		file_of.path = line + at;
-		file_of.mapping = count++;
-		if (!file_of.inode)
-			continue;
-		for (f = files; f < files + num_files && !same_mapped(f, &file_of); f++)
-			;
-		if (f < files + num_files) {
-			m->uverbs = array[f->mapping].uverbs;
-			strcpy(m->node, array[f->mapping].node);
-		} else {
-			m->uverbs = is_uverbs(pid, m);
-			file_of.path = strdup(file_of.path);
-			if (!file_of.path)
-				goto no_memory;
-			files[num_files++] = file_of;
-		}
+	while (memory && getline(&line, &size, file) > 0)
+		memory = !proc_map_parse(pid, line, &map) || add_mapping(&r, &map);
+	while (r.num_files)
+		free(r.files[--r.num_files].path);
+	free(r.files);
+	free(line);
+	fclose(file);
+	if (!memory) {
+		free(r.mappings);
+		return fail("no memory");
 	}
-	free_files(files, num_files);
-	free(line);
-	fclose(file);
-	*mappings = array;
-	return count;
-no_memory:
-	free_files(files, num_files);
-	free(line);
-	fclose(file);
-	free(array);
-	return fail("no memory");
+	*mappings = r.mappings;
+	return r.count;
 }
 
 /* -------------------------------------------------------------- processes -- */
@@ -293,53 +237,36 @@ pid_t inner_pid(pid_t pid)
 	return inner;
 }
 
-/* Append the children of a process's thread. */
-static int read_children(const char *path, pid_t **pids, int count)
-{
-	FILE *file = fopen(path, "re");
-	pid_t *more;
-	int child;
+struct tree {
+	pid_t	**pids;
+	int	count;		/* -1: no memory */
+};
 
-	if (!file)
-		return count;	/* the thread has ended */
-	while (fscanf(file, "%d", &child) == 1) {
-		more = realloc(*pids, (count + 1) * sizeof(*more));
-		if (!more) {
-			fclose(file);
-			return fail("no memory");
-		}
-		*pids = more;
-		more[count++] = child;
+static int add_child(pid_t child, void *arg)
+{
+	struct tree *tree = arg;
+	pid_t *more;
+
+	more = realloc(*tree->pids, (tree->count + 1) * sizeof(*more));
+	if (!more) {
+		tree->count = -1;
+		return fail("no memory");
 	}
-	fclose(file);
-	return count;
+	*tree->pids = more;
+	more[tree->count++] = child;
+	return 0;
 }
 
 int read_tree(pid_t root, pid_t **pids)
 {
-	char path[sizeof("/proc//task//children") + 32 + NAME_MAX];
-	struct dirent *de;
-	int count = 1, i;
-	DIR *dir;
+	struct tree tree = { .pids = pids, .count = 1 };
+	int i;
 
 	*pids = malloc(sizeof(**pids));
 	if (!*pids)
 		return fail("no memory");
 	(*pids)[0] = root;
-
-	for (i = 0; i >= 0 && i < count; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/task", (*pids)[i]);
-		dir = opendir(path);
-		if (!dir)
-			continue;
-		while (count > 0 && (de = readdir(dir))) {
-			if (!isdigit(de->d_name[0]))
-				continue;
-			snprintf(path, sizeof(path), "/proc/%d/task/%s/children",
-				 (*pids)[i], de->d_name);
-			count = read_children(path, pids, count);
-		}
-		closedir(dir);
-	}
-	return count;
+	for (i = 0; i < tree.count; i++)
+		proc_each_child((*pids)[i], add_child, &tree);
+	return tree.count;
 }
