@@ -136,7 +136,7 @@ static int begin(void)
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
 	if (add_inventory_plugin(CR_PLUGIN_DESC.name))
 		return fail("no memory");
-	if (guard_start())
+	if (watchdog_start())
 		return -1;
 	pass_lock(dump.root);
 	dump.began = true;
@@ -387,7 +387,7 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	switch (kind) {
 	case FILE_UVERBS:
 		task->files++;
-		if (begin() || know_mappings(task) || guard_watch(pid))
+		if (begin() || know_mappings(task) || watchdog_watch(pid))
 			return -1;
 		return open_context(task, fd, node);
 	case FILE_EVENTS:
@@ -845,7 +845,7 @@ int dump_file(int fd, int id)
 
 /*
  * Before CRIU lets go of the tasks. It does not say whether they are to live
- * on after a checkpoint that has succeeded: the guard sees that.
+ * on after a checkpoint that has succeeded: the watchdog sees that.
  */
 void dump_end(bool failed)
 {
@@ -863,5 +863,5 @@ void dump_end(bool failed)
 	}
 	end_cm();
 	pass_lock_end();
-	guard_leave(!failed);
+	watchdog_leave(!failed);
 }

@@ -231,10 +231,10 @@ int find_qp_context(const char *device, uint32_t qp_num);
 /* The nth context of the tree, and its device's name, or NULL. */
 struct ibv_context *dumped_context(uint32_t n, const char **device);
 
-/* guard.c: contexts come back to life if CRIU does not, or lets them live. */
-int guard_start(void);
-int guard_watch(pid_t pid);
-void guard_leave(bool saved);
+/* watchdog.c: contexts come back to life if CRIU does not, or lets them live. */
+int watchdog_start(void);
+int watchdog_watch(pid_t pid);
+void watchdog_leave(bool saved);
 
 /* lock.c: CRIU's lock of a network namespace lets RDMA's packets pass. */
 void pass_lock(pid_t root);

@@ -43,7 +43,7 @@ end_loop() {
 }
 
 nothing_left() {
-	expect 60 on h1 sh -c '! pgrep "criu-loop|godwit-guard" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
+	expect 60 on h1 sh -c '! pgrep "criu-loop|godwit-watchdog" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
 }
 
 dump() { # dump [OPTION...]

@@ -69,7 +69,7 @@ at_home() {
 	if on h2 ip -br addr show eth0 | grep "$extra" >/dev/null; then broken "h2 has the address"; fi
 	expect 60 ended h2 "$pid"
 	expect 60 quiet h2
-	expect 60 quiet h1 # (the guard of a killed CRIU ends when it has seen that all goes on)
+	expect 60 quiet h1 # (the watchdog of a killed CRIU ends when it has seen that all goes on)
 	goes_on
 }
 

@@ -42,9 +42,9 @@ struct message {
 	pid_t		pid;	/* WATCH */
 };
 
-static int guard_socket = -1;
+static int watchdog_socket = -1;
 
-/* ------------------------------------------------------- the guard's side -- */
+/* ---------------------------------------------------- the watchdog's side -- */
 
 struct watched {
 	pid_t	pid;
@@ -226,12 +226,12 @@ static void wait_and_see(bool may_be_held)
 	abort_all();
 }
 
-static void guard(int sock)
+static void watchdog(int sock)
 {
 	struct message msg;
 	bool saved = false;
 
-	prctl(PR_SET_NAME, "godwit-guard");
+	prctl(PR_SET_NAME, "godwit-watchdog");
 	while (recv(sock, &msg, sizeof(msg), 0) == sizeof(msg)) {
 		if (msg.word == LEAVE)
 			return;
@@ -247,7 +247,7 @@ static void guard(int sock)
 }
 
 /* A child of init's, in a session of its own, with this one descriptor. */
-static void become_guard(int sock)
+static void become_watchdog(int sock)
 {
 	static const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	static const int signals[] = { SIGPIPE, SIGHUP, SIGINT, SIGTERM };
@@ -267,24 +267,24 @@ static void become_guard(int sock)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (chdir("/"))
 		_exit(1);
-	guard(3);
+	watchdog(3);
 	_exit(0);
 }
 
 /* ---------------------------------------------------------- CRIU's side -- */
 
-int guard_start(void)
+int watchdog_start(void)
 {
 	int pair[2], status;
 	pid_t pid;
 
-	if (guard_socket >= 0)
+	if (watchdog_socket >= 0)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return fail("no socket: %m");
 	pid = fork();
 	if (!pid)
-		become_guard(pair[1]);
+		become_watchdog(pair[1]);
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
@@ -292,27 +292,27 @@ int guard_start(void)
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	guard_socket = pair[0];
+	watchdog_socket = pair[0];
 	return 0;
 }
 
-int guard_watch(pid_t pid)
+int watchdog_watch(pid_t pid)
 {
 	struct message msg = { .word = WATCH, .pid = pid };
 
-	if (send(guard_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
-	    recv(guard_socket, &msg, sizeof(msg), 0) != sizeof(msg))
-		return fail("the guard process has died");
+	if (send(watchdog_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
+	    recv(watchdog_socket, &msg, sizeof(msg), 0) != sizeof(msg))
+		return fail("the watchdog process has died");
 	return 0;
 }
 
-void guard_leave(bool saved)
+void watchdog_leave(bool saved)
 {
 	struct message msg = { .word = saved ? SAVED : LEAVE };
 
-	if (guard_socket < 0)
+	if (watchdog_socket < 0)
 		return;
-	send(guard_socket, &msg, sizeof(msg), MSG_NOSIGNAL);
-	close(guard_socket);
-	guard_socket = -1;
+	send(watchdog_socket, &msg, sizeof(msg), MSG_NOSIGNAL);
+	close(watchdog_socket);
+	watchdog_socket = -1;
 }
