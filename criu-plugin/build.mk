@@ -7,6 +7,7 @@ BUILD ?= build
 plugin_dir := criu-plugin
 plugin_build := $(BUILD)/criu-plugin
 plugin_so := $(plugin_build)/rdma_plugin.so
+plugin_headers := $(wildcard $(plugin_dir)/*.h)
 plugin_src := $(wildcard $(plugin_dir)/*.c)
 plugin_obj := $(plugin_src:$(plugin_dir)/%.c=$(plugin_build)/%.o) $(plugin_build)/rdma.pb-c.o
 plugin_cflags := -I$(plugin_build) -I$(plugin_dir) -fPIC -fvisibility=hidden -D_GNU_SOURCE $(COMMON_CFLAGS) $(VERBS_CFLAGS)
@@ -24,7 +25,7 @@ $(plugin_build)/rdma.pb-c.o: $(plugin_build)/rdma.pb-c.c
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
 
-$(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_dir)/plugin.h $(plugin_build)/rdma.pb-c.h $(common_headers) $(verbs_headers)
+$(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_headers) $(plugin_build)/rdma.pb-c.h $(common_headers) $(verbs_headers)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -c -o $@ $<
 

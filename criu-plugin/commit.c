@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 static int sock = -1;
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 #define SYSFS "/sys/class/infiniband"
 #define ROCE_V2 "RoCE v2"

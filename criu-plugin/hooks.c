@@ -20,7 +20,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "dump.h"
+#include "restore.h"
 
 static int stage;
 

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "plugin.h"
+#include "dump.h"
+#include "restore.h"
 
 #define PAUSE_TIMEOUT	"/sys/module/rdma_rxe/parameters/pause_timeout"
 #define NAMED		3	/* connections that the line names */

@@ -16,7 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 #define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"

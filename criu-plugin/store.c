@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 static struct {
 	sem_t	lock;		/* the socket, and its peek offset */

@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "dump.h"
 
 enum word { WATCH, SAVED, LEAVE };
 

@@ -12,7 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 enum state { NOT_MADE, MADE, FAILED };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 #define MAX_HANDLES (1 << 20)
 

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "plugin.h"
+#include "restore.h"
 
 struct resuming {
 	pid_t	*pids;		/* the tree */

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Arrays that grow by one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+/* A new, zeroed last element of an array, or NULL. */
+void *append(void *array, size_t size, size_t count)
+{
+	void **base = array;
+	char *more = realloc(*base, (count + 1) * size);
+
+	if (!more) {
+		fail("no memory");
+		return NULL;
+	}
+	*base = more;
+	return memset(more + count * size, 0, size);
+}
+
+/* The same for protobuf's arrays of pointers; NULL or a new message. */
+void *append_message(void *array, size_t *count,
+		     const ProtobufCMessageDescriptor *descriptor)
+{
+	void **slot, *msg = malloc(descriptor->sizeof_message);
+
+	slot = append(array, sizeof(*slot), *count);
+	if (!slot || !msg) {
+		free(msg);
+		return NULL;
+	}
+	descriptor->message_init(msg);
+	*slot = msg;
+	++*count;
+	return msg;
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The contexts of the tree: each is looked at while its task runs, stopped and
+ * dumped in one step when all are frozen, and let go if the checkpoint fails.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dump.h"
+
+int find_device(struct ibv_context *ctx, const char *node)
+{
+	RdmaDeviceEntry *device;
+	char name[64];
+	uint32_t i;
+
+	for (i = 0; i < dump.num_devices; i++)
+		if (!strcmp(dump.devices[i].node, node))
+			return i;
+	if (device_name(node, name))
+		return fail(VERBS_CLASS "/%s/ibdev cannot be read: %m", node);
+	if (!name[0])
+		return fail(VERBS_CLASS "/%s/ibdev is empty", node);
+	device = append(&dump.devices, sizeof(*device), dump.num_devices);
+	if (!device || read_device(ctx, name, node, device))
+		return -1;
+	return dump.num_devices++;
+}
+
+/* What a dump may grow by while its size is asked for. */
+#define ROOM_SLACK	4096
+/* As many pages of it are got ahead: most of a dump's largest size is not used. */
+#define ROOM_POPULATED	(16 << 20)
+
+static void populate(void *buf, size_t size)
+{
+	uintptr_t page = sysconf(_SC_PAGESIZE);
+	uintptr_t start = ((uintptr_t)buf + page - 1) & -page;
+	uintptr_t end = ((uintptr_t)buf + size) & -page;
+
+	if (end > start + ROOM_POPULATED)
+		end = start + ROOM_POPULATED;
+	if (end > start)
+		madvise((void *)start, end - start, MADV_POPULATE_WRITE);
+}
+
+/*
+ * Memory for the largest dump, with its pages: the driver would wait for each
+ * of them while the context stands still. Without, it is got when it is needed.
+ */
+int get_room_ahead(struct ibv_context *ctx)
+{
+	int size, ret;
+	void *buf;
+
+	ret = ibv_dump_context(ctx, &size, NULL, 0);
+	if (ret == ENOKEY)
+		return fail(NO_KEY);
+	if (ret != ENOSPC || (size_t)size <= dump.room_size)
+		return 0;
+	buf = realloc(dump.room, size + ROOM_SLACK);
+	if (!buf)
+		return 0;
+	dump.room = buf;
+	dump.room_size = size + ROOM_SLACK;
+	populate(dump.room, dump.room_size);
+	return 0;
+}
+
+/* ----------------------------------------------------------------- stopping -- */
+
+static int collect_records(struct dumped_context *c, uint32_t count)
+{
+	const char *device = dump.devices[c->device].name;
+	const struct rxe_migr_rec *rec = NULL, **slot;
+	char name[NAME_LEN];
+	unsigned int type;
+	const char *refusal;
+
+	while (count--) {
+		rec = ibv_next_record(c->buf, c->size, rec);
+		if (!rec)
+			return fail("%s: the driver's dump makes no sense", device);
+		type = le16toh(rec->type);
+		if (type == RXE_MIGR_REC_MR_OWNER)
+			continue;	/* for us only: see belongs() */
+		refusal = ibv_record_refusal(rec);
+		if (refusal)
+			return fail("%s: %s: %s", device,
+				    ibv_record_name(rec, name, sizeof(name)), refusal);
+		slot = append(&c->records.rec, sizeof(*slot), c->records.count);
+		if (!slot)
+			return -1;
+		*slot = rec;
+		c->records.count++;
+	}
+	return 0;
+}
+
+/*
+ * Stop it and take its records. How many bytes they need may change until the
+ * context is stopped.
+ */
+static int stop_context(struct dumped_context *c)
+{
+	const char *device = dump.devices[c->device].name;
+	struct rxe_migr_query query;
+	bool running;
+	size_t size = 0;
+	int count, ret;
+	void *buf;
+
+	ret = ibv_query_migration(c->ctx, &query);
+	if (ret)
+		return fail("%s: its driver cannot dump this context (%s): is it Godwit's rdma_rxe?",
+			    device, strerror(ret));
+	if (query.state == RXE_MIGR_CTX_RESTORING)
+		return fail("%s: the context is just being restored", device);
+	if (query.abi_version != RXE_MIGR_ABI_VERSION)
+		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
+			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
+
+	/* A tree that an earlier checkpoint left stopped stays so if this fails. */
+	running = query.state != RXE_MIGR_CTX_STOPPED;
+	c->buf = dump.room;
+	size = dump.room_size;
+	dump.room = NULL;
+	dump.room_size = 0;
+	ret = ibv_dump_context(c->ctx, &count, c->buf, size);
+	while (ret == ENOSPC) {
+		size = count + ROOM_SLACK;
+		buf = realloc(c->buf, size);
+		if (!buf)
+			return fail("no memory");
+		c->buf = buf;
+		ret = ibv_dump_context(c->ctx, &count, c->buf, size);
+	}
+	if (ret == ENOKEY)	/* since a moment ago */
+		return fail(NO_KEY);
+	if (ret)
+		return fail("%s: the context cannot be stopped: %s", device,
+			    strerror(ret));
+	c->stopped = running;
+	if (!ibv_query_migration(c->ctx, &query) && query.stop_ns &&
+	    (!dump.stop_ns || query.stop_ns < dump.stop_ns))
+		dump.stop_ns = query.stop_ns;
+	c->size = size;
+	return collect_records(c, count);
+}
+
+static struct dumped_context *add_context(int fd, const char *node)
+{
+	struct dumped_context *c;
+	struct ibv_context *ctx;
+	int device;
+
+	ctx = ibv_attach_context(fd);
+	if (!ctx) {
+		fail("no memory");
+		return NULL;
+	}
+	device = find_device(ctx, node);
+	c = device < 0 ? NULL :
+	    append(&dump.contexts, sizeof(*c), dump.num_contexts);
+	if (!c) {
+		free(ctx);	/* (fd stays the caller's) */
+		return NULL;
+	}
+	c->ctx = ctx;
+	c->device = device;
+	strcpy(c->node, node);
+	dump.num_contexts++;
+	return c;
+}
+
+/* The index of the context of a descriptor, or -1. */
+int find_context(int fd)
+{
+	uint32_t i;
+
+	for (i = 0; i < dump.num_contexts; i++)
+		if (same_file(dump.contexts[i].ctx->cmd_fd, fd))
+			return i;
+	return -1;
+}
+
+int open_context(struct dumped_task *task, int fd, const char *node)
+{
+	struct dumped_context *c;
+	uint32_t *slot;
+	int mine, n, ret = 0;
+
+	mine = proc_get_fd(task->pid, fd);
+	if (mine < 0)
+		return fail("file %d of process %d cannot be opened: %m", fd,
+			    task->pid);
+	n = find_context(mine);
+	if (n >= 0) {
+		close(mine);
+	} else {
+		n = dump.num_contexts;
+		c = add_context(mine, node);
+		if (!c) {
+			close(mine);
+			return -1;
+		}
+		ret = stop_context(c);
+	}
+	slot = append(&task->contexts, sizeof(*slot), task->num_contexts);
+	if (!slot)
+		return -1;
+	*slot = n;
+	task->num_contexts++;
+	return ret;
+}
+
+/* --------------------------------------------------------------- afterwards -- */
+
+static int by_qpn(const void *a, const void *b)
+{
+	const struct rxe_migr_status *x = a, *y = b;
+
+	return x->qpn < y->qpn ? -1 : x->qpn > y->qpn;
+}
+
+/* All QPs of the device that are not plainly running, by their numbers; none if there are too many. */
+static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
+{
+	struct rxe_migr_status *more;
+	int count, room = 0, ret, i, n = 0;
+
+	*status = NULL;
+	while ((ret = ibv_query_device_migration(ctx, &count, *status, room)) == ENOSPC) {
+		if (room > count)	/* there are more than the driver tells */
+			break;
+		room = count + 64;
+		more = realloc(*status, room * sizeof(*more));
+		if (!more)
+			return fail("no memory");
+		*status = more;
+	}
+	if (ret && ret != ENOSPC)
+		return fail("the states of the QPs cannot be read: %s", strerror(ret));
+	for (i = 0; !ret && i < count; i++)
+		if (!(*status)[i].tombstone)
+			(*status)[n++] = (*status)[i];
+	qsort(*status, n, sizeof(**status), by_qpn);
+	return n;
+}
+
+/*
+ * STOP is sent when a dump is complete. Peers may have answered it since, and
+ * are waited for longer than such that may not speak the protocol at all.
+ */
+int note_answers(struct dumped_context *c)
+{
+	struct rxe_migr_status *status, key, *now;
+	struct rxe_migr_rec_qp *qp;
+	uint32_t i;
+	int n;
+
+	n = read_status(c->ctx, &status);
+	for (i = 0; n > 0 && i < c->records.count; i++) {
+		qp = (void *)c->records.rec[i];
+		if (le16toh(qp->hdr.type) != RXE_MIGR_REC_QP)
+			continue;
+		key.qpn = le32toh(qp->qpn);
+		now = bsearch(&key, status, n, sizeof(*status), by_qpn);
+		if (now && now->flags & RXE_MIGR_STATUS_PEER_KNOWS)
+			qp->flags |= RXE_MIGR_QP_PEER_KNOWS;
+	}
+	free(status);
+	return n < 0 ? -1 : 0;
+}
+
+int find_qp_context(const char *device, uint32_t qp_num)
+{
+	const struct rxe_migr_rec_qp *qp;
+	const struct dumped_context *c;
+	uint32_t i, j;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		c = &dump.contexts[i];
+		if (strcmp(dump.devices[c->device].name, device))
+			continue;
+		for (j = 0; j < c->records.count; j++) {
+			qp = (const void *)c->records.rec[j];
+			if (le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
+			    le32toh(qp->qpn) == qp_num)
+				return i;
+		}
+	}
+	return -1;
+}
+
+struct ibv_context *dumped_context(uint32_t n, const char **device)
+{
+	if (n >= dump.num_contexts)
+		return NULL;
+	*device = dump.devices[dump.contexts[n].device].name;
+	return dump.contexts[n].ctx;
+}
+
+/* Before CRIU lets go of the tasks */
+void end_contexts(bool failed)
+{
+	struct dumped_context *c;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		c = &dump.contexts[i];
+		ret = failed && c->stopped ? ibv_abort_context(c->ctx) : 0;
+		if (ret)
+			fail("%s: the context cannot be let go on: %s",
+			     dump.devices[c->device].name, strerror(ret));
+		ibv_detach_context(c->ctx);
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Whose memory each region is, of the tasks that are dumped. */
+#include <endian.h>
+
+#include "dump.h"
+
+static bool has_memory(const struct dumped_task *task, uint64_t start,
+		       uint64_t length, bool shared)
+{
+	struct memory memory = { start, start + length, shared };
+	const struct mapping *m;
+	int i;
+
+	for (i = 0; i < task->num_mappings; i++) {
+		m = &task->mappings[i];
+		if (memory_found(&memory, m->start, m->end, m->shared))
+			return true;
+	}
+	return memory.start >= memory.end;
+}
+
+/* Is the region already one of a task's? */
+static bool has_owner(uint32_t context, uint32_t handle)
+{
+	const RdmaTaskEntry *task;
+	size_t i, j;
+
+	for (i = 0; i < dump.inventory.n_tasks; i++) {
+		task = dump.inventory.tasks[i];
+		for (j = 0; j < task->n_mrs; j++)
+			if (task->mrs[j]->context == context &&
+			    task->mrs[j]->handle == handle)
+				return true;
+	}
+	return false;
+}
+
+static bool has_open(const struct dumped_task *task, uint32_t context)
+{
+	uint32_t i;
+
+	for (i = 0; i < task->num_contexts; i++)
+		if (task->contexts[i] == context)
+			return true;
+	return false;
+}
+
+/*
+ * Is the region this task's memory? If the one that has registered it has
+ * ended, it is any other's that has the same memory: shared, that is. If the
+ * driver does not say who it was, it is taken to be the first that has the
+ * context open and something mapped there: parents come before their children,
+ * and after fork() it is the parent that keeps the pages that were pinned.
+ */
+static bool belongs(const struct dumped_task *task, uint32_t context,
+		    const struct rxe_migr_rec_mr *mr)
+{
+	const struct dumped_context *c = &dump.contexts[context];
+	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
+
+	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), !owner))
+		return false;
+	return owner > 0 ? task->pid == owner : has_open(task, context);
+}
+
+int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
+{
+	const struct rxe_migr_rec_mr *mr;
+	const struct records *records;
+	RdmaMrOwnerEntry *owner;
+	uint32_t i, j;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		records = &dump.contexts[i].records;
+		for (j = 0; j < records->count; j++) {
+			mr = (const void *)records->rec[j];
+			if (le16toh(mr->hdr.type) != RXE_MIGR_REC_MR ||
+			    !belongs(task, i, mr) ||
+			    has_owner(i, le32toh(mr->hdr.handle)))
+				continue;
+			owner = append_message(&entry->mrs, &entry->n_mrs,
+					       &rdma_mr_owner_entry__descriptor);
+			if (!owner)
+				return -1;
+			owner->context = i;
+			owner->handle = le32toh(mr->hdr.handle);
+		}
+	}
+	return 0;
+}
+
+static bool is_dumped(pid_t pid)
+{
+	uint32_t i;
+
+	for (i = 0; i < dump.num_tasks; i++)
+		if (dump.tasks[i].pid == pid)
+			return true;
+	return false;
+}
+
+static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr)
+{
+	pid_t owner = ibv_record_owner(c->buf, c->size, (const void *)mr);
+	const char *device = dump.devices[c->device].name;
+	char name[NAME_LEN];
+
+	ibv_record_name(mr, name, sizeof(name));
+	if (!owner)
+		return fail("%s: %s: the process whose memory it is has ended, and it cannot be registered again",
+			    device, name);
+	if (owner > 0 && !is_dumped(owner))
+		return fail("%s: %s: its memory is that of process %d, which is not moved",
+			    device, name, owner);
+	return fail("%s: %s: its memory is no longer mapped, and cannot be registered again: deregister it, or try again",
+		    device, name);
+}
+
+int check_regions(void)
+{
+	const struct records *records;
+	uint32_t i, j;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		records = &dump.contexts[i].records;
+		for (j = 0; j < records->count; j++)
+			if (le16toh(records->rec[j]->type) == RXE_MIGR_REC_MR &&
+			    !has_owner(i, le32toh(records->rec[j]->handle)))
+				return nobodys(&dump.contexts[i], records->rec[j]);
+	}
+	return 0;
+}
