@@ -11,7 +11,8 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck disable=SC2034 # for tests: where built things are, here and in guests
 build=$top/build
 lab_tool=$top/tests/vm/lab
-lab_default=$(basename "$(dirname "$(realpath "$0")")")-$(basename "$0")-$$
+# (without a test's name behind its number: the path of a lab's sockets has little room)
+lab_default=$(realpath "$0" | sed -E 's|.*/([^/]*)/([^/]*)$|\1-\2|; s/([0-9]{3})-.*/\1/')-$$
 labs=()
 work=$(mktemp -d)
 exec {said}>&1 {told}>&2
