@@ -2,7 +2,7 @@
 /*
  * rmem-bench: what remote memory takes, as a client measures it. Each line it prints is a measurement.
  *
- *	bench.c		the command line; commits
+ *	rmem-bench.c	the command line; commits
  *	bench_data.c	put and get through librmem, and by verbs alone, in turn
  */
 #ifndef BENCH_H

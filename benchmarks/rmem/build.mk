@@ -2,7 +2,7 @@
 
 ALL += $(BUILD)/bench/rmem-bench
 
-$(BUILD)/bench/rmem-bench: benchmarks/rmem/bench.c benchmarks/rmem/bench_data.c benchmarks/rmem/bench.h \
+$(BUILD)/bench/rmem-bench: benchmarks/rmem/rmem-bench.c benchmarks/rmem/bench_data.c benchmarks/rmem/bench.h \
 		tests/rmem/src/stray_link.c tests/rmem/src/stray.h $(rmem_dir)/lib/rmem.h $(rmem_common_obj) $(librmem)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)

@@ -2,23 +2,23 @@
 
 ALL += build/tests/criu-loop build/tests/criu-take build/tests/criu-images build/tests/criu-count.so
 
-build/tests/criu-loop: tests/criu/src/loop.c
+build/tests/criu-loop: tests/criu/src/criu-loop.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -pthread -o $@ $< -libverbs
 
-build/tests/criu-take: tests/criu/src/take.c $(verbs_headers) $(verbs_lib)
+build/tests/criu-take: tests/criu/src/criu-take.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@ $< $(VERBS_LIBS)
 
 # The plugin's image code without CRIU; it ends when it reads what is not its own.
-build/tests/criu-images: tests/criu/src/images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o
+build/tests/criu-images: tests/criu/src/criu-images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o $@ $^ -lprotobuf-c -lz
 
-build/tests/criu-count.so: tests/criu/src/count.c
+build/tests/criu-count.so: tests/criu/src/criu-count.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -fPIC -shared -o $@ $<

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 
 # The donor's store on a disk that loses.
-rmem_crash_src := $(addprefix tests/rmem/src/,crash.c damage.c model.c scenario.c)
+rmem_crash_src := $(addprefix tests/rmem/src/,rmem-crash.c damage.c model.c scenario.c)
 ALL += build/tests/rmem-lossy.so build/tests/rmem-crash
 
-build/tests/rmem-lossy.so: tests/rmem/src/lossy.c
+build/tests/rmem-lossy.so: tests/rmem/src/rmem-lossy.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE -fPIC -shared -o $@.new $< && mv $@.new $@
@@ -19,13 +19,13 @@ rmem_rvm_tests := $(BUILD)/tests/rmem-bank $(BUILD)/tests/rmem-btree
 rmem_rvm_cflags := $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS)
 ALL += $(rmem_rvm_tests) $(BUILD)/tests/rmem-heap
 
-$(rmem_rvm_tests): $(BUILD)/tests/rmem-%: tests/rmem/src/%.c tests/rmem/src/recoverable.c \
+$(rmem_rvm_tests): $(BUILD)/tests/%: tests/rmem/src/%.c tests/rmem/src/recoverable.c \
 		tests/rmem/src/recoverable.h $(librvm)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_rvm_cflags) -o $@ $(filter %.c,$^) $(RVM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread
 
-$(BUILD)/tests/rmem-heap: tests/rmem/src/heap.c \
+$(BUILD)/tests/rmem-heap: tests/rmem/src/rmem-heap.c \
 		$(patsubst %,$(rmem_build)/rvm/%.o,txn pages fault heap) $(rmem_dir)/rvm/internal.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
@@ -39,20 +39,20 @@ ALL += $(rmem_client_tests)
 
 $(rmem_client_tests): tests/driver/src/random.h
 
-$(BUILD)/tests/rmem-load: $(wildcard tests/rmem/src/load*.[ch])
-$(BUILD)/tests/rmem-says: tests/rmem/src/says.c
+$(BUILD)/tests/rmem-load: tests/rmem/src/rmem-load.c $(wildcard tests/rmem/src/load*.[ch])
+$(BUILD)/tests/rmem-says: tests/rmem/src/rmem-says.c
 $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-says: $(rmem_dir)/lib/rmem.h $(librmem)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' -pthread && \
 		mv $@.new $@
 
-$(BUILD)/tests/rmem-slabs: tests/rmem/src/slabs.c $(rmem_dir)/lib/rmem.h $(librmem)
+$(BUILD)/tests/rmem-slabs: tests/rmem/src/rmem-slabs.c $(rmem_dir)/lib/rmem.h $(librmem)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $< $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' && mv $@.new $@
 
-$(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
+$(BUILD)/tests/rmem-stray: tests/rmem/src/rmem-stray.c $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@
@@ -60,12 +60,12 @@ $(BUILD)/tests/rmem-stray: $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rm
 # rmem-steps: a client and a donor that are killed at each step between them.
 ALL += $(BUILD)/tests/rmem-steps $(BUILD)/tests/rmem-steps-kill.so
 
-$(BUILD)/tests/rmem-steps: tests/rmem/src/steps.c tests/rmem/src/steps_client.c tests/rmem/src/steps.h $(rmem_dir)/lib/rmem.h $(librmem)
+$(BUILD)/tests/rmem-steps: tests/rmem/src/rmem-steps.c tests/rmem/src/steps_client.c tests/rmem/src/steps.h $(rmem_dir)/lib/rmem.h $(librmem)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $(filter %.c,$^) $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' && mv $@.new $@
 
-$(BUILD)/tests/rmem-steps-kill.so: tests/rmem/src/steps_kill.c tests/rmem/src/steps.h
+$(BUILD)/tests/rmem-steps-kill.so: tests/rmem/src/rmem-steps-kill.c tests/rmem/src/steps.h
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -fPIC -shared -o $@.new $< && mv $@.new $@

@@ -2,7 +2,7 @@
 /*
  * rmem-load: changes remote memory at random, and knows of each byte what it must be.
  *
- *   load.c         the command line, signals, the end
+ *   rmem-load.c    the command line, signals, the end
  *   load_model.c   what the regions hold, byte for byte
  *   load_rounds.c  what a thread does
  *   load_repair.c  with --reconnect: a connection that broke, a donor that has restarted

@@ -3,9 +3,9 @@
  * rmem-steps: ends a client, a donor that persists, or both, at each step of what they say to each other, and looks what is there
  * then.
  *
- *	steps_kill.c	a library that both have preloaded: counts steps, and ends its process at one of them
- *	steps_client.c	the client: things in a fixed order, and what must be there after each of them
- *	steps.c		the command line, processes, the points
+ *	rmem-steps-kill.c	a library that both have preloaded: counts steps, and ends its process at one of them
+ *	steps_client.c		the client: things in a fixed order, and what must be there after each of them
+ *	rmem-steps.c		the command line, processes, the points
  */
 #ifndef STEPS_H
 #define STEPS_H

@@ -2,7 +2,7 @@
 /*
  * rmem-stray: does to a donor what no client may.
  *
- *   stray.c           the command line; misuse of the handshake and of keys of memory
+ *   rmem-stray.c      the command line; misuse of the handshake and of keys of memory
  *   stray_link.c      a connection as wire.h has it, open to misuse
  *   stray_messages.c  random messages over good connections
  */

@@ -4,8 +4,8 @@ verbs_tests := build/tests/migrate build/tests/migrate-chain build/tests/migrate
 ALL += $(verbs_tests)
 
 build/tests/migrate: tests/verbs/src/migrate.c tests/verbs/src/failing.c tests/verbs/src/failing.h
-build/tests/migrate-chain: tests/verbs/src/chain.c
-build/tests/migrate-windows: tests/verbs/src/windows.c tests/verbs/src/failing.c tests/verbs/src/failing.h
+build/tests/migrate-chain: tests/verbs/src/migrate-chain.c
+build/tests/migrate-windows: tests/verbs/src/migrate-windows.c tests/verbs/src/failing.c tests/verbs/src/failing.h
 
 $(verbs_tests): tests/verbs/src/dumps.c tests/verbs/src/dumps.h $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-crash [--points N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (lossy.c). A
+ * rmem-crash [--points N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (rmem-lossy.c). A
  * process works on a store until the disk's call of a number, the point, where it ends as by a power cut. Others come after
  * it, some of which end in their recovery, too. Each looks whether what it finds is what may be there (model.h). Every fifth
  * time the disk fails the call instead, and the crash comes after what the store says to that.
