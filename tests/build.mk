@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: MIT
-# The programs that tests run, each folder's its own.
-include $(wildcard tests/*/src/build.mk)
+# The programs that tests run: those that several folders use, then each folder's own.
+include tests/programs/build.mk $(wildcard tests/*/src/build.mk)

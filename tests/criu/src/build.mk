@@ -1,16 +1,6 @@
 # SPDX-License-Identifier: MIT
 
-ALL += build/tests/criu-loop build/tests/criu-take build/tests/criu-images build/tests/criu-count.so
-
-build/tests/criu-loop: tests/criu/src/criu-loop.c
-	$(call say,CC,$@)
-	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -pthread -o $@ $< -libverbs
-
-build/tests/criu-take: tests/criu/src/criu-take.c $(verbs_headers) $(verbs_lib)
-	$(call say,CC,$@)
-	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@ $< $(VERBS_LIBS)
+ALL += build/tests/criu-images build/tests/criu-count.so
 
 # The plugin's image code without CRIU; it ends when it reads what is not its own.
 build/tests/criu-images: tests/criu/src/criu-images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o

@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <stddef.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "wire.h"
 
 enum {

@@ -15,9 +15,9 @@
 #include <fcntl.h>
 #include <getopt.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "migr.h"
-#include "random.h"
+#include "../../programs/random.h"
 
 static struct {
 	migr_key key;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "wire.h"
 
 enum { SIZE = 64 * MTU, QKEY = 7, DUMPS = 500, HOPS = 7, FIRST_ID = 0x7001, MAX_PARTS = 64 };

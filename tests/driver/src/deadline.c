@@ -5,7 +5,7 @@
  */
 #include <time.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "migr.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 
 enum { PAGE = 4096, PAGES = 4 };
 

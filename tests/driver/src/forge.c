@@ -10,9 +10,9 @@
  */
 #include <arpa/inet.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "migr.h"
-#include "random.h"
+#include "../../programs/random.h"
 
 #define THIRD "10.88.0.3"	/* where the peer moves to */
 #define FOURTH "10.88.0.4"	/* where it never was */

@@ -36,7 +36,7 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/rxe_migrate.h>
 
-#include "random.h"
+#include "../../programs/random.h"
 
 #define DIE(...) (fprintf(stderr, "ioctl_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 
 enum { LOOKS = 1000, SMALL = 4096, LARGE = 64 << 20 };
 

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "migr.h"
 
 /* ------------------------------------------------- BLAKE2s, RFC 7693 -- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* numbers: makes 100 objects of each kind that has a number on the wire or in a key, and says each: "KIND NUMBER". */
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 
 enum { MANY = 100 };
 

@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 
 enum { SECRET = 0x5ec2e7 };
 

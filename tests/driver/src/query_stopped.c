@@ -9,7 +9,7 @@
  */
 #include <pthread.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 
 /* The state of a pair's end in the context that is stopped; the other end is in RTS, or the same. */
 static const enum ibv_qp_state states[] = {

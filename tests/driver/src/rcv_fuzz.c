@@ -12,9 +12,9 @@
 #include <getopt.h>
 #include <time.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "migr.h"
-#include "random.h"
+#include "../../programs/random.h"
 
 #define GROUP "239.88.0.1"
 

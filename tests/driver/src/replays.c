@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <rdma/ib_user_verbs.h>
 
-#include "../../verbs/src/dumps.h"
+#include "../../programs/dumps.h"
 #include "wire.h"
 
 enum {

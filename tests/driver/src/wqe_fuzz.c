@@ -24,7 +24,7 @@
 
 #include <rdma/rdma_user_rxe.h>
 
-#include "random.h"
+#include "../../programs/random.h"
 
 #define DIE(...) (fprintf(stderr, "wqe_fuzz: " __VA_ARGS__), fputc('\n', stderr), exit(1))
 

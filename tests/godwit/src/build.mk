@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 
-godwit_tests := build/tests/tcp_count build/tests/tap build/tests/beside
+godwit_tests := build/tests/tcp_count build/tests/beside
 ALL += $(godwit_tests)
 
 $(godwit_tests): build/tests/%: tests/godwit/src/%.c

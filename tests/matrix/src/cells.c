@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Which combinations there are. */
 #include "matrix.h"
-#include "../../driver/src/random.h"
+#include "../../programs/random.h"
 
 #define AS_NAME(kind, name) name,
 static const char *const states[] = { STATES(AS_NAME) }, *const types[] = { TYPES(AS_NAME) },

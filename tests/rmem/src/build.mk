@@ -37,7 +37,7 @@ rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-says $(BUILD)/
 rmem_client_cflags := $(CFLAGS) -D_GNU_SOURCE -Wshadow -Wmissing-prototypes -Wstrict-prototypes
 ALL += $(rmem_client_tests)
 
-$(rmem_client_tests): tests/driver/src/random.h
+$(rmem_client_tests): $(random_h)
 
 $(BUILD)/tests/rmem-load: tests/rmem/src/rmem-load.c $(wildcard tests/rmem/src/load*.[ch])
 $(BUILD)/tests/rmem-says: tests/rmem/src/rmem-says.c

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "../../driver/src/random.h"
+#include "../../programs/random.h"
 #include "load.h"
 
 #define TAG(region) ((unsigned long long)(region)->tag)

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../driver/src/random.h"
+#include "../../programs/random.h"
 #include "stray.h"
 
 enum { TAG = 1, SIZE = 16 << 10, HALF_OPEN = 16 };

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../driver/src/random.h"
+#include "../../programs/random.h"
 
 #define PAGE 4096u
 #define WORDS (PAGE / sizeof(uint64_t))

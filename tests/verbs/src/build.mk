@@ -7,7 +7,7 @@ build/tests/migrate: tests/verbs/src/migrate.c tests/verbs/src/failing.c tests/v
 build/tests/migrate-chain: tests/verbs/src/migrate-chain.c
 build/tests/migrate-windows: tests/verbs/src/migrate-windows.c tests/verbs/src/failing.c tests/verbs/src/failing.h
 
-$(verbs_tests): tests/verbs/src/dumps.c tests/verbs/src/dumps.h $(verbs_headers) $(verbs_lib)
+$(verbs_tests): $(dumps_src) $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@.new $(filter tests/%.c,$^) $(VERBS_LIBS) -libverbs && mv $@.new $@

@@ -7,7 +7,7 @@
  * gets the message, and removes the file when it is done.
  */
 #include <arpa/inet.h>
-#include "dumps.h"
+#include "../../programs/dumps.h"
 
 enum { SIZE = 4096 };
 

@@ -4,7 +4,7 @@
  * them in its queues, is dumped, killed and made again; a peer then does what each window allows, and what it
  * does not. "close": it then ends without destroying anything. "failing": each allocation fails meanwhile.
  */
-#include "dumps.h"
+#include "../../programs/dumps.h"
 #include "failing.h"
 
 enum { PAGE = 4096, NUM = 7 };

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <rdma/rdma_user_cm.h>
-#include "dumps.h"
+#include "../../programs/dumps.h"
 #include "failing.h"
 
 enum { PAGE = 4096, SIZE = 4 * PAGE };
