@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# For tests: `. "$(dirname "$0")/../lib.sh"`. docs/TESTING.md says how to write one. It ends with
-#    0  held: its last line is reached, and its labs' kernel logs are clean
-#    1  broken: an oracle said no. Every command that fails and is not asked about is one.
-#   75  inconclusive: what the test needed before it could ask its question did not come about
+# Sourced by tests: `. "$(dirname "$0")/../lib.sh"`. docs/TESTING.md says how to write a test. A test ends with
+#    0  held: the last line is reached, and the kernel logs of its labs are clean
+#    1  broken: an oracle said no. A command that fails outside of a condition is such an oracle.
+#   75  inconclusive: something that the test needs before it can ask its question did not happen
 #   77  skipped
 set -Eeuo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck disable=SC2034 # for tests: where built things are, here and in guests
 build=$top/build
 lab_tool=$top/tests/vm/lab
-# (without a test's name behind its number: the path of a lab's sockets has little room)
+# A test's name after its number is left out, since the path of a lab's sockets must be short.
 lab_default=$(realpath "$0" | sed -E 's|.*/([^/]*)/([^/]*)$|\1-\2|; s/([0-9]{3})-.*/\1/')-$$
 labs=()
 work=$(mktemp -d)
@@ -19,7 +19,7 @@ exec {said}>&1 {told}>&2
 
 verdict() { # verdict STATUS WORD TEXT: a line that tests/check reads
 	local lines=("${BASH_LINENO[@]:1:${#BASH_LINENO[@]}-2}")
-	# (whatever the command's output goes to that is asked about)
+	# The verdict goes to the test's own stderr, wherever the output of the failed command goes.
 	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&"$told"
 	exit "$1"
 }
@@ -33,8 +33,8 @@ skip() {
 	exit 77
 }
 
-# A command that fails, and ends the test, says so too. 75: a program that could not ask its question. (124: timeout's, whose
-# limits are wide: what they end is stuck.)
+# A command that fails, and so ends the test, is reported, too. Status 75 is of a program that could not ask its question. Status
+# 124 is timeout's; its limits are wide, so the command was stuck.
 failed() { # failed STATUS COMMAND LINES
 	local word=broken status=1
 	if [ "$1" = 75 ] || ! all_live || { [ "$1" = 255 ] && dies; }; then word=inconclusive status=75; fi
@@ -44,22 +44,22 @@ failed() { # failed STATUS COMMAND LINES
 ended_with=0
 trap 'ended_with=$?; [ "$BASHPID" != $$ ] || failed $ended_with "$BASH_COMMAND" "$LINENO ${BASH_LINENO[*]}"' ERR
 
-# $about, if set, is said with whatever fails: the seed, say, that makes it fail again.
+# $about, if set, is printed with every failure: for example the seed that makes it fail again.
 
-# The machine itself need not have it.
+# The machine itself may have no jq.
 jq() { "$top/tests/vm/in-tree" jq "$@"; }
 
 # In make check a test takes its shortest form that can still fail for the right reason: `if short; then ...`.
 short() { [ "${CHECK_SUITE:-all}" = gate ]; }
 
-# How patient a test is, in percent: the runner says how slow the machine is, and more when it repeats a test.
+# How patient a test is, in percent. The runner sets it from the speed of the machine, and raises it when it repeats a test.
 patience=${CHECK_PATIENCE:-100}
-seconds() { echo $((($1 * patience + 99) / 100)); } # seconds N: as this machine has them; for timeout(1), and options of programs
+seconds() { echo $((($1 * patience + 99) / 100)); } # seconds N: N scaled for this machine; for timeout(1), and limits of programs
 
-# What a test's time goes to, in milliseconds. (That of subshells is lost.)
+# How a test spends its time, in milliseconds. Time spent in subshells is not counted.
 declare -A spent=([boot]=0 [wait]=0 [move]=0)
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-# (names of their own: what is run here may be a function that uses its test's)
+# The names are unusual on purpose: the command may be a function that uses variables of its test.
 spend() { # spend KIND CMD...
 	local spent_on=$1 spent_ms spent_status=0
 	spent_ms=-$(now_ms)
@@ -71,39 +71,42 @@ spend() { # spend KIND CMD...
 	return $spent_status
 }
 
-# comes_true SECONDS CMD...: try it again until it succeeds; 1 when it did not within this time, as guests have it.
-slow=1 # how much faster the machine's passes: lab up's --slow
+# comes_true SECONDS CMD...: repeats the command until it succeeds; fails if it has not succeeded after so many seconds of guest
+# time.
+slow=1 # how much faster the machine's time passes than the guests': lab up's --slow
 [ -z "${LAB_OPTIONS:-}" ] || slow=10
 comes_true() {
 	local wait_end=$((SECONDS + $(seconds "$1") * slow)) wait_pause=1
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $wait_end ] || return 1
-		sleep 0.$wait_pause # (a look costs an emulated guest its time)
+		sleep 0.$wait_pause # each try costs an emulated guest time
 		[ $wait_pause = 3 ] || wait_pause=$((wait_pause + 1))
 	done
 }
 
-# wait_for SECONDS CMD...: what a test needs before it can ask its question.
+# wait_for SECONDS CMD...: waits for something that a test needs before it can ask its question.
 wait_for() {
 	spend wait comes_true "$@" || inconclusive "did not come about within $(seconds "$1") s: ${*:2}"
 }
 
-# expect SECONDS CMD...: what the product promises. The limit is a wide one, which no slowness of a machine explains.
+# expect SECONDS CMD...: waits for something that the product promises. The limit is wide, so that no slow machine explains a
+# failure.
 expect() {
 	spend wait comes_true "$@" || broken "not true within $(seconds "$1") s: ${*:2}"
 }
 
-# seen FILE GREP-ARG...: this file of the guests' /lab has such a line (a condition for wait_for that asks no guest)
+# seen FILE GREP-ARG...: this file in the guests' /lab has a matching line. A condition for wait_for that asks no guest.
 seen() {
 	grep -q "${@:2}" "$("$lab_tool" share --name "${lab:-$lab_default}")${1#/lab}"
 }
 
-# lab_up [OPTION...]: boot a lab that ends with this test. More than one: --name NAME and lab=NAME. All labs
-# have $LAB_OPTIONS: make check-debug sets them.
+# lab_up [OPTION...]: boots a lab that ends with this test. For several labs: --name NAME, and lab=NAME to use it. All labs get
+# $LAB_OPTIONS, which make check-debug sets.
 #
-# A test's line "# Lab: HOSTS [OPTION...]" says what its lab is; what lab_up is given is more. Without that the lab is up
-# already if the runner has had a test of the kind: what a test leaves there is looked for when it ends, and the next has it.
+# A test's line "# Lab: HOSTS [OPTION...]" says which lab it needs; options of lab_up are added. lab_up without options uses the
+# lab that an earlier test of the kind has booted, if there is one. At the end of each test the lab is searched for what the test
+# left.
 shared=
 lab_size=3 # hosts
 # shellcheck disable=SC2034 # that is for tests
@@ -135,7 +138,7 @@ lab_up() {
 	spend boot "$lab_tool" up "$@" ${LAB_OPTIONS:-} "${options[@]}" || inconclusive "the lab $name did not come up"
 }
 
-# dies: a lab does, whose guest could not be asked. (Its sockets go before the lock that says that it lives.)
+# dies: the lab of a guest that could not be asked ends now. (Its sockets go before the lock that says that it lives.)
 dies() {
 	local i
 	for ((i = 0; i < 20; i++)); do
@@ -144,39 +147,39 @@ dies() {
 	done
 	return 1
 }
-all_live() { # the labs of this test are; a guest that the test has killed is not missed
+all_live() { # do all labs of this test live? A guest that the test has killed does not count
 	local l
 	for l in "${labs[@]}" $shared; do "$lab_tool" live --name "$l" || return 1; done
 }
 
-lab_down() { # lab_down [NAME]: its kernel logs must be clean
+lab_down() { # lab_down [NAME]: takes the lab down; its kernel logs must be clean
 	local name=${1:-$lab_default} l rest=()
 	for l in "${labs[@]}"; do [ "$l" = "$name" ] || rest+=("$l"); done
 	labs=("${rest[@]}")
 	"$lab_tool" down --name "$name"
 }
 
-# on HOST CMD...: run it there. $lab names the lab, if it is not this test's only one.
+# on HOST CMD...: runs the command there. $lab names the lab, if the test has several.
 on() {
 	local host=$1
 	shift
 	"$lab_tool" exec --name "${lab:-$lab_default}" "$host" -- "$@"
 }
 
-# bg HOST CMD...: leave it running there, detached, in a session of its own; prints its process id.
-# Its output is in /lab/bg/HOST-PID.out and .err, in every guest.
+# bg HOST CMD...: starts the command there in a session of its own, leaves it running, and prints its process id. Its output is in
+# /lab/bg/HOST-PID.out and .err, in every guest.
 bg() {
 	local host=$1
 	shift
 	"$lab_tool" exec --name "${lab:-$lab_default}" --bg "$host" -- "$@"
 }
 
-# start HOST CMD...: run it there, and go on here. Sets $job: `wait $job` gives its exit status; its
-# output is in $work/$job.out and .err once it says something.
+# start HOST CMD...: starts the command there, and returns. Sets $job: `wait $job` gives the exit status. The output is in
+# $work/$job.out and .err.
 start() {
 	local host=$1
 	shift
-	# (opened here: a job may take its time to begin, and its number is known only then)
+	# The files are opened here: the job may begin late, and its number is known only after that.
 	local out err
 	exec {out}>"$work/new" {err}>"$work/new.err"
 	on "$host" sh -c 'echo; exec "$@"' sh "$@" 1>&"$out" 2>&"$err" &
@@ -184,12 +187,12 @@ start() {
 	exec {out}>&- {err}>&-
 	mv "$work/new" "$work/$job.out"
 	mv "$work/new.err" "$work/$job.err"
-	# The guest has it when it has said the empty line.
+	# An empty line says that the guest has started the command.
 	wait_for 60 test -s "$work/$job.out"
 }
 
-# reload HOST [PARAMETER...]: the module is loaded anew there, with these, and rxe0 is another. The key and other parameters go,
-# but $trust, by which a key is not needed.
+# reload HOST [PARAMETER...]: loads the module again there, with these parameters, and makes rxe0 again. The key and other
+# parameters are forgotten, except $trust, which makes a key unnecessary.
 trust=allow_unsigned=Y
 reload() {
 	# shellcheck disable=SC2016 # expanded in the guest
@@ -200,17 +203,17 @@ reload() {
 		rdma link add rxe0 type rxe netdev eth0' "$top" $trust "${@:2}"
 }
 
-# listening HOST PORT: somebody does (a condition for wait_for)
+# listening HOST PORT: a program listens there (a condition for wait_for)
 listening() {
 	on "$1" sh -c "ss -Htln 'sport = :$2' | grep -q ."
 }
 
-# ended HOST PID: it has (a condition for wait_for)
+# ended HOST PID: the process has ended (a condition for wait_for)
 ended() {
 	on "$1" sh -c "! kill -0 $2 2>/dev/null"
 }
 
-# tidy_up NAME: what it says of a lab that is left to the next test
+# tidy_up NAME: prepares a shared lab for the next test, and prints what this test has left there
 tidy_up() {
 	"$lab_tool" tidy --name "$1" && return
 	if [ $? = 75 ]; then status=75; else left=1; fi
@@ -221,23 +224,23 @@ clean_up() {
 	trap - EXIT ERR
 	trap '' INT TERM
 	set +e
-	# (a signal may come in a function whose output goes into one of the files that are shown here)
+	# A signal may arrive in a function whose output goes into one of the files that are printed below.
 	exec 1>&"$said" 2>&"$told"
 	if [ $status != 0 ] && [ $status != 77 ]; then
 		for l in "$work"/*.out "$work"/*.err; do
 			[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
 		done
-		# what else a test wants its reader to see
+		# A test may define state, which prints what a reader of a failure needs.
 		! declare -F state >/dev/null || state
 	elif ! all_live; then
-		# (what a guest did not answer may have passed for an answer)
+		# The missing answer of a dead guest may have looked like an answer.
 		echo "inconclusive: a lab has died" >&2
 		status=75
 	fi
 	[ $status != 0 ] || [ -z "$shared" ] || tidy_up "$shared"
-	# The next one gets it as it was, or another.
+	# The next test gets this lab only if it is tidy. Otherwise it gets another one.
 	[ -z "$shared" ] || [ $status$left = 00 ] || labs+=("$shared")
-	# A kernel log that is not clean is an oracle, whatever the test says. (A lab that did not come up is not there.)
+	# A kernel log that is not clean breaks the test, whatever the test itself says. A lab that did not come up has no log.
 	for l in "${labs[@]}"; do
 		! "$lab_tool" share --name "$l" >/dev/null 2>&1 || "$lab_tool" down --name "$l" || left=1
 	done

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For what takes hours, in rounds (soak/run, fuzz). What was done stands in $folder/log, a line a round: when, with what
-# driver, and WORD=NUMBER... So a run that is stopped goes on behind the last one. At the top of the checkout.
+# For runs of hours, in rounds (soak/run, fuzz). $folder/log has a line for each round: the time, the driver, and WORD=NUMBER...
+# So a run that is stopped continues after the last round. Runs at the top of the checkout.
 
-# rounds_in FOLDER: its log, which is one of this driver; MIX=1 lets it be one of several
+# rounds_in FOLDER: begins or continues a run there. All rounds of its log must be of this driver, unless MIX=1.
 rounds_in() {
 	folder=$1
 	log=$folder/log
@@ -19,8 +19,8 @@ rounds_in() {
 
 sum() { awk -v word="$1" '{ for (i = 1; i <= NF; i++) if (split($i, a, "=") == 2 && a[1] == word) n += a[2] } END { print n + 0 }' "$log"; }
 
-# round SEED CMD...: it ends well, or all ends. What it says is then in $said, or else kept. As in tests/check, one that is
-# inconclusive (75) is repeated with twice the patience, at most twice.
+# round SEED CMD...: runs the command, with its output in $said. If it fails, the run ends and the output is kept. As in
+# tests/check, an inconclusive round (75) is repeated with twice the patience, at most twice.
 round() {
 	local seed=$1 try status patience=${CHECK_PATIENCE:-100}
 	said=$folder/round.$seed
@@ -38,7 +38,7 @@ round() {
 	fi
 }
 
-done_with() { # done_with WORD=NUMBER...: a round is
+done_with() { # done_with WORD=NUMBER...: writes the line of a round to the log
 	echo "$(date -u +%FT%TZ) driver=$driver $*" | tee -a "$log"
 	rm "$said"
 }
