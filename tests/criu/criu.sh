@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2154 # $build and $work are lib.sh's
 #
-# For the tests of the CRIU plugin, after lib.sh: the program loop in guest h1, and what CRIU does to it.
-# Images are in /tmp/img there, logs too.
+# For the tests of the CRIU plugin, after lib.sh: the program criu-loop runs in guest h1, and CRIU dumps and restores it. Images
+# and logs are in /tmp/img there.
 
-# start_loop ARGS...: leave it running; sets $pid
+# start_loop ARGS...: leaves criu-loop running; sets $pid
 start_loop() {
 	on h1 rm -f /tmp/progress
 	# shellcheck disable=SC2016 # expanded in the guest
@@ -14,7 +14,7 @@ start_loop() {
 	goes_on
 }
 
-# It sends and receives.
+# criu-loop sends and receives.
 goes_on() {
 	local progress
 	progress=$(on h1 cat /tmp/progress)
@@ -22,20 +22,20 @@ goes_on() {
 }
 went_on() { [ "$(on h1 cat /tmp/progress)" -ge $((progress + 20)) ]; } # (a condition for expect)
 
-# For whoever reads why a test failed.
+# For the reader of a failure.
 state() {
 	on h1 sh -c "grep -E '^(State|TracerPid|SigPnd|ShdPnd)' /proc/$pid/status; ps axfo pid,stat,wchan:20,args | grep -v ' \['
 		tail -n 5 /tmp/out; godwit status; rdma resource show qp; rdma statistic
 		tail -n 20 /tmp/img/dump.log; dmesg | tail -n 5"
 }
 
-# It does not.
+# criu-loop does not send and receive.
 stands_still() {
 	# shellcheck disable=SC2016
 	on h1 bash -c 'n=$(cat /tmp/progress); sleep 1; [ "$(cat /tmp/progress)" = "$n" ]' || broken "loop goes on"
 }
 
-# It ends well, with all its objects destroyed, and nothing is left of it.
+# criu-loop ends well, with all its objects destroyed, and leaves nothing.
 end_loop() {
 	on h1 kill "$pid"
 	expect 120 on h1 grep '^done: ' /tmp/out
@@ -51,7 +51,7 @@ dump() { # dump [OPTION...]
 	spend move on h1 criu dump -t "$pid" -D /tmp/img -o dump.log -v4 --timeout "$(seconds 60)" "$@"
 }
 
-# why_not dump|restore: in one line
+# why_not dump|restore: the one line that says why it failed
 why_not() {
 	on h1 sh -c "grep Error /tmp/img/$1.log || tail -n 5 /tmp/img/$1.log" | paste -s -d '|'
 }
@@ -62,7 +62,7 @@ restore() { # restore [OPTION...]
 	spend move on h1 env "${environment[@]}" criu restore -d -D /tmp/img -o restore.log -v4 "$@"
 }
 
-# says WHAT TEXT: the plugin's one line about a dump or restore that failed holds this text, and is the last of CRIU's log
+# says WHAT TEXT: the plugin's one line about a failed dump or restore holds this text, and is the last line of CRIU's log
 says() {
 	on h1 cat /tmp/img/rdma-error >"$work/says" || broken "$1: no line"
 	if [ "$(wc -l <"$work/says")" != 1 ] || ! grep -q -- "$2" "$work/says"; then

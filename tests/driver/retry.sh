@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests of what comes after an RNR NAK: traffic with receive queues that hold 1 to 4 entries and are
-# empty for up to 2 ms. After ../lib.sh. `NNN --stock` counts on Debian's own module how many runs fail,
-# and passes whatever it sees.
+# For tests of what follows an RNR NAK: traffic with receive queues that hold 1 to 4 entries and are empty for up to 2 ms. After
+# ../lib.sh. `NNN --stock` counts how many runs fail on Debian's own module, and passes in any case.
 # shellcheck disable=SC2154 # lib.sh sets them
 stock=${1:-}
 
-once() { # once OPTIONS: one run; what it says is in $work/h1 and $work/$job.out
+once() { # once OPTIONS: one run; its output is in $work/h1 and $work/$job.out
 	local stall=60 client=0 server=0 program
 	[ -z "$stock" ] || stall=5
 	program=(timeout -k 60 "$(seconds 180)" "$build/tests/traffic" --stall "$(seconds $stall)")

@@ -3,11 +3,11 @@
 # For tests that run traffic between two hosts. After ../lib.sh.
 # shellcheck disable=SC2154 # lib.sh sets them
 
-# What rests of a dead peer or a busy machine is not what these tests look for: time-outs are long.
+# These tests do not look for what a dead peer or a busy machine causes, so time-outs are long.
 # shellcheck disable=SC2034 # for tests
 patient="--timeout 18 --retry-cnt 7"
 
-# The program. Without progress it ends with 2; the limit is for a machine that is too slow.
+# The program. It ends with 2 if there is no progress. The limit is for a machine that is too slow.
 program=(timeout -k 60 "$(seconds 300)" "$build/tests/traffic" --stall "$(seconds 90)")
 
 # traffic SERVER-OPTIONS CLIENT-OPTIONS: h2 is the server; both must end exact, and leave nothing.
@@ -25,7 +25,7 @@ traffic() {
 	nothing_left h2
 }
 
-# ends_exact JOB WHO: this end of the traffic ends, and all was exact. $excuse: a function that may end the test if it was not
+# ends_exact JOB WHO: this end of the traffic ends, and all data was exact. $excuse names a function that may end the test if not.
 excuse=
 ends_exact() {
 	local status=0

@@ -3,7 +3,7 @@
 # For tests whose program is the peer itself, packet by packet: see src/wire.h. After ../lib.sh.
 # shellcheck disable=SC2154 # lib.sh sets some
 
-# wire_up [LAB-OPTION...]: one guest (the test says "# Lab: 1"), whose rxe0 lies on wire0, which is a program's
+# wire_up [LAB-OPTION...]: boots one guest (the test says "# Lab: 1"), whose rxe0 lies on wire0, an interface of a program
 wire_up() {
 	lab_up "$@"
 	on h1 sh -ec 'rdma link delete rxe0
