@@ -6,7 +6,7 @@
 own_ssh="ssh -o BatchMode=yes"
 along=(--address "$extra") # what goes along
 
-# ride FROM TO RULES [OPTION...]: a move of $pid during which this happens (src/tap.c)
+# ride FROM TO RULES [OPTION...]: moves $pid while RULES are applied (programs/tap.c)
 ride() {
 	echo "== $1 to $2${about:+ ($about)}: $3"
 	# shellcheck disable=SC2016 # expanded in the guest
@@ -15,20 +15,20 @@ ride() {
 }
 ride_home() { ride h1 h2 "$@"; }
 
-# damaged FILE CMD [OPTION...]: a move in which CMD is run in the directory of the images at h2: not before FILE was found to be what
-# was sent, and is closed, and before criu is told to read it
+# damaged FILE CMD [OPTION...]: moves $pid. CMD is run in the directory of the images at h2, after FILE was received, checked and
+# closed, and before criu is told to read it.
 damaged() {
 	ride_home "to\\t\"op\":\"restore\"\\tssh h2 'cd /var/lib/godwit/* && until [ -e $1 ] && ! ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q $1\$; do sleep 0.1; done; $2' </dev/null" "${@:3}"
 }
 
-# settle HOST WORD: its only move
+# settle HOST WORD: settles the only move there
 settle() {
 	local id
 	id=$(on "$1" godwit status | sed -n 's/^move \([^ ]*\) .*/\1/p')
 	on "$1" godwit settle "$id" "$2"
 }
 
-# stopped HOST: the two queue pairs of $pid are there, and those of h3 wait for them
+# stopped HOST: the two queue pairs of $pid are stopped there, and those of h3 wait for them
 stopped() {
 	if runs "$1"; then broken "it runs at $1"; fi
 	in_state "$1" STOPPED
@@ -40,7 +40,7 @@ in_state() { # in_state HOST STATE: both queue pairs there are
 	[ "$(grep -c "state $2" <<<"$qps")" = 2 ] || broken "$1: not $2: $qps"
 }
 
-# A rule of nft: count what goes to queue pairs of h3. said_nothing HOST TABLE...: that was nothing, says this table
+# A rule of nft that counts packets to queue pairs of h3. said_nothing HOST TABLE...: these tables have counted none
 counts="ip daddr 10.77.0.3 udp dport 4791 counter"
 said_nothing() {
 	local table
@@ -48,12 +48,12 @@ said_nothing() {
 	[[ $table = *"counter packets 0 "* ]] || broken "what is held at $1 says something: $table"
 }
 
-# runs HOST: $pid does, and is not stopped (a condition for wait_for)
+# runs HOST: $pid runs there, and is not stopped (a condition for wait_for)
 runs() {
 	on "$1" sh -c "grep -q 'State:.*[RSD] (' /proc/$pid/status"
 }
 
-# goes_on [wait_for]: RDMA's traffic (integrity.sh) does. wait_for: it has only just begun
+# goes_on [wait_for]: the traffic of integrity.sh goes on. wait_for: it has only just begun
 # shellcheck disable=SC2120 # tests do
 goes_on() {
 	local before
@@ -62,18 +62,18 @@ goes_on() {
 	unbroken
 }
 
-# at_home REGEX [CODE]: nothing was moved, one line says why; h2 has nothing; what moves is at h1, and goes_on
+# at_home REGEX [CODE]: nothing was moved, and one line says why; nothing is left at h2; the process is at h1, and goes_on
 at_home() {
 	stayed "${2:-3}" "$1"
 	on h1 ip -br addr show eth0 | grep "$extra" >/dev/null
 	if on h2 ip -br addr show eth0 | grep "$extra" >/dev/null; then broken "h2 has the address"; fi
 	expect 60 ended h2 "$pid"
 	expect 60 quiet h2
-	expect 60 quiet h1 # (the watchdog of a killed CRIU ends when it has seen that all goes on)
+	expect 60 quiet h1 # the watchdog of a killed CRIU ends when it has seen that all goes on
 	goes_on
 }
 
-# quiet HOST: nothing of a move is there (a condition for wait_for)
+# quiet HOST: nothing of a move is left there (a condition for wait_for)
 quiet() {
 	on "$1" sh -c "$list_left" >"$work/left-$1.out" && [ ! -s "$work/left-$1.out" ]
 }

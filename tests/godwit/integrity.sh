@@ -3,12 +3,12 @@
 # For tests that move one end of the integrity program. After move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
-# The program. Without progress it ends after this time.
+# The program. It ends after this time without progress.
 traffic=("$build/tests/traffic" --stall "$(seconds 90)")
 
-# The retry budget: two time-outs. Only a peer that knows of the move lives through a blackout that is longer.
-# This is the smallest that the driver keeps. Emulated guests on a busy machine stand still for longer, with no move at
-# all: they are slow (lab up --slow), or get 0.54 s.
+# The retry budget: two time-outs. Only a peer that knows of the move survives a longer blackout. This time-out is the smallest
+# that the driver keeps. Emulated guests on a busy machine stand still for longer even without a move, so they are slow (lab up
+# --slow), or get 0.54 s.
 budget="--timeout 8 --retry-cnt 1 --rnr-retry 1"
 budget_ms=8
 fit_budget() { # after hosts_up
@@ -17,11 +17,11 @@ fit_budget() { # after hosts_up
 	budget_ms=537
 }
 
-# broken_off: an end has found a fault. Nothing flows then, however long one waits.
+# broken_off: an end has found a fault. After that nothing flows, however long one waits.
 broken_off() {
 	on h3 sh -c 'grep -H "^violation" /lab/bg/*.out'
 }
-unbroken() { # no end has
+unbroken() { # no end has found a fault
 	local fault
 	if fault=$(broken_off); then broken "the traffic broke off: $fault"; fi
 }
@@ -42,9 +42,8 @@ traffic_moves() {
 	go_on "$outs"
 }
 
-# cut_messages: with leave=--leave-images, counts in $unanswered, $half_sent and $half_received the queue pairs of which packets
-# were on their way when they moved, and those that were in the middle of a message: the last packet that they had sent, or
-# received, of it was its first or another that others follow.
+# cut_messages: works with leave=--leave-images. Counts the queue pairs whose packets were on their way when they moved, in
+# $unanswered, and those that had sent or received only a part of a message, in $half_sent and $half_received.
 unanswered=0 half_sent=0 half_received=0
 cut_messages() {
 	local n
@@ -58,7 +57,7 @@ cut_messages() {
 	on h2 rm -rf /var/lib/godwit
 }
 
-# It was moved for longer than the budget, and goes on; then it ends well at both ends.
+# The blackout was longer than the retry budget, and the process goes on. Then both ends end well.
 go_on() {
 	local before
 	moved
@@ -84,8 +83,8 @@ exact() {
 	done
 }
 
-# gap OUTS: the longest time in which h3's end saw nothing is the blackout of the closing line, to a tenth and what an emulated
-# guest may stand still for. If it is less, the line is wrong. If it is more, h3 may have stood still at another time.
+# gap OUTS: the longest time without a message at h3 is the blackout in the closing line, to a tenth and the time that an emulated
+# guest may stand still. If it is less, the line is wrong. If it is more, h3 may have stood still at another time.
 gap() {
 	local o blackout gap still=100 may
 	blackout=$(blackout_ms)
@@ -100,16 +99,16 @@ gap() {
 	done
 }
 
-declare -A at # for the functions below: of each end's process, its host
+declare -A at # for the functions below: the host of each end's process
 they_received() { local h; for h in "${at[@]}"; do packets "$h"; done | awk '{ n += $1 } END { print n }'; }
 more_came() { [ "$(they_received)" -gt $((before + 400)) ] || broken_off; } # (a condition for wait_for)
-flow_on() { # flow_on [SECONDS [wait_for]]: more comes to both ends. wait_for: it has only just begun
+flow_on() { # flow_on [SECONDS [wait_for]]: both ends receive more. wait_for: the traffic has only just begun
 	local before
 	before=$(they_received)
 	"${2:-expect}" "${1:-60}" more_came
 	unbroken
 }
 
-equal() { # at h1 all QPs have the numbers of their peers
+equal() { # all QPs at h1 have the same numbers as their peers
 	on h1 sh -c "rdma -j resource show qp | jq -e '[.[] | select(.type == \"RC\")] | length == 16 and all(.lqpn == .rqpn)'"
 }

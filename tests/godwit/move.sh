@@ -5,9 +5,9 @@
 
 extra=10.77.0.101 # an address of h1 that moves along
 
-# The hosts of a lab, three if the test does not say, and a key that all share. Each host counts its processes from another
-# number on: what moves finds its own free. Peers wait for longer than a move may take (migrate()). $first_number: if it is
-# set, the devices of all hosts begin with it, and otherwise each somewhere.
+# Boots the hosts of a lab, three if the test does not say, and gives all the same key. Each host begins its process numbers at
+# another place, so that a moving process finds its own number free. Peers wait for longer than a move may take (migrate()). If
+# $first_number is set, the devices of all hosts begin with it. Otherwise each begins at random.
 first_number=
 cluster_up() {
 	lab_up "$@"
@@ -20,23 +20,23 @@ cluster_up() {
 	done
 }
 
-# With the extra address at h1, and h1's TCP to h3 from that.
+# h1 has the extra address, and uses it for TCP to h3.
 hosts_up() {
 	cluster_up "$@"
 	on h1 ip addr add $extra/24 dev eth0
 	on h1 ip route add 10.77.0.3 dev eth0 src $extra
 }
 
-# quick_ssh [FROM [TO]]: between h1 and h2, or those, one ssh connection is opened for good (a new one takes its
-# seconds on a busy guest), and what a move needs is read from disk before.
+# quick_ssh [FROM [TO]]: opens one ssh connection between h1 and h2, or these hosts, for the whole test, since a new one takes
+# seconds on a busy guest. It also reads from disk what a move needs.
 quick_ssh() {
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "${1:-h1}" sh -c 'printf "ControlMaster auto\nControlPersist yes\nControlPath /run/ssh-%%h\n" >>/root/.ssh/config
 		godwit check && ssh "$0" godwit check' "${2:-h2}"
 }
 
-# run HOST CMD...: leave it running there, the child of a shell that says "exit N" when it has ended, wherever
-# that is; sets $pid, the shell's, and $out, the file with all that both say.
+# run HOST CMD...: starts CMD there and leaves it running, as the child of a shell that says "exit N" when CMD has ended, wherever
+# that is. Sets $pid, the shell's process, and $out, the file with the output of both.
 run_by=() # a command that runs both
 run() {
 	local host=$1
@@ -46,9 +46,9 @@ run() {
 	out=/lab/bg/$host-$pid.out
 }
 
-# pair ROLE PORT SERVER CLIENT: run a server, that listens at this port, and its client, with the server's
-# address behind; both are words. The one that is ROLE is to move, so it is at h1, the other at h3. Sets
-# $mover, its process, and $outs, the server's and the client's output.
+# pair ROLE PORT SERVER CLIENT: runs a server that listens at this port, and its client, with the server's address after it; both
+# are words. ROLE is to move, so it is at h1, and the other is at h3. Sets $mover, the moving process, and $outs, the output of
+# server and client.
 pair() {
 	local server=h3 client=h1 address=h3 process
 	[ "$1" = client ] || { server=h1 client=h3 address=$extra; }
@@ -62,7 +62,7 @@ pair() {
 	[ "$1" = client ] || mover=$process
 }
 
-# For whoever reads why a test failed.
+# For the reader of a failure.
 state() {
 	local h
 	on h3 sh -c 'tail -n 30 /lab/bg/*.out'
@@ -80,28 +80,28 @@ tcp_goes_on() {
 tcp_received() { on h3 ss -Htni sport = :7000 | sed -n 's/.*bytes_received:\([0-9]*\).*/\1/p'; }
 tcp_received_more() { [ "$(tcp_received | grep .)" -gt "${before:-0}" ]; } # (a condition for wait_for)
 
-# packets HOST: that its device has received
+# packets HOST: how many packets its device has received
 packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
 
-# ends_well OUT...: it does, within some minutes
+# ends_well OUT...: it ends with 0, within some minutes
 ends_well() {
 	local o bad="error|fail|couldn't"
 	for o; do
 		expect 300 seen "$o" '^exit '
 		if seen "$o" '^exit 75$'; then inconclusive "exit 75: $o"; fi
 		if ! on h3 grep -q '^exit 0$' "$o" || on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"$bad\""; then
-			# (one line; all of it comes with the state)
+			# one line; the rest comes with the state
 			broken "$(on h3 sh -c "grep -iE \"$bad|^exit\" $o" | paste -s -d '|')"
 		fi
 	done
 }
 
-# perftest_reports OUT: what it has measured
+# perftest_reports OUT: perftest has printed its measurement
 perftest_reports() {
 	on h3 grep -A 1 '#bytes' "$1" | tail -n 1 | grep -E '^ *[0-9]+ +[0-9]+ +[0-9.]+' || broken "no report: $(on h3 cat "$1")"
 }
 
-# migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit said
+# migrate HOST PID TO [OPTION...]: sets $status, and $closing, the last line that godwit printed
 migrate() {
 	local host=$1 p=$2 to=$3
 	shift 3
@@ -109,13 +109,13 @@ migrate() {
 	spend move on "$host" timeout "$(seconds 240)" godwit migrate "$p" --to "$to" --verbose --limit "$(seconds 45)" "$@" \
 		>"$work/migrate" 2>&1 || status=$?
 	cat "$work/migrate"
-	# (what it says and how it ends come by two ways, in any order; who is killed says nothing)
+	# The output and the exit status arrive by two ways, in any order. A killed godwit prints nothing.
 	closing=$(grep '^godwit: ' "$work/migrate" | grep -v '^godwit: warning' | tail -n 1) || true
 	[ "$status" != 124 ] || broken "the move did not end within $(seconds 240) s"
 	[ "$status" != 255 ] || all_live || inconclusive "a lab died during a move"
 }
 
-# when_frozen CMD...: in the background ($!), as soon as the next move says that its process is frozen
+# when_frozen CMD...: runs in the background ($!), as soon as the next move says that its process is frozen
 when_frozen() {
 	rm -f "$work/migrate"
 	{
@@ -127,28 +127,29 @@ when_frozen() {
 	} &
 }
 
-moved() { # the last one was, without a warning
+moved() { # the last move succeeded, without a warning
 	[ "$status" = 0 ] || broken "exit $status: $closing"
 	[[ $closing = "godwit: moved "*" blackout "*" ms"* ]] || broken "no closing line: $closing"
 }
 
-# not_over OUT: of a program that ends by itself, and its output: it had not ended before it could be moved. Call it before moved.
+# not_over OUT: OUT is the output of a program that ends by itself; it had not ended before it could be moved. Call it before
+# moved.
 not_over() {
 	[[ $closing =~ "ended by itself"|"No such process" ]] || return 0
 	if comes_true 10 seen "$1" '^exit 0$'; then inconclusive "it was over before it was moved"; fi
 }
 
-# stayed CODE REGEX: it was not moved, godwit ended so, and its last line holds this
+# stayed CODE REGEX: the process was not moved, godwit ended with CODE, and its last line holds REGEX
 stayed() {
 	[ "$status" = "$1" ] || broken "exit $status, not $1: $closing"
 	[[ $closing =~ $2 ]] || broken "it says: $closing"
 	[ "$(grep -c '^godwit: .* was not moved' "$work/migrate")" = 1 ] || broken "not one line"
 }
 
-# of the last move
+# numbers of the last move
 blackout_ms() { sed -n 's/.*blackout \([0-9]*\) ms.*/\1/p' <<<"$closing"; }
 
-# The address is at h1 again, for the next one.
+# The address is at h1 again, for the next move.
 address_back() {
 	on h2 ip addr del $extra/24 dev eth0
 	on h1 ip addr add $extra/24 dev eth0
@@ -156,23 +157,23 @@ address_back() {
 	on h3 ip neigh flush to $extra
 }
 
-# nothing_left HOST...: of a move, or of RDMA objects
+# nothing_left HOST...: neither of a move nor of RDMA objects
 nothing_left() {
 	local h
 	for h; do expect 60 is_bare "$h"; done
 }
-is_bare() { # (a condition for wait_for; what is left there is shown when the test fails)
+is_bare() { # a condition for wait_for; a failing test shows what is left there
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" sh -c "$list_left"'
 		objects=$(rdma resource show)
 		case $objects in *"pd 1 cq 1 qp 1 cm_id 0 mr 0 ctx 0 srq 0"*) ;; *) echo "$objects" ;; esac' >"$work/left-$1.out" &&
 		[ ! -s "$work/left-$1.out" ]
 }
-# In a guest: names what is left of a move.
+# In a guest: prints what is left of a move.
 # shellcheck disable=SC2016 # expanded there
 list_left='ls /var/lib/godwit /run/godwit 2>/dev/null | grep -v "^$\|:$"; nft list tables; pgrep -l "criu|godwit"; true'
 
-# untouched HOST...: no queue pair there was ever stopped or paused, and no move knows of it
+# untouched HOST...: no queue pair there was ever stopped or paused, and there is no record of a move
 untouched() {
 	local h
 	for h; do
@@ -187,7 +188,7 @@ sends() {
 	on "$1" sh -c "rdma -j resource show qp | jq -e 'any(.[]; .type == \"RC\" and .state == \"RTS\")'"
 }
 
-# gid_index HOST ADDRESS: which GID of rxe0 this IPv4 address is
+# gid_index HOST ADDRESS: the index of this IPv4 address among the GIDs of rxe0
 gid_index() {
 	local a b c d gid
 	IFS=. read -r a b c d <<<"$2"

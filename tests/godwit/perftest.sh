@@ -3,14 +3,14 @@
 # For tests that move a running perftest. After move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
-# Options for a run that goes on until its client is told to end. Only a client that posts all work itself can be told, that is
-# one of READ, WRITE or atomics; and perftest knows no such run with events (-e). A margin (-f) of 0: one signal ends it.
+# Options for a run that goes on until its client is told to end. Only a client that posts all work itself can be told: one of
+# READ, WRITE or atomics. perftest has no such run with events (-e). With a margin (-f) of 0 one signal ends it.
 till_told="-D 100000 -f 0"
 
 in_flow() { [ "$(packets "$1")" -gt $(($2 + 50)) ]; } # in_flow HOST BEFORE (a condition for wait_for)
 
-# held_now_and_then PROCESS: the one that it runs, at h3, goes on for a tenth of the time only, until the other end is frozen:
-# else a run may be over before godwit has looked at it. The connection itself is not slowed down.
+# held_now_and_then PROCESS: the perftest that it runs at h3 goes on for a tenth of the time only, until the other end is frozen.
+# Otherwise a run may end before godwit has looked at it. The connection itself is not slowed down.
 held_now_and_then() {
 	local frozen
 	frozen=$("$lab_tool" share --name "$lab_default")/frozen
@@ -25,7 +25,7 @@ held_now_and_then() {
 }
 
 # perftest_moves ROLE TOOL OPTION...: ROLE, client or server, is at h1 and moves to h2; the other is at h3
-# (With perftest's own time-out, 14, an emulated guest that stands still for half a second is given up.)
+# With perftest's own time-out, 14, a connection fails when an emulated guest stands still for half a second.
 perftest_moves() {
 	local role=$1 tool="$2 -d rxe0 -u 17 ${*:3}" before there mover outs o holder at_h3 mover_out
 	echo "$*"
@@ -47,12 +47,12 @@ perftest_moves() {
 	wait_for 60 ended h3 "$holder"
 	if [[ " $* " = *" $till_told "* ]]; then
 		expect 60 in_flow h2 "$there"
-		# SIGALRM is what ends the time of -D.
+		# SIGALRM ends the time of -D.
 		if [ "$role" = client ]; then on h2 pkill -ALRM -P "$mover"; else on h3 pkill -ALRM -P "$at_h3"; fi
 	fi
 	# shellcheck disable=SC2086 # two
 	ends_well $outs
-	# (of SENDs both ends have a report, of all else the client)
+	# for SENDs both ends have a report, for all else the client
 	for o in $outs; do
 		[[ $2 = ib_send_* ]] || [ "$o" = "${outs##* }" ] || continue
 		perftest_reports "$o"

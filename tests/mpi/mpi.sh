@@ -3,15 +3,14 @@
 # For tests that move a rank of an MPI job. After ../godwit/move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 #
-# All ranks but the last are at h3, under prterun. The last is at h1, under a daemon of its own, prted; the two
-# move together, and with them h1's address, which the job knows them by. godwit goes other ways: host k is
-# 10.78.0.k, too.
+# All ranks except the last are at h3, under prterun. The last rank is at h1, under a daemon of its own, prted. These two move
+# together, and with them h1's address, by which the job knows them. godwit uses other addresses: host k is also 10.78.0.k.
 job_address=10.77.0.1
 
 job_hosts_up() {
 	local k
 	cluster_up "$@"
-	# (emulated hosts may take longer over a whole daemon than peers wait unless told)
+	# Emulated hosts may take longer for a whole daemon than peers wait by default.
 	for k in 1 2 3; do
 		on h$k sh -c "cd /sys/module/rdma_rxe/parameters; echo $(seconds 200) | tee pause_timeout >tombstone_lease"
 	done
@@ -21,13 +20,13 @@ job_hosts_up() {
 	on h3 mkdir /lab/session
 }
 
-# UCX as docs/MPI.md says; and with as few buffers as it takes, since emulated hosts copy them slowly.
+# UCX as docs/MPI.md says, with as few buffers as possible, since emulated hosts copy them slowly.
 # shellcheck disable=SC2054 # a comma of UCX's
 ucx=(UCX_TLS=rc_verbs,ud_verbs:aux,self UCX_NET_DEVICES=rxe0:1 UCX_IB_GID_INDEX=1 UCX_UD_VERBS_ETH_DGID_CHECK=n
 	UCX_FENCE_MODE=weak)
 ucx+=(UCX_{RC,UD}_VERBS_{RX,TX}_QUEUE_LEN=128 UCX_{RC,UD}_VERBS_{RX,TX}_BUFS_GROW=128)
 
-# job RANKS OPTION... CMD...: as run() does; the last rank is at h1
+# job RANKS OPTION... CMD...: like run(); the last rank is at h1
 job() {
 	local n=$1 s settings=()
 	shift
@@ -38,7 +37,7 @@ job() {
 		--mca mpi_yield_when_idle 1 "${settings[@]}" --host "h3:$((n - 1)),h1:1" --map-by slot -n "$n" "$@"
 }
 
-# rank_moves FROM TO: and both hosts' devices tell that it works there
+# rank_moves FROM TO: moves it; the devices of both hosts must show that it works there
 rank_moves() {
 	rank_goes "$1" "$2"
 	rank_works "$2"
@@ -55,7 +54,7 @@ rank_goes() {
 rank_works() { expect 120 receives "$1"; }
 receives() { [ "$(packets "$1")" -gt $((arrived + 100)) ]; } # more than a move brings (a condition for wait_for)
 
-# was_over: there is nothing to be moved any more. Has the job ended well?
+# was_over: the job ended before it could be moved. Has it ended well?
 was_over() {
 	if comes_true 60 seen "$out" '^exit 0$'; then inconclusive "the job was over before it was moved"; fi
 	broken "the rank has ended before it was moved"
