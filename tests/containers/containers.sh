@@ -3,7 +3,7 @@
 # For tests with containers of podman's. After ../lib.sh, and ../godwit/move.sh if they move.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
-# podman_at HOST ARGUMENT...: (what is stuck ends by a wide limit)
+# podman_at HOST ARGUMENT...: runs podman there; a podman that is stuck ends by a wide limit
 podman_at() { on "$1" timeout "$(seconds 120)" podman "${@:2}"; }
 
 restore_failed() { # restore_failed HOST
@@ -12,12 +12,12 @@ restore_failed() { # restore_failed HOST
 	broken "it was not restored"
 }
 
-# answered HOST: all peers of the four connections that have moved there have (a condition for wait_for)
+# answered HOST: all peers of the four connections that have moved there have answered (a condition for wait_for)
 answered() { on "$1" godwit status | grep -x '4 of 4 peers answered'; }
 
 # ---- docs/CONTAINERS.md: a container in a network namespace with a device, both of its own ----
 
-# as_printed HOST BLOCK [SED-ARGUMENT...]: run there what the page has under this name, but for this
+# as_printed HOST BLOCK [SED-ARGUMENT...]: runs there the commands that the page has under this name, changed by sed
 as_printed() {
 	local script
 	script=$(sed -n "/^\`\`\`sh $2\$/,/^\`\`\`\$/p" "$top/docs/CONTAINERS.md" | sed -e '/^```/d' -e 's|/shared/|/lab/|' "${@:3}")
@@ -25,11 +25,11 @@ as_printed() {
 	on "$1" timeout "$(seconds 240)" sh -exc "$script"
 }
 
-# contained_hosts: the lab's, all of which can run containers, with traffic in the image; and the namespace at h1 and h3
+# contained_hosts: boots hosts that can run containers, with traffic in the image, and makes the namespace at h1 and h3
 peer_at=(-e 's/10\.78\.0\.1/10.78.0.3/' -e 's/:01 /:03 /')
 contained_hosts() {
 	local h
-	# (a lab of its own: what containers leave in a kernel is more than modules and files)
+	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
 	cluster_up --hosts 3
 	for h in h1 h2 h3; do
 		on $h modprobe macvlan
@@ -40,7 +40,7 @@ contained_hosts() {
 }
 
 stall=90 # seconds after which traffic gives up
-# contained HOST RUNTIME WITH ARGUMENT...: traffic in a container there; WITH: more words for podman run
+# contained HOST RUNTIME WITH ARGUMENT...: runs traffic in a container there; WITH has more words for podman run
 contained() {
 	as_printed "$1" run -e "s|^podman run|podman --runtime $2 run $3|" \
 		-e "s|IMAGE COMMAND|localhost/rdma traffic --stall $(seconds "$stall") ${*:4}|"
@@ -53,7 +53,7 @@ goes_on_inside() {
 	expect 60 flows_inside
 }
 
-# talk RUNTIME [WITH]: the container web at h1 talks to one at h3; how, a test may say otherwise
+# talk RUNTIME [WITH]: the container web at h1 talks to one at h3; a test may choose other options
 client_options="--qps 4 --size 16K --timeout 16 --retry-cnt 1 --rnr-retry 1" server_options=
 talk() {
 	local before
@@ -66,7 +66,8 @@ talk() {
 	wait_for 60 flows_inside
 }
 
-# exact_inside TOLD OTHER: at these hosts both ends have had each message once; the first is told to end. podman forgets them.
+# exact_inside TOLD OTHER: both ends, at these hosts, have got each message once. The first end is told to end. podman forgets
+# both.
 exact_inside() {
 	local h
 	podman_at "$1" kill --signal INT web
@@ -77,7 +78,7 @@ exact_inside() {
 	done
 }
 
-# For whoever reads why a test failed (in place of move.sh's).
+# For the reader of a failure (in place of the one of move.sh).
 state() {
 	local h
 	on h3 sh -c 'tail -n 30 /lab/bg/*.out'

@@ -6,8 +6,8 @@
 settings="headroom = 16M" # of [donor]
 declare -A quota=()       # of clients
 
-# clients_are NAME...: each has a key, and on all hosts rmemd.conf knows them. (Not in /lab: its files may be another user's,
-# whose keys nobody takes.)
+# clients_are NAME...: makes a key for each, and names all in rmemd.conf on all hosts. (Not in /lab: its files may belong to
+# another user, whose keys are refused.)
 clients_are() {
 	local name k
 	share=$("$lab_tool" share --name "$lab_default")
@@ -24,7 +24,7 @@ clients_are() {
 	done
 }
 
-# donor HOST [OPTION...]: rmemd runs there, and listens. Sets $donor, the process of its shell (run), and $donor_out.
+# donor HOST [OPTION...]: runs rmemd there, which listens. Sets $donor, the process of its shell (run), and $donor_out.
 donor() {
 	run "$1" "$build/rmemd" --config /root/rmemd.conf "${@:2}"
 	donor=$pid donor_out=$out
@@ -34,7 +34,7 @@ donor() {
 # donor_gets SIGNAL HOST
 donor_gets() { on "$2" pkill "-$1" -P "$donor"; }
 
-# restarted HOST SIGNAL [OPTION...]: the donor there gets this, and is started again
+# restarted HOST SIGNAL [OPTION...]: sends the donor there the signal, and starts it again
 restarted() {
 	donor_gets "$2" "$1"
 	expect 60 seen "$donor_out" '^exit '
@@ -42,15 +42,15 @@ restarted() {
 	need=expect donor "$1" "${@:3}"
 }
 
-# load HOST NAME [OPTION...]: rmem-load runs there as this client, and is connected to the donor at $at. Sets $pid and $out.
+# load HOST NAME [OPTION...]: runs rmem-load there as this client, connected to the donor at $at. Sets $pid and $out.
 load() {
 	run "$1" "$build/tests/rmem-load" --host "$at" --client "$2" --key "/root/$2.key" \
 		--timeout "$(seconds 120)000" "${@:3}"
-	# (before that a signal would end it)
+	# before that a signal would end it
 	"${need:-wait_for}" 60 seen "$out" '^rmem-load: connected\|^exit '
 }
 
-# speaker HOST NAME [OPTION...]: rmem-says runs there as this client, connected to the donor at $at
+# speaker HOST NAME [OPTION...]: runs rmem-says there as this client, connected to the donor at $at
 declare -A speaks=() speaks_at=() asked=()
 speaker() {
 	# shellcheck disable=SC2016 # expanded in the guest
@@ -60,7 +60,7 @@ speaker() {
 	"${need:-wait_for}" 60 seen "$out" '^rmem-says: connected\|^exit '
 }
 
-# ask NAME COMMAND: it does this. answers NAME REGEX: and what it was asked last came to this
+# ask NAME COMMAND: the client does this. answers NAME REGEX: the result of the last command
 ask() {
 	asked[$1]=$((asked[$1] + 1))
 	on "${speaks_at[$1]}" sh -c "echo '${*:2}' >/run/$1"
@@ -75,37 +75,37 @@ asks() { # asks NAME COMMAND REGEX: both
 	answers "$1" "$3"
 }
 
-# here FILE: one of the guests' /lab
+# here FILE: the path on the machine of a file in the guests' /lab
 here() { echo "$share${1#/lab}"; }
 
-# tell SIGNAL OUT: the program that was started by run, and has this output
+# tell SIGNAL OUT: sends it to the program that run has started and that has this output
 tell() {
 	local of=${2##*/}
 	of=${of%.out}
 	on "${of%-*}" pkill "-$1" -P "${of#*-}"
 }
 
-# operations OUT: how many a load had done when it was last asked
+# operations OUT: how many a load had done at its last report
 operations() {
 	local n
 	n=$(sed -n 's/^[a-z-]*: \([0-9]*\) operations so far$/\1/p' "$(here "$1")" | tail -n 1)
 	echo "${n:-0}"
 }
 
-# did OUT N: so many operations, and goes on (a condition for wait_for, which ends when the load has)
+# did OUT N: the load has done N operations, and goes on (a condition for wait_for, which ends when the load has ended)
 did() {
 	if seen "$1" '^exit '; then broken "a load has ended: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"; fi
 	tell USR1 "$1" && [ "$(operations "$1")" -ge "$2" ]
 }
 
-# reports OUT: how often a load has said how many. has_reported OUT N: so often, or more (a condition; broken when it has ended)
+# reports OUT: how many reports a load has made. has_reported OUT N: N or more (a condition; broken when the load has ended)
 reports() { grep -c '^[a-z-]*: [0-9]* operations so far$' "$(here "$1")"; }
 has_reported() {
 	if seen "$1" '^exit '; then broken "a load has ended: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"; fi
 	[ "$(reports "$1")" -ge "$2" ]
 }
 
-# serves OUT...: each of these loads does more than it has done by now
+# serves OUT...: each of these loads does more operations than it has done by now
 serves() {
 	local o before lines
 	for o; do
@@ -117,13 +117,13 @@ serves() {
 	done
 }
 
-# finished OUT STATUS: it ends within some minutes, by this status
+# finished OUT STATUS: it ends within some minutes, with this status
 finished() {
 	expect 300 seen "$1" '^exit '
 	seen "$1" "^exit $2\$" || broken "not exit $2: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"
 }
 
-# all_exact OUT...: each is told to end; all bytes were what they had to be, and each transaction took place once
+# all_exact OUT...: each load is told to end; all bytes were right, and each transaction took place once
 all_exact() {
 	local o
 	for o; do tell TERM "$o" || true; done
@@ -140,7 +140,7 @@ donor_ends() {
 	finished "$donor_out" 0
 }
 
-# For whoever reads why a test failed (in place of move.sh's).
+# For the reader of a failure (in place of the one of move.sh).
 state() {
 	local k
 	tail -n 20 "$share"/bg/*.out

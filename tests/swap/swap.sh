@@ -9,7 +9,7 @@ use=swap
 size=256M slab=8M hot=2
 declare -A donor_at=() donor_is=() # by name: the address that h3 connects to; the donor's process there, and its output
 
-# lends NAME HOST [ADDRESS [OPTION...]]: rmemd runs there, and is the donor of this name
+# lends NAME HOST [ADDRESS [OPTION...]]: runs rmemd there, as the donor of this name
 lends() {
 	donor "$2" "${@:4}"
 	donor_at[$1]=${3:-10.77.0.${2#h}}
@@ -19,10 +19,10 @@ lends() {
 # kill_donor NAME HOST
 kill_donor() { on "$2" pkill -KILL -P "${donor_is[$1]% *}"; }
 
-# back NAME HOST [OPTION...]: it is started again, at the same address
+# back NAME HOST [OPTION...]: starts it again, at the same address
 back() { need=expect lends "$1" "$2" "${donor_at[$1]}" "${@:3}"; }
 
-# end_donors HOST...: all that run there, by SIGTERM, which end with 0
+# end_donors HOST...: ends all donors there by SIGTERM; they end with 0
 end_donors() {
 	local h o
 	for h; do on "$h" pkill -TERM rmemd || true; done
@@ -33,7 +33,7 @@ end_donors() {
 	done
 }
 
-# settings_of_swap NAME...: rmemswap.conf at h3, with these donors, each of which knows the client "swap"
+# settings_of_swap NAME...: writes rmemswap.conf at h3, with these donors, each of which knows the client "swap"
 settings_of_swap() {
 	local name
 	{
@@ -45,8 +45,8 @@ settings_of_swap() {
 	on $swapper cp /lab/rmemswap.conf /root/
 }
 
-# warm_begins NAME...: the same, and each slab is at a donor before anything is swapped. (It is a block device first; what
-# rmemswap leaves when it gets SIGQUIT, the next one takes over.)
+# warm_begins NAME...: the same, but each slab is at a donor before anything is swapped. (The device is first a plain block
+# device. rmemswap leaves it there at SIGQUIT, and the next rmemswap takes it over.)
 warm_begins() {
 	local slabs=$((${size%M} / ${slab%M}))
 	use=block
@@ -71,8 +71,8 @@ all_remote() {
 	more in_remote && [ "$(value in_disk)" = "${remembered[in_disk]}" ]
 }
 
-# look_for_stalls DONOR: from when the next move says that its process is frozen until it is over, whether page I/O waits for
-# this donor. Then waited: it did, as it must when the move took its time.
+# look_for_stalls DONOR: watches whether page I/O waits for this donor, from the freeze of the next move until its end. waited: it
+# did wait, as it must in a move that takes its time.
 look_for_stalls() {
 	rm -f "$work/over" "$work/stalled"
 	when_frozen see_stalls "$1"
@@ -91,11 +91,11 @@ waited() {
 	[ -e "$work/stalled" ] || [ "$(blackout_ms)" -lt 4000 ] || broken "no page I/O waited for the donor that moved"
 }
 
-# swap_begins NAME...: the module and rmemswap run at h3, and these donors are connected
+# swap_begins NAME...: loads the module and runs rmemswap at h3; these donors are connected
 swap_begins() {
 	local name
 	settings_of_swap "$@"
-	# (a random page is no sign that its neighbours are wanted next)
+	# A random page is no sign that its neighbours are wanted next.
 	on $swapper sh -c "[ -e /sys/module/rmem_swap ] || { wipefs -q -a $disk; insmod $build/kernel/rmem_swap.ko; }
 		echo 0 >/proc/sys/vm/page-cluster"
 	run $swapper "$build/rmemswap" run --config /root/rmemswap.conf
@@ -104,7 +104,7 @@ swap_begins() {
 	for name; do "${need:-wait_for}" 60 donor_state "$name" up; done
 }
 
-# swap_ends: by SIGTERM; of the device and the module nothing stays
+# swap_ends: ends rmemswap by SIGTERM; nothing stays of the device and the module
 swap_ends() {
 	tell TERM "$swap_out"
 	finished "$swap_out" 0
@@ -115,7 +115,7 @@ swap_ends() {
 
 status() { on $swapper "$build/rmemswap" status --json >"$work/swap.json"; }
 
-# value NAME [DONOR]: one of what rmemswap status tells, which it must; nothing if there is no such donor
+# value NAME [DONOR]: a value of rmemswap status, which must have it; nothing if there is no such donor
 value() {
 	local of='.devices[0]'
 	[ $# = 1 ] || of="(.devices[0].donors[] | select(.donor == \"$2\"))"
@@ -125,11 +125,11 @@ value() {
 # at_least NAME N [DONOR] (a condition for wait_for)
 at_least() { [ "$(value "$1" "${@:3}")" -ge "$2" ]; }
 donor_state() { [ "$(value state "$1")" = "$2" ]; } # NAME STATE
-# more NAME [DONOR]: than when it was remembered by before (a condition)
+# more NAME [DONOR]: the value is more than before had remembered (a condition)
 declare -A remembered=()
 before() { remembered[$*]=$(value "$@"); }
 more() { [ "$(value "$@")" -gt "${remembered[$*]}" ]; }
-more_of() { local n && for n; do if more "$n"; then return 0; fi; done && false; } # NAME...: of one of these
+more_of() { local n && for n; do if more "$n"; then return 0; fi; done && false; } # NAME...: one of these is more
 # unchanged NAME [DONOR]
 unchanged() {
 	local now
@@ -137,8 +137,8 @@ unchanged() {
 	[ "$now" = "${remembered[$*]}" ] || broken "$*: ${remembered[$*]} became $now: $(jq -c . "$work/swap.json")"
 }
 
-# fill LIMIT MIB [OPTION...]: swap-pages at h3 with so much memory, of which it may have LIMIT MiB at a time; it has filled
-# all of it. Sets $out. (max: as much as there is)
+# fill LIMIT MIB [OPTION...]: swap-pages at h3 fills MIB of memory, of which it may have LIMIT MiB at a time (max: no limit), and
+# returns when all is filled. Sets $out.
 fill() {
 	local most=$1
 	[ "$most" = max ] || most+=M
@@ -158,7 +158,7 @@ pages_exact() {
 	done
 }
 
-# For whoever reads why a test failed (in place of rmem.sh's).
+# For the reader of a failure (in place of the one of rmem.sh).
 state() {
 	local k
 	tail -n 20 "$share"/bg/*.out

@@ -3,18 +3,18 @@
 # For tests that move other people's benchmarks. After ../godwit/move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
-# Programs that poll give way to the driver's worker: hosts have one CPU, and what polls takes what is left of it.
+# Programs that poll must give way to the driver's worker: hosts have one CPU, and a polling program takes all the rest of it.
 polls=(chrt --idle 0)
 
 in_flow() { [ "$(packets "$1")" -gt $(($2 + $3)) ]; } # in_flow HOST BEFORE N (a condition for wait_for)
 
-# flows HOST N: its device receives N packets more
+# flows HOST N: its device receives N more packets
 flows() { wait_for 120 in_flow "$1" "$(packets "$1")" "$2"; }
 
-# hold NAME: the process of this name at h3 stands still
+# hold NAME: stops the process of this name at h3
 hold() { on h3 pkill -STOP -x "$1" || inconclusive "it was over before it was moved"; }
 
-# paced: no more than 400 packets leave h1, or h3, in a second, however fast they are, until paced_no_more
+# paced: h1 and h3 each send at most 400 packets a second from now on, until paced_no_more
 paced() {
 	local h
 	for h in h1 h3; do
@@ -27,10 +27,9 @@ paced_no_more() {
 	for h in h1 h3; do on $h tc qdisc del dev eth0 root; done
 }
 
-# moves_on PEER [OPTION...]: $mover moves, with these options, in the middle of what it does, and what it does goes on. A run may
-# be over while godwit still looks at it. So hosts are paced(), since before the run began, until the process is frozen. If PEER is
-# not "-", the process of this name at h3 is held instead, from when the run is seen to flow until the move is done. ($outs: what
-# both ends say)
+# moves_on PEER [OPTION...]: moves $mover, with these options, in the middle of its work, and the work goes on. A run may end
+# while godwit still looks at it. So hosts are paced() from before the run until the process is frozen. If PEER is not "-", the
+# process of this name at h3 is held instead, from when the run flows until the move is done. ($outs: the output of both ends)
 moves_on() {
 	local release before o
 	flows h1 60

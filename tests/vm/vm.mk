@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What the lab needs: its programs, static so that they run on any host, and the guests' initramfs.
+# Builds the lab's programs, static so that they run on any host, and the guests' initramfs.
 
 VM_PROGS := build/vm/agent build/vm/labd build/vm/labexec build/vm/tsc-khz
 
@@ -21,7 +21,7 @@ build/vm/vmlinux: tests/vm/vmlinux tests/vm/packages
 	$(Q)mkdir -p build/vm
 	$(Q)tests/vm/vmlinux $@
 
-# (for the debug kernel; DEBUG_KERNEL is what tests/vm/debug-kernel printed)
+# For the debug kernel; tests/vm/debug-kernel prints DEBUG_KERNEL.
 build/vm/initrd-debug: tests/vm/initramfs tests/vm/guest/init $(DEBUG_KERNEL)
 	$(call say,GEN,$@)
 	$(Q)tests/vm/initramfs $@ $(DEBUG_KERNEL)/lib/modules/*
