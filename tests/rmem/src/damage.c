@@ -14,10 +14,13 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include "log.h"
 #include "scenario.h"
 
 #define FLIPS 60
 #define CUTS 60
+#define PAGES 16
+#define TORN (3 * 4096 + 1000) /* of one_region() */
 
 static struct shared *shared;
 static char good[256], copy[256];
@@ -211,11 +214,115 @@ static int index_and_files(void)
 	ret = ret ?: refused("no log", strrchr(path, '/'), "missing");
 	copy_folder();
 	path_of(path, "regions", "");
-	if (truncate(path, 4096 * 7 + 1))
+	if (truncate(path, size_of(path) - 1))
 		exit(75);
 	ret = ret ?: refused("a region of another size", strrchr(path, '/'), "damaged");
 	unlink(path);
 	return ret ?: refused("no region", strrchr(path, '/'), "missing");
+}
+
+/* Any byte of a region's file: of its pages, of their checksums, or of the checkpoint's number. */
+static int region_flips(void)
+{
+	char path[600];
+	int ret = 0;
+
+	copy_folder();
+	path_of(path, "regions", "");
+	for (unsigned int i = 0; i < FLIPS && !ret; i++) {
+		off_t at = i < FLIPS / 2 ? (off_t)die(size_of(path)) : size_of(path) - 1 - (off_t)i % 32;
+		unsigned int bits = 1 + die(255);
+
+		flip(path, at, bits);
+		ret = refused("a flipped byte of a region", strrchr(path, '/'), "put a copy");
+		if (!ret)
+			flip(path, at, bits);
+	}
+	return ret ?: accepted("a region whose flipped bytes are put right", true);
+}
+
+/* The log says that a checkpoint was begun. */
+static void say_copying(void)
+{
+	int dir = open(copy, O_RDONLY | O_DIRECTORY);
+	char path[600], *why = NULL;
+	struct log log;
+
+	path_of(path, "", "log.");
+	if (dir < 0 || log_init(&log, dir, copy, &why) || log_open(&log, strtoull(strrchr(path, '.') + 1, NULL, 10)))
+		exit(75);
+	log_append(&log, &(struct log_entry){ .type = LOG_COPYING }, NULL);
+	if (log_sync(&log))
+		exit(75);
+	log_end(&log);
+	close(dir);
+}
+
+/* A store of one region in the copy's place, whose file has 1 in all bytes, and whose log has 2 for some of a page's. */
+static int one_region(char path[600])
+{
+	struct store_options options = { .dir = copy, .segment = 1 };
+	struct region *region;
+	struct store *store;
+	char *why = NULL;
+
+	shell("rm -rf %s", copy);
+	store = store_open(&options, &why);
+	if (!store || store_alloc(store_owner(store, "one"), 1, PAGES * 4096, 0, &region) || store_sync(store, &why))
+		return failed("an empty folder", why);
+	path_of(path, "regions", "");
+	shell("cp %s %s.old", path, copy);
+	memset(region->mem, 1, region->size);
+	if (store_flush(region->owner, region->addr, region->size) || store_sync(store, &why))
+		return failed("a flush", why);
+	store_close(store);
+	options.segment = 0;
+	store = store_open(&options, &why);
+	region = store ? region_of_tag(store_owner(store, "one"), 1) : NULL;
+	if (!region)
+		return failed("one region", why);
+	memset(region->mem + TORN, 2, 100);
+	if (store_flush(region->owner, region->addr + TORN, 100) || store_sync(store, &why))
+		return failed("a flush of some bytes", why);
+	store_close(store);
+	return 0;
+}
+
+/* Without a checkpoint under way each page must be good; in one, a page may be torn that the log has bytes for. */
+static int torn_pages(void)
+{
+	struct store_options options = { .dir = copy };
+	char path[600], *why = NULL;
+	struct store *store;
+	int ret;
+
+	ret = one_region(path);
+	flip(path, TORN, 0xff);
+	ret = ret ?: refused("a flipped byte that the log has", strrchr(path, '/'), "damaged in the page at byte 12288");
+	say_copying();
+	flip(path, TORN + 4096, 0xff);
+	ret = ret ?: refused("a flipped byte in a checkpoint", strrchr(path, '/'), "damaged in the page at byte 16384");
+	flip(path, TORN + 4096, 0xff);
+	if (ret)
+		return ret;
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("a torn page", why);
+	for (uint64_t i = 0; i < PAGES * 4096 && !ret; i++)
+		if (region_of_tag(store_owner(store, "one"), 1)->mem[i] != (i >= TORN && i < TORN + 100 ? 2 : 1))
+			ret = failed("a torn page", "another byte");
+	store_close(store);
+	return ret;
+}
+
+/* A file that a later checkpoint has replaced. */
+static int old_region(void)
+{
+	char path[600];
+	int ret = one_region(path);
+
+	shell("cp %s.old %s", copy, path);
+	return ret ?: refused("an old region", strrchr(path, '/'), "older or newer than index.json");
 }
 
 /* What a disk that was full has left behind the end goes first: what comes next may need the room. */
@@ -377,7 +484,8 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		copy_folder();
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
-	ret = flips(log) ?: cuts() ?: index_and_files() ?: dead_tail() ?: old_index() ?: full_disk() ?: limits();
+	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?:
+	      dead_tail() ?: old_index() ?: full_disk() ?: limits();
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
 	return ret;

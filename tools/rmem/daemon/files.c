@@ -17,6 +17,8 @@
 #define INDEX "index.json"
 #define INDEX_NEW "index.new"
 #define FORMAT 1
+#define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page; without it the sum of such a page is 0, as a file has it that grows */
+#define SUMS 1024 /* at a time */
 
 static int folder_fault(struct store *store, const char *name)
 {
@@ -119,8 +121,9 @@ static json_t *region_json(const struct region *region)
 	char tag[17];
 
 	snprintf(tag, sizeof(tag), "%016" PRIx64, region->tag);
-	return json_pack("{s:s, s:I, s:I, s:I}", "tag", tag, "addr", (json_int_t)region->addr, "size",
-			 (json_int_t)region->size, "flags", (json_int_t)region->flags);
+	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "tag", tag, "addr", (json_int_t)region->addr, "size",
+			 (json_int_t)region->size, "flags", (json_int_t)region->flags, "checkpoint",
+			 (json_int_t)HELD(region)->checkpoint);
 }
 
 static json_t *owner_json(const struct owner *owner)
@@ -186,16 +189,18 @@ static int write_index(struct store *store, uint64_t log)
 static int read_region(struct owner *owner, json_t *json)
 {
 	const char *tag;
-	json_int_t addr, size, flags;
+	json_int_t addr, size, flags, number;
 	struct region *region;
 	char *end;
 
-	if (json_unpack(json, "{s:s, s:I, s:I, s:I}", "tag", &tag, "addr", &addr, "size", &size, "flags", &flags))
+	if (json_unpack(json, "{s:s, s:I, s:I, s:I, s:I}", "tag", &tag, "addr", &addr, "size", &size, "flags", &flags,
+			"checkpoint", &number))
 		return -1;
 	if (addr < 0 || size <= 0 || flags < 0 || flags > UINT32_MAX ||
 	    region_restore(owner, strtoull(tag, &end, 16), addr, size, flags, &region))
 		return -1;
 	HELD(region)->has_file = true;
+	HELD(region)->checkpoint = number;
 	return *end ? -1 : 0;
 }
 
@@ -298,12 +303,84 @@ static int region_fault(struct store *store, const char *name)
 	return store_fault(&store->why, "%s/regions/%s: %s: see to the disk", store->path, name, strerror(errno));
 }
 
+/* Behind the bytes of a region: the number of the checkpoint, and the sums. */
+static uint64_t sum_at(const struct region *region, uint64_t page)
+{
+	return region->size + sizeof(uint64_t) + page * sizeof(uint32_t);
+}
+
+static uint64_t file_size(const struct region *region)
+{
+	return sum_at(region, region->size / RMEM_PAGE);
+}
+
+static uint32_t sum_of(const uint8_t *page)
+{
+	return crc32_z(0, page, RMEM_PAGE) ^ SUM_OF_ZEROS;
+}
+
+/* @bits is made if it is not there. -1: no memory */
+static int set_bits(uint8_t **bits, const struct region *region, uint64_t from, uint64_t to)
+{
+	if (!*bits)
+		*bits = calloc(region->size / RMEM_PAGE / 8 + 1, 1);
+	for (; *bits && from < to; from++)
+		(*bits)[from / 8] |= 1u << from % 8;
+	return *bits ? 0 : -1;
+}
+
+static bool has_bit(const uint8_t *bits, uint64_t page)
+{
+	return bits[page / 8] >> page % 8 & 1;
+}
+
+static int page_damaged(struct store *store, const char *name, uint64_t page)
+{
+	return store_fault(&store->why, "%s/regions/%s: damaged in the page at byte %" PRIu64 ": put a copy of %s back",
+			   store->path, name, page * RMEM_PAGE, store->path);
+}
+
+/* The sums from @page on against memory, as it was read. */
+static int check_sums(struct store *store, struct region *region, const char *name, uint64_t page, const uint32_t *sums,
+		      uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		if (le32toh(sums[i]) == sum_of(region->mem + (page + i) * RMEM_PAGE))
+			continue;
+		if (!store->log.copying)
+			return page_damaged(store, name, page + i);
+		if (set_bits(&HELD(region)->suspect, region, page + i, page + i + 1))
+			return store_fault(&store->why, "memory: there is none for %s: free some", name);
+	}
+	return 0;
+}
+
+/* Into memory. 0, or -1 with errno or store->why. */
+static int read_pages(struct store *store, struct region *region, const char *name, int fd)
+{
+	uint64_t pages = region->size / RMEM_PAGE, count, number;
+	uint32_t sums[SUMS];
+
+	if (read_all(fd, region->mem, region->size, 0) <= 0 || read_all(fd, &number, sizeof(number), region->size) <= 0)
+		return -1;
+	/* (a checkpoint that did not end may have written it) */
+	if (le64toh(number) != HELD(region)->checkpoint && !store->log.copying)
+		return store_fault(&store->why, "%s/regions/%s: it is older or newer than %s: put a copy of %s back",
+				   store->path, name, INDEX, store->path);
+	for (uint64_t page = 0; page < pages; page += count) {
+		count = pages - page < SUMS ? pages - page : SUMS;
+		if (read_all(fd, sums, count * sizeof(*sums), sum_at(region, page)) <= 0 ||
+		    check_sums(store, region, name, page, sums, count))
+			return -1;
+	}
+	return 0;
+}
+
 static int read_file(struct store *store, struct region *region)
 {
 	char name[128];
 	struct stat st;
-	uint64_t at = 0;
-	int fd;
+	int fd, ret;
 
 	name_of(name, region);
 	fd = openat(store->regions, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -311,29 +388,17 @@ static int read_file(struct store *store, struct region *region)
 		return store_fault(&store->why, "%s/regions/%s: it is missing: put a copy of %s back", store->path, name,
 				   store->path);
 	if (fd < 0 || fstat(fd, &st))
-		goto failed;
-	if ((uint64_t)st.st_size != region->size) {
-		store_fault(&store->why, "%s/regions/%s: damaged: it has %lld bytes, not %" PRIu64 ": put a copy of %s back",
-			    store->path, name, (long long)st.st_size, region->size, store->path);
-		goto failed;
-	}
-	while (at < region->size) {
-		ssize_t done = pread(fd, region->mem + at, region->size - at, at);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		errno = done ? errno : EIO;
-		if (done <= 0)
-			goto failed;
-		at += done;
-	}
-	close(fd);
-	return 0;
-failed:
-	region_fault(store, name);
+		ret = -1;
+	else if ((uint64_t)st.st_size != file_size(region))
+		ret = store_fault(&store->why, "%s/regions/%s: damaged: it has %lld bytes, not %" PRIu64 ": put a copy of %s back",
+				  store->path, name, (long long)st.st_size, file_size(region), store->path);
+	else
+		ret = read_pages(store, region, name, fd);
+	if (ret)
+		region_fault(store, name);
 	if (fd >= 0)
 		close(fd);
-	return -1;
+	return ret;
 }
 
 static int each_region(struct store *store, int (*each)(struct store *, struct region *))
@@ -350,6 +415,36 @@ static int each_region(struct store *store, int (*each)(struct store *, struct r
 int files_read_regions(struct store *store)
 {
 	return each_region(store, read_file);
+}
+
+/* The checkpoint that did not end may have torn these pages. A page that stays suspect is damaged. */
+void files_replayed(struct region *region, uint64_t addr, uint64_t len)
+{
+	uint8_t *suspect = HELD(region)->suspect;
+	uint64_t page = (addr - region->addr) / RMEM_PAGE, last = (addr + len - 1 - region->addr) / RMEM_PAGE;
+
+	for (; suspect && page <= last; page++)
+		suspect[page / 8] &= ~(1u << page % 8);
+}
+
+static int end_replay(struct store *store, struct region *region)
+{
+	struct held *held = HELD(region);
+	char name[128];
+	int ret = 0;
+
+	name_of(name, region);
+	for (uint64_t page = 0; held->suspect && !ret && page < region->size / RMEM_PAGE; page++)
+		if (has_bit(held->suspect, page))
+			ret = page_damaged(store, name, page);
+	free(held->suspect);
+	held->suspect = NULL;
+	return ret;
+}
+
+int files_end_replay(struct store *store)
+{
+	return each_region(store, end_replay);
 }
 
 /* ----------------------------------------------------------- checkpoint -- */
@@ -370,11 +465,11 @@ static int make_file(struct store *store, struct region *region)
 		return 0;
 	name_of(name, region);
 	fd = openat(store->regions, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || ftruncate(fd, region->size))
+	if (fd < 0 || ftruncate(fd, file_size(region)) || set_bits(&HELD(region)->dirty, region, 0, 0))
 		ret = region_fault(store, name);
 	if (fd >= 0)
 		close(fd);
-	HELD(region)->has_file = HELD(region)->written = !ret;
+	HELD(region)->has_file = !ret;
 	return ret;
 }
 
@@ -398,6 +493,7 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	struct store *store = target->store;
 	struct owner *owner = entry->type == LOG_DATA ? store_owner(store, entry->owner) : NULL;
 	struct region *region = owner ? region_at(owner, entry->addr, entry->size) : NULL;
+	uint64_t from, to;
 	char name[128];
 
 	/* (a region that ended since is in no file) */
@@ -406,27 +502,54 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 		return 0;
 	if (target_open(target, region))
 		return -1;
-	HELD(region)->written = true;
-	if (!write_all(target->fd, payload, entry->size, entry->addr - region->addr))
+	from = entry->addr - region->addr;
+	to = from + entry->size;
+	if (!set_bits(&HELD(region)->dirty, region, from / RMEM_PAGE, (to - 1) / RMEM_PAGE + 1) &&
+	    !write_all(target->fd, payload, entry->size, from))
 		return 0;
 	name_of(name, region);
 	return region_fault(store, name);
 }
 
+/* The pages are read from the file, since clients may have put to memory what is not committed. */
+static int write_sums(struct region *region, int fd)
+{
+	const uint8_t *dirty = HELD(region)->dirty;
+	uint64_t pages = region->size / RMEM_PAGE, page = 0, number = htole64(HELD(region)->checkpoint);
+	uint8_t data[RMEM_PAGE];
+	uint32_t sums[SUMS];
+	size_t n;
+
+	while (page < pages) {
+		for (n = 0; n < SUMS && page + n < pages && has_bit(dirty, page + n); n++) {
+			if (read_all(fd, data, sizeof(data), (page + n) * RMEM_PAGE) <= 0)
+				return -1;
+			sums[n] = htole32(sum_of(data));
+		}
+		if (n && write_all(fd, sums, n * sizeof(*sums), sum_at(region, page)))
+			return -1;
+		page += n ? n : 1;
+	}
+	return write_all(fd, &number, sizeof(number), region->size);
+}
+
 static int sync_file(struct store *store, struct region *region)
 {
+	struct held *held = HELD(region);
 	char name[128];
 	int fd, ret = 0;
 
-	if (!HELD(region)->written)
+	if (!held->dirty)
 		return 0;
 	name_of(name, region);
-	fd = openat(store->regions, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 || fsync(fd))
+	held->checkpoint = store->checkpoint;
+	fd = openat(store->regions, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || write_sums(region, fd) || fsync(fd))
 		ret = region_fault(store, name);
 	if (fd >= 0)
 		close(fd);
-	HELD(region)->written = false;
+	free(held->dirty);
+	held->dirty = NULL;
 	return ret;
 }
 
@@ -513,13 +636,26 @@ out:
 	free(names.name);
 }
 
+/* Durable before a file is written to: from then on a page that does not fit its sum may be a part of what was written. */
+static int say_copying(struct log *log)
+{
+	if (log->file.fd < 0 || log->lsn < log->file.first || log->copying)
+		return 0;
+	log_append(log, &(struct log_entry){ .type = LOG_COPYING }, NULL);
+	return log_sync(log);
+}
+
 static int checkpoint(struct store *store)
 {
 	struct log *log = &store->log;
-	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
-	uint64_t first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
 	struct log_file file;
+	uint64_t first;
 
+	if (say_copying(log))
+		return -1;
+	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
+	first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
+	store->checkpoint = first;
 	if (write_regions(store) || log_create(log, first, &file))
 		return -1;
 	if (fsync(store->dir) ? folder_fault(store, ".") : write_index(store, first)) {

@@ -77,8 +77,7 @@ int write_all(int fd, const void *buf, size_t size, uint64_t at)
 	return 0;
 }
 
-/* 1, 0 (the file ends before), or -1 with errno. */
-static int read_all(int fd, void *buf, size_t size, uint64_t at)
+int read_all(int fd, void *buf, size_t size, uint64_t at)
 {
 	while (size) {
 		ssize_t done = pread(fd, buf, size, at);
@@ -172,6 +171,7 @@ void log_switch(struct log *log, const struct log_file *file)
 	if (log->file.fd >= 0)
 		close(log->file.fd);
 	log->file = *file;
+	log->copying = false;
 	log->lsn = log->synced = file->first - 1;
 }
 
@@ -207,6 +207,7 @@ void *log_append(struct log *log, const struct log_entry *entry, const void *pay
 		.addr = htole64(entry->addr), .number = htole64(entry->number), .length = htole64(entry->length),
 		.flags = htole32(entry->flags),
 	};
+	log->copying |= entry->type == LOG_COPYING;
 	if (entry->owner)
 		memcpy(record->owner, entry->owner, strnlen(entry->owner, RMEM_NAME_SIZE - 1));
 	if (entry->size)
@@ -302,6 +303,7 @@ static int find_end(struct log *log, uint64_t file_size)
 	while ((ret = read_record(log, at, file_size, &entry)) > 0 && entry.lsn == lsn + 1) {
 		at += ret;
 		lsn++;
+		log->copying |= entry.type == LOG_COPYING;
 		if (!entry.more) {
 			log->file.size = at;
 			log->lsn = lsn;

@@ -29,6 +29,7 @@ enum log_type {
 	LOG_COMMIT = 4, /* number: the transaction */
 	LOG_NEXT = 5,	/* addr: of the next region; those below it are never given again */
 	LOG_CLOSED = 6, /* all before it is synced */
+	LOG_COPYING = 7, /* from here on the files of regions were written to */
 };
 
 struct log_entry {
@@ -58,6 +59,7 @@ struct log {
 	uint64_t lsn;	 /* of the last record */
 	uint64_t synced; /* of the last durable one */
 	uint64_t logged; /* bytes */
+	bool copying;	 /* the file in use has a LOG_COPYING */
 	uint8_t *buf;
 	size_t used;
 	char **why; /* where the first failure is written; nothing goes to disk after it */
@@ -91,5 +93,7 @@ int log_damaged(struct log *log, uint64_t at);
 int store_fault(char **why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* 0, or -1 with errno. */
 int write_all(int fd, const void *buf, size_t size, uint64_t at);
+/* 1, 0 (the file ends before), or -1 with errno. */
+int read_all(int fd, void *buf, size_t size, uint64_t at);
 
 #endif

@@ -200,6 +200,8 @@ static void region_end(struct region *region)
 	owner->mapped -= held->mapped;
 	store->mapped -= held->mapped;
 	munmap(region->mem, held->mapped);
+	free(held->dirty);
+	free(held->suspect);
 	free(held);
 }
 
@@ -229,7 +231,8 @@ static void add_cost(struct cost *cost, uint64_t addr, uint64_t len)
 {
 	cost->bytes += len;
 	cost->log += log_size(len);
-	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE : 0;
+	/* (and a page of checksums) */
+	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE + RMEM_PAGE : 0;
 }
 
 static bool is_logged(const struct region *region)
@@ -245,8 +248,9 @@ static bool fits(const struct store *store, const struct cost *cost, uint64_t re
 	/* (some file systems in memory do not tell) */
 	if (fstatvfs(store->dir, &fs) || !fs.f_blocks)
 		return true;
-	if (files > store->mapped)
-		files = store->mapped;
+	/* (a file has no more pages of checksums than others) */
+	if (files > 2 * store->mapped)
+		files = 2 * store->mapped;
 	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
@@ -713,9 +717,11 @@ static int replay_data(struct owner *owner, const struct log_entry *entry, const
 {
 	struct region *region = region_at(owner, entry->addr, entry->size);
 
-	if (region)
-		memcpy(region->mem + (entry->addr - region->addr), payload, entry->size);
-	return region ? 0 : -1;
+	if (!region)
+		return -1;
+	memcpy(region->mem + (entry->addr - region->addr), payload, entry->size);
+	files_replayed(region, entry->addr, entry->size);
+	return 0;
 }
 
 static int replay_free(struct owner *owner, const struct log_entry *entry)
@@ -755,7 +761,7 @@ static int replay(const struct log_entry *entry, const void *payload, uint64_t a
 	struct owner *owner;
 
 	store->stats.replayed++;
-	if (entry->type == LOG_CLOSED)
+	if (entry->type == LOG_CLOSED || entry->type == LOG_COPYING)
 		return 0;
 	owner = store_owner(store, entry->owner);
 	if (owner && !replay_entry(owner, entry, payload))
@@ -772,7 +778,7 @@ static int recover(struct store *store)
 		return -1;
 	found = files_read_index(store, &first);
 	if (found < 0 || (found && (log_open(&store->log, first) || files_read_regions(store) ||
-				    log_each(&store->log, replay, store))))
+				    log_each(&store->log, replay, store) || files_end_replay(store))))
 		return -1;
 	/* So each run begins with a log of its own, and no run has to know what is behind the end of another's. */
 	return files_checkpoint(store);
