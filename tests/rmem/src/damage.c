@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include "log.h"
+#include "files.h"
 #include "scenario.h"
 
 #define FLIPS 60
@@ -325,6 +325,55 @@ static int old_region(void)
 	return ret ?: refused("an old region", strrchr(path, '/'), "older or newer than index.json");
 }
 
+/* What has this path now has this descriptor. */
+static void reopen(int fd, const char *path)
+{
+	int other = open(path, O_RDWR);
+
+	if (other < 0)
+		other = open(path, O_RDONLY | O_DIRECTORY);
+	if (other < 0 || dup2(other, fd) < 0)
+		exit(75);
+	close(other);
+}
+
+/* A process is moved: what it has open are other files. @without: a file that did not come along; "": all did. */
+static int moved(const char *without)
+{
+	struct store_options options = { .dir = copy };
+	char path[600], *why = NULL;
+	enum rmem_status status;
+	struct region *region;
+	struct store *store;
+	int ret = 0;
+
+	copy_folder();
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("a copy", why);
+	shell("mv %s %s.1 && cp -a %s.1 %s", copy, copy, copy, copy);
+	if (*without)
+		shell("rm %s/%s", copy, without);
+	path_of(path, "", "index.json");
+	reopen(store->index, path);
+	path_of(path, "", "log.");
+	reopen(store->log.file.fd, path);
+	reopen(store->dir, copy);
+	snprintf(path, sizeof(path), "%s/regions", copy);
+	reopen(store->regions, path);
+	if (store_alloc(store_owner(store, "new"), 1, 1, 0, &region))
+		exit(75);
+	status = store_sync(store, &why);
+	if (*without && (status == RMEM_OK || !strstr(why ?: "", "start rmemd there")))
+		ret = failed("a move without all files", why ?: "it goes on");
+	if (!*without && status)
+		ret = failed("a move", why);
+	free(why);
+	store_close(store);
+	shell("rm -rf %s.1", copy);
+	return ret;
+}
+
 /* What a disk that was full has left behind the end goes first: what comes next may need the room. */
 static int dead_tail(void)
 {
@@ -485,7 +534,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
 	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?:
-	      dead_tail() ?: old_index() ?: full_disk() ?: limits();
+	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits();
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
 	return ret;

@@ -64,6 +64,8 @@ int files_open(struct store *store)
 
 void files_close(struct store *store)
 {
+	if (store->index >= 0)
+		close(store->index);
 	if (store->regions >= 0)
 		close(store->regions);
 	if (store->dir >= 0)
@@ -167,20 +169,31 @@ static uint32_t crc_of(const char *text)
 	return crc32_z(0, (const void *)text, strlen(text));
 }
 
+static int set_index(struct store *store, int fd, const char *all)
+{
+	store->index = fd;
+	store->index_crc = crc_of(all);
+	return fstat(fd, &store->index_stat);
+}
+
 static int write_index(struct store *store, uint64_t log)
 {
 	json_t *index = index_json(store, log);
 	char *text = index ? index_text(index) : NULL, *all = NULL;
-	int fd = -1, size = text ? asprintf(&all, "{\"crc32\":%" PRIu32 ",\"index\":%s}\n", crc_of(text), text) : -1, ret;
+	int fd, size = text ? asprintf(&all, "{\"crc32\":%" PRIu32 ",\"index\":%s}\n", crc_of(text), text) : -1, ret;
 
 	json_decref(index);
 	free(text);
 	if (size < 0)
 		return store_fault(&store->why, "memory: there is none for %s/%s: free some", store->path, INDEX);
-	fd = openat(store->dir, INDEX_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* (a file that is open and has no name could not be moved) */
+	if (store->index >= 0)
+		close(store->index);
+	store->index = -1;
+	fd = openat(store->dir, INDEX_NEW, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	ret = fd < 0 || write_all(fd, all, size, 0) || fsync(fd) || renameat(store->dir, INDEX_NEW, store->dir, INDEX) ||
-	      fsync(store->dir) ? folder_fault(store, INDEX) : 0;
-	if (fd >= 0)
+	      fsync(store->dir) || set_index(store, fd, all) ? folder_fault(store, INDEX) : 0;
+	if (ret && fd >= 0 && fd != store->index)
 		close(fd);
 	free(all);
 	return ret;
@@ -445,6 +458,61 @@ static int end_replay(struct store *store, struct region *region)
 int files_end_replay(struct store *store)
 {
 	return each_region(store, end_replay);
+}
+
+/* ---------------------------------------------------------------- moved -- */
+
+/* Is the file there, as it was written last? */
+static int check_file(struct store *store, struct region *region)
+{
+	uint64_t number;
+	char name[128];
+	struct stat st;
+	int fd, ret;
+
+	if (!HELD(region)->has_file)
+		return 0;
+	name_of(name, region);
+	fd = openat(store->regions, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ret = fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size != file_size(region) ||
+	      read_all(fd, &number, sizeof(number), region->size) <= 0 || le64toh(number) != HELD(region)->checkpoint;
+	if (fd >= 0)
+		close(fd);
+	return ret ? -1 : 0;
+}
+
+static bool is_index(const struct store *store, const struct stat *st)
+{
+	uint8_t part[4096];
+	uint32_t crc = 0;
+
+	for (off_t at = 0; at < st->st_size; at += sizeof(part)) {
+		size_t size = st->st_size - at < (off_t)sizeof(part) ? (size_t)(st->st_size - at) : sizeof(part);
+
+		if (read_all(store->index, part, size, at) <= 0)
+			return false;
+		crc = crc32_z(crc, part, size);
+	}
+	return crc == store->index_crc;
+}
+
+/* A look at one inode tells, as long as nothing has changed. */
+int files_check(struct store *store)
+{
+	const struct stat *was = &store->index_stat;
+	struct stat st, log;
+
+	if (fstat(store->index, &st))
+		return folder_fault(store, INDEX);
+	if (st.st_dev == was->st_dev && st.st_ino == was->st_ino && st.st_size == was->st_size &&
+	    st.st_ctim.tv_sec == was->st_ctim.tv_sec && st.st_ctim.tv_nsec == was->st_ctim.tv_nsec)
+		return 0;
+	if (st.st_size != was->st_size || !is_index(store, &st) || fstat(store->log.file.fd, &log) ||
+	    (uint64_t)log.st_size != store->log.file.size || each_region(store, check_file))
+		return store_fault(&store->why, "%s: it is not the folder that this process wrote, which may be at another host: "
+				   "start rmemd there", store->path);
+	store->index_stat = st;
+	return 0;
 }
 
 /* ----------------------------------------------------------- checkpoint -- */

@@ -17,6 +17,8 @@
 #ifndef RMEMD_FILES_H
 #define RMEMD_FILES_H
 
+#include <sys/stat.h>
+
 #include "log.h"
 #include "store.h"
 
@@ -61,6 +63,9 @@ struct store {
 	char *path; /* NULL: nothing persists */
 	int dir;
 	int regions;
+	int index; /* the file as it was written last */
+	struct stat index_stat;
+	uint32_t index_crc;
 	char *why; /* the first failure: nothing goes to disk after it */
 	uint64_t mapped;
 	uint64_t checkpoint; /* the number of the log that comes after the one under way */
@@ -80,6 +85,8 @@ int files_read_regions(struct store *store);
 void files_replayed(struct region *region, uint64_t addr, uint64_t len);
 /* All of the log was read: are all pages good? */
 int files_end_replay(struct store *store);
+/* Is the folder still the one that this process wrote? It is another one after a move to a host that does not share it. */
+int files_check(struct store *store);
 int files_checkpoint(struct store *store);
 void files_close(struct store *store);
 

@@ -254,6 +254,13 @@ static bool fits(const struct store *store, const struct cost *cost, uint64_t re
 	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
+/* What is logged is synced; to another folder than the store's nothing is. */
+static int sync_log(struct store *store)
+{
+	store->log.failed |= files_check(store) != 0;
+	return log_sync(&store->log);
+}
+
 /*
  * A disk that is full when the log is written, or at a checkpoint, ends us for all clients. So what does not fit is refused
  * before anything of it happens. A checkpoint may make room, and says how much of the log the files really need.
@@ -268,7 +275,7 @@ static enum rmem_status may_log(struct store *store, const struct cost *cost, ui
 		return RMEM_FULL;
 	if (!fits(store, cost, reserve)) {
 		/* (if the disk fails in it, the next store_sync() says so) */
-		if (log->lsn >= log->file.first && (log_sync(log) || files_checkpoint(store)))
+		if (log->lsn >= log->file.first && (sync_log(store) || files_checkpoint(store)))
 			return RMEM_FULL;
 		if (!fits(store, cost, reserve))
 			return RMEM_FULL;
@@ -677,7 +684,7 @@ enum rmem_status store_sync(struct store *store, char **why)
 	if (log->lsn == log->synced)
 		return RMEM_OK;
 	store->stats.syncs++;
-	if (log_sync(log))
+	if (sync_log(store))
 		return not_durable(store, why);
 	if (log->file.size > store->options.segment && files_checkpoint(store))
 		return not_durable(store, why);
@@ -816,7 +823,7 @@ struct store *store_open(const struct store_options *options, char **why)
 	store->options.region_gone = NULL; /* (what ends while the log is read nobody has seen) */
 	if (!options->segment)
 		store->options.segment = SEGMENT;
-	store->dir = store->regions = store->log.file.fd = -1;
+	store->dir = store->regions = store->index = store->log.file.fd = -1;
 	store->last_owner = &store->owners;
 	store->path = options->dir ? strdup(options->dir) : NULL;
 	if (options->dir && (!store->path || recover(store))) {
@@ -840,7 +847,7 @@ void store_close(struct store *store)
 		return;
 	if (store->path && !store->log.failed) {
 		/* The record says that what is before it is synced: if one of those can't be read then, it is damage. */
-		if (!log_sync(&store->log))
+		if (!sync_log(store))
 			log_append(&store->log, &(struct log_entry){ .type = LOG_CLOSED }, NULL);
 		log_sync(&store->log);
 	}
