@@ -26,7 +26,7 @@ RMEM_CFLAGS := -I$(rmem_dir)/lib -I$(rmem_dir)/rvm
 RMEM_LIBS := -L$(BUILD) -l:librmem.so.1 -Wl,-rpath,'$$ORIGIN'
 RVM_LIBS := -L$(BUILD) -l:librvm.so.1 $(RMEM_LIBS)
 
-rmem_pc := $(BUILD)/lib/pkgconfig/librmem.pc
+rmem_pc := $(addprefix $(BUILD)/lib/pkgconfig/,librmem.pc librvm.pc)
 rmem_examples := $(patsubst $(rmem_dir)/examples/%.c,$(BUILD)/rmem-%,$(wildcard $(rmem_dir)/examples/*.c))
 rmem_man := $(wildcard $(rmem_dir)/man/*.[1-9])
 # pages that tell of more than one call: PAGE=ALIAS
@@ -35,7 +35,10 @@ rmem_alias := $(addprefix rmem_connect.3=,rmem_reconnect.3 rmem_close.3 rmem_err
 	$(addprefix rmem_put.3=,rmem_get.3 rmem_put8.3 rmem_put_async.3 rmem_get_async.3 rmem_wait.3 rmem_test.3 rmem_flush.3 \
 		rmem_register.3 rmem_unregister.3) \
 	$(addprefix rmem_cp.3=,rmem_free.3 rmem_txn_go.3 rmem_txn_abort.3 rmem_last_txn.3) \
-	$(addprefix rmem_on_evict.3=,rmem_fd.3 rmem_poll.3)
+	$(addprefix rmem_on_evict.3=,rmem_fd.3 rmem_poll.3) \
+	$(addprefix rvm_init.3=,rvm_close.3 rvm_destroy.3 rvm_base.3 rvm_size.3) \
+	$(addprefix rvm_begin.3=,rvm_set_range.3 rvm_commit.3 rvm_abort.3) \
+	$(addprefix rvm_alloc.3=,rvm_free.3 rvm_root.3 rvm_set_root.3)
 
 ALL += $(BUILD)/rmemd $(BUILD)/rmemctl $(BUILD)/rmemswap $(librmem) $(librvm) $(rmem_pc) $(rmem_examples)
 INSTALL += install-rmem
@@ -60,8 +63,6 @@ $(BUILD)/rmemswap: $(rmemswap_obj) $(rmem_service_obj) $(rmem_common_obj)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lnl-genl-3 -lnl-3 -lpthread
 
-include $(rmem_dir)/rvm/rvm.mk
-
 $(librmem): $(librmem_obj) $(rmem_common_obj) $(rmem_dir)/lib/librmem.map
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=$(rmem_dir)/lib/librmem.map -o $@ \
@@ -76,9 +77,11 @@ $(rmem_examples): $(BUILD)/rmem-%: $(rmem_dir)/examples/%.c $(rmem_dir)/lib/rmem
 	$(call say,CC,$@)
 	$(Q)$(CC) -std=c11 -O2 -g -Wall -Wextra -Werror $(RMEM_CFLAGS) $(LDFLAGS) -o $@ $< $(RMEM_LIBS)
 
-$(rmem_pc): $(rmem_dir)/lib/librmem.pc.in $(BUILD)/config.mk
+$(BUILD)/lib/pkgconfig/librmem.pc: $(rmem_dir)/lib/librmem.pc.in
+$(BUILD)/lib/pkgconfig/librvm.pc: $(rmem_dir)/rvm/librvm.pc.in
+$(rmem_pc): $(BUILD)/config.mk
 	$(Q)mkdir -p $(@D)
-	$(Q)sed 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|; s|@version@|$(GODWIT_VERSION)|' $< >$@
+	$(Q)sed 's|@prefix@|$(PREFIX)|; s|@libdir@|$(LIBDIR)|; s|@includedir@|$(INCLUDEDIR)|; s|@version@|$(GODWIT_VERSION)|' $(filter %.in,$^) >$@
 
 -include $(patsubst %.o,%.d,$(rmemd_obj) $(rmemctl_obj) $(rmemswap_obj) $(librmem_obj) $(librvm_obj) $(rmem_common_obj) $(rmem_service_obj))
 
