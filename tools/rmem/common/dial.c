@@ -88,46 +88,47 @@ static int broke(const char *host, int ret, char **why)
 	return ret;
 }
 
+/* Of one send() or recv(): how many bytes it moved, 0 if it is to be called again, or -errno. */
+static ssize_t moved(const char *host, int fd, ssize_t n, short events, int64_t deadline, char **why)
+{
+	int ret = n < 0 ? -errno : 0;
+
+	if (ret == -EAGAIN)
+		ret = wait_for(fd, events, deadline);
+	if (ret && ret != -EINTR)
+		return broke(host, ret, why);
+	return n > 0 ? n : 0;
+}
+
 int rmem_tcp_send(const char *host, int fd, const void *data, size_t size, int64_t deadline, char **why)
 {
-	const uint8_t *at = data;
+	const uint8_t *at = data, *end = at + size;
 
-	while (size) {
-		ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
-		int ret = n < 0 ? -errno : 0;
+	while (at < end) {
+		ssize_t n = moved(host, fd, send(fd, at, end - at, MSG_NOSIGNAL), POLLOUT, deadline, why);
 
-		if (ret == -EAGAIN)
-			ret = wait_for(fd, POLLOUT, deadline);
-		if (ret && ret != -EINTR)
-			return broke(host, ret, why);
-		if (n > 0) {
-			at += n;
-			size -= n;
-		}
+		if (n < 0)
+			return n;
+		at += n;
 	}
 	return 0;
 }
 
 int rmem_tcp_receive(const char *host, int fd, void *data, size_t size, int64_t deadline, char **why)
 {
-	uint8_t *at = data;
+	uint8_t *at = data, *end = at + size;
 
-	while (size) {
-		ssize_t n = recv(fd, at, size, 0);
-		int ret = n < 0 ? -errno : 0;
+	while (at < end) {
+		ssize_t n = recv(fd, at, end - at, 0);
 
 		if (!n) {
 			rmem_why(why, "donor %s: it closed the connection in the handshake: see its log", host);
 			return -ECONNRESET;
 		}
-		if (ret == -EAGAIN)
-			ret = wait_for(fd, POLLIN, deadline);
-		if (ret && ret != -EINTR)
-			return broke(host, ret, why);
-		if (n > 0) {
-			at += n;
-			size -= n;
-		}
+		n = moved(host, fd, n, POLLIN, deadline, why);
+		if (n < 0)
+			return n;
+		at += n;
 	}
 	return 0;
 }
