@@ -123,15 +123,20 @@ finished() {
 	seen "$1" "^exit $2\$" || broken "not exit $2: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"
 }
 
-# all_exact OUT...: each load is told to end; all bytes were right, and each transaction took place once
+# all_end LINE OUT...: each is told to end, and does, with such a line
+all_end() {
+	local o
+	for o in "${@:2}"; do tell TERM "$o" || true; done
+	for o in "${@:2}"; do
+		finished "$o" 0
+		grep "$1" "$(here "$o")" || broken "no last line: $o"
+	done
+}
+# all_exact OUT...: each load is told to end. All bytes were right, and each transaction took place once
 all_exact() {
 	local o
-	for o; do tell TERM "$o" || true; done
-	for o; do
-		finished "$o" 0
-		grep ' commits, .* all as the model says$' "$(here "$o")" || broken "no last line: $o"
-		if grep -q ' 0 commits, ' "$(here "$o")"; then inconclusive "nothing was committed"; fi
-	done
+	all_end ' commits, .* all as the model says$' "$@"
+	for o; do if grep -q ' 0 commits, ' "$(here "$o")"; then inconclusive "nothing was committed"; fi; done
 }
 
 # donor_ends HOST: by SIGTERM, with 0

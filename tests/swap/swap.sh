@@ -149,14 +149,7 @@ fill() {
 }
 
 # pages_exact OUT...: each is told to end; all pages were as written
-pages_exact() {
-	local o
-	for o; do tell TERM "$o" || true; done
-	for o; do
-		finished "$o" 0
-		grep '^swap-pages: .* all as written$' "$(here "$o")" || broken "no last line: $o"
-	done
-}
+pages_exact() { all_end '^swap-pages: .* all as written$' "$@"; }
 
 # For the reader of a failure (in place of the one of rmem.sh).
 state() {
