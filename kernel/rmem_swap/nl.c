@@ -61,20 +61,18 @@ static const char *get_string(struct genl_info *info, int attr)
 	return nla_data(info->attrs[attr]);
 }
 
-/* That of DEV, held; NULL and *@ret. */
-static struct rs_dev *get_dev(struct genl_info *info, int *ret)
+/* That of DEV, which end_request() puts. */
+static int get_dev(struct genl_info *info)
 {
-	struct rs_dev *dev;
+	int ret = need(info, RMEM_SWAP_A_DEV);
 
-	*ret = need(info, RMEM_SWAP_A_DEV);
-	if (*ret)
-		return NULL;
-	dev = rs_dev_find(get_string(info, RMEM_SWAP_A_DEV));
-	if (!dev) {
-		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_DEV], "there is no such device");
-		*ret = -ENODEV;
-	}
-	return dev;
+	if (ret)
+		return ret;
+	info->user_ptr[0] = rs_dev_find(get_string(info, RMEM_SWAP_A_DEV));
+	if (info->user_ptr[0])
+		return 0;
+	NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_DEV], "there is no such device");
+	return -ENODEV;
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -89,6 +87,20 @@ static int check_right(const struct genl_split_ops *op, struct sk_buff *skb, str
 		return 0;
 	NL_SET_ERR_MSG(info->extack, "this takes CAP_SYS_ADMIN, too");
 	return -EPERM;
+}
+
+/* (user_ptr is NULL before that; the dump needs none of it) */
+static int begin_request(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
+{
+	int ret = check_right(op, skb, info);
+
+	return ret || op->cmd == RMEM_SWAP_DEV_ADD ? ret : get_dev(info);
+}
+
+static void end_request(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
+{
+	if (info->user_ptr[0])
+		rs_dev_put(info->user_ptr[0]);
 }
 
 static int do_dev_add(struct sk_buff *skb, struct genl_info *info)
@@ -109,27 +121,16 @@ static int do_dev_add(struct sk_buff *skb, struct genl_info *info)
 
 static int do_dev_del(struct sk_buff *skb, struct genl_info *info)
 {
-	int ret;
-	struct rs_dev *dev = get_dev(info, &ret);
-
-	if (!dev)
-		return ret;
-	ret = rs_dev_del(dev, info->extack);
-	rs_dev_put(dev);
-	return ret;
+	return rs_dev_del(info->user_ptr[0], info->extack);
 }
 
 static int do_dev_set(struct sk_buff *skb, struct genl_info *info)
 {
-	int ret;
-	struct rs_dev *dev = get_dev(info, &ret);
+	struct rs_dev *dev = info->user_ptr[0];
+	int ret = need(info, RMEM_SWAP_A_HOT);
 
-	if (!dev)
-		return ret;
-	ret = need(info, RMEM_SWAP_A_HOT);
 	if (!ret)
 		WRITE_ONCE(dev->hot, get_u32(info, RMEM_SWAP_A_HOT, 0));
-	rs_dev_put(dev);
 	return ret;
 }
 
@@ -155,25 +156,20 @@ static int do_donor_add(struct sk_buff *skb, struct genl_info *info)
 {
 	static const u8 needed[] = { RMEM_SWAP_A_DONOR, RMEM_SWAP_A_IBDEV, RMEM_SWAP_A_IBPORT, RMEM_SWAP_A_GID_INDEX };
 	struct rs_donor *d = NULL;
-	int ret;
-	struct rs_dev *dev = get_dev(info, &ret);
+	int ret = need_all(info, needed, ARRAY_SIZE(needed));
 
-	if (!dev)
-		return ret;
-	ret = need_all(info, needed, ARRAY_SIZE(needed));
 	if (!ret && !*get_string(info, RMEM_SWAP_A_DONOR)) {
 		NL_SET_ERR_MSG_ATTR(info->extack, info->attrs[RMEM_SWAP_A_DONOR], "a donor has a name");
 		ret = -EINVAL;
 	}
 	if (!ret)
-		ret = rs_donor_add(dev, get_string(info, RMEM_SWAP_A_DONOR), get_string(info, RMEM_SWAP_A_IBDEV),
+		ret = rs_donor_add(info->user_ptr[0], get_string(info, RMEM_SWAP_A_DONOR), get_string(info, RMEM_SWAP_A_IBDEV),
 				   get_u32(info, RMEM_SWAP_A_IBPORT, 0), get_u32(info, RMEM_SWAP_A_GID_INDEX, 0), &d,
 				   info->extack);
 	if (!ret) {
 		ret = answer_donor(info, d);
 		rs_donor_put(d);
 	}
-	rs_dev_put(dev);
 	return ret;
 }
 
@@ -200,30 +196,16 @@ static int read_peer(struct genl_info *info, struct rs_donor_peer *peer)
 static int do_donor_connect(struct sk_buff *skb, struct genl_info *info)
 {
 	struct rs_donor_peer peer;
-	int ret;
-	struct rs_dev *dev = get_dev(info, &ret);
+	int ret = read_peer(info, &peer);
 
-	if (!dev)
-		return ret;
-	ret = read_peer(info, &peer);
-	if (!ret)
-		ret = rs_donor_connect(dev, get_string(info, RMEM_SWAP_A_DONOR), &peer, info->extack);
-	rs_dev_put(dev);
-	return ret;
+	return ret ?: rs_donor_connect(info->user_ptr[0], get_string(info, RMEM_SWAP_A_DONOR), &peer, info->extack);
 }
 
 static int do_donor_del(struct sk_buff *skb, struct genl_info *info)
 {
-	int ret;
-	struct rs_dev *dev = get_dev(info, &ret);
+	int ret = need(info, RMEM_SWAP_A_DONOR);
 
-	if (!dev)
-		return ret;
-	ret = need(info, RMEM_SWAP_A_DONOR);
-	if (!ret)
-		ret = rs_donor_del(dev, get_string(info, RMEM_SWAP_A_DONOR), info->extack);
-	rs_dev_put(dev);
-	return ret;
+	return ret ?: rs_donor_del(info->user_ptr[0], get_string(info, RMEM_SWAP_A_DONOR), info->extack);
 }
 
 /* ------------------------------------------------------------------ events */
@@ -270,7 +252,8 @@ struct genl_family rs_family __ro_after_init = {
 	.maxattr = RMEM_SWAP_A_MAX,
 	.policy = policy,
 	.parallel_ops = true,
-	.pre_doit = check_right,
+	.pre_doit = begin_request,
+	.post_doit = end_request,
 	.module = THIS_MODULE,
 	.small_ops = ops,
 	.n_small_ops = ARRAY_SIZE(ops),
