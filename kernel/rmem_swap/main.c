@@ -4,6 +4,7 @@
 #include <linux/in.h>
 #include <linux/module.h>
 #include <linux/net.h>
+#include <net/genetlink.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
@@ -84,3 +85,4 @@ module_exit(rs_exit);
 MODULE_DESCRIPTION("Swap device over remote memory");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_VERSION("1");
+MODULE_ALIAS_GENL_FAMILY(RMEM_SWAP_FAMILY);
