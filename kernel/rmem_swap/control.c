@@ -5,7 +5,6 @@
 
 #include "rmem_swap.h"
 
-#define MAX_GRACE_MS 60000
 #define SHUN (10 * HZ) /* no new slab goes to a donor so long after it evicted one or had no room */
 
 /* ------------------------------------------------------------------ mapping */
@@ -95,7 +94,7 @@ static bool next_evict(struct rs_donor *d, struct rs_named *named)
 	if (any) {
 		*named = d->evicts[d->first_evict];
 		d->first_evict = (d->first_evict + 1) % RS_NOTICES;
-		d->n_evicts--;
+		WRITE_ONCE(d->n_evicts, d->n_evicts - 1);
 	}
 	spin_unlock_irq(&d->lock);
 	return any;
@@ -110,13 +109,13 @@ static struct rs_slab *find_slab(struct rs_donor *d, const struct rs_named *name
 }
 
 /* It takes place in any case, by the end of the time of grace. */
-static void unmap(struct rs_donor *d, struct rs_slab *slab, u32 grace_ms)
+static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 {
 	unsigned int index = slab - d->dev->slabs;
 	u64 lost;
 
 	shun(d);
-	lost = rs_save_slab(d, index, msecs_to_jiffies(min_t(u32, grace_ms, MAX_GRACE_MS)) / 2);
+	lost = rs_save_slab(d, index, until);
 	rs_slab_unmap(slab, d->dev);
 	if (lost)
 		rs_save_tell(d, lost);
@@ -128,7 +127,7 @@ static void evict(struct rs_donor *d, const struct rs_named *named)
 	struct rs_slab *slab = find_slab(d, named);
 
 	if (slab)
-		unmap(d, slab, named->grace_ms);
+		unmap(d, slab, named->until);
 	if (rs_talk_evicted(d, named) || !slab)
 		return;
 	rs_count_both(d, RS_EVICTIONS);

@@ -91,22 +91,26 @@ static void unpend(struct rs_buf *buf, bool failed)
 		submit_later(dev);
 }
 
-/* Until the disk has all that was pending when this began, or has failed to write it; or until the donor has failed. */
-void rs_disk_wait(struct rs_donor *d, long timeout)
+/* What is pending now comes before this. */
+u64 rs_disk_seq(struct rs_dev *dev)
 {
-	struct rs_dev *dev = d->dev;
-	bool done;
 	u64 seq;
 
 	spin_lock_irq(&dev->disk_lock);
 	seq = dev->seq;
 	spin_unlock_irq(&dev->disk_lock);
-	wait_event_idle_timeout(dev->wait, ({
-		spin_lock_irq(&dev->disk_lock);
-		done = is_flushed(dev, seq);
-		spin_unlock_irq(&dev->disk_lock);
-		done || test_bit(RS_FAILED, &d->flags);
-	}), timeout);
+	return seq;
+}
+
+/* All that comes before @seq, or it has failed to write it. */
+bool rs_disk_has(struct rs_dev *dev, u64 seq)
+{
+	bool has;
+
+	spin_lock_irq(&dev->disk_lock);
+	has = is_flushed(dev, seq);
+	spin_unlock_irq(&dev->disk_lock);
+	return has;
 }
 
 /* ------------------------------------------------------------------ writes */

@@ -180,7 +180,7 @@ struct rs_dev {
 /* A slab, as the donor names it. */
 struct rs_named {
 	u64 tag, addr;
-	u32 grace_ms;	/* of a notice: after that time the donor takes it */
+	unsigned long until;	/* jiffies, of a notice: half of the time after which the donor takes it in any case */
 };
 
 enum { RS_FAILED };			/* rs_donor.flags */
@@ -312,7 +312,8 @@ void rs_disk_write(struct rs_buf *buf);
 void rs_disk_read(struct rs_io *io);
 void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
-void rs_disk_wait(struct rs_donor *d, long timeout);
+u64 rs_disk_seq(struct rs_dev *dev);
+bool rs_disk_has(struct rs_dev *dev, u64 seq);
 void rs_disk_work(struct work_struct *work);
 
 /* slab.c */
@@ -335,7 +336,7 @@ static inline u64 rs_slab_tag(const struct rs_dev *dev, const struct rs_slab *sl
 
 /* save.c; from the donor's workqueue */
 u64 rs_save_all(struct rs_donor *d);
-u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long timeout);
+u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long until);
 u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end);
 void rs_save_ended(struct rs_io *io, bool ok);
 void rs_save_tell(struct rs_donor *d, u64 lost);

@@ -26,24 +26,73 @@ static unsigned long time_left(unsigned long until)
 	return time_before(jiffies, until) ? until - jiffies : 0;
 }
 
-static void wait_for_disk(struct rs_donor *d, unsigned long until)
+/* What is saved, and until when. */
+struct saving {
+	struct rs_donor *d;
+	unsigned int first, end;	/* slabs, before the last */
+	unsigned long until;
+	bool leaves;			/* the donor leaves */
+};
+
+static bool is_over(const struct saving *s)
 {
-	WRITE_ONCE(d->on_disk, true);
-	rs_disk_wait(d, time_left(until));
-	WRITE_ONCE(d->steps, d->steps + 1);
-	WRITE_ONCE(d->on_disk, false);
+	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->leaves && READ_ONCE(s->d->lingers));
 }
 
-static struct rs_buf *wait_for_buffer(struct rs_donor *d, unsigned long until)
+/* ------------------------------------------------------------------ waiting for the disk */
+
+/*
+ * The donor takes a slab back, and its time of grace does not become longer because the disk stands still: while all slabs are
+ * saved, that is done in between.
+ */
+static bool is_asked(const struct saving *s)
 {
+	return s->leaves && READ_ONCE(s->d->n_evicts);
+}
+
+static void begin_wait(const struct saving *s)
+{
+	WRITE_ONCE(s->d->on_disk, true);
+}
+
+static void end_wait(const struct saving *s)
+{
+	WRITE_ONCE(s->d->steps, s->d->steps + 1);
+	WRITE_ONCE(s->d->on_disk, false);
+}
+
+/* Until the disk has all that was pending when this began, or has failed to write it. */
+static void wait_for_disk(const struct saving *s)
+{
+	struct rs_dev *dev = s->d->dev;
+	u64 seq = rs_disk_seq(dev);
+
+	while (!rs_disk_has(dev, seq) && !is_over(s)) {
+		begin_wait(s);
+		wait_event_idle_timeout(dev->wait, rs_disk_has(dev, seq) || is_over(s) || is_asked(s), time_left(s->until));
+		end_wait(s);
+		if (is_asked(s))
+			rs_donor_evictions(s->d);
+	}
+}
+
+/* NULL: it is over. */
+static struct rs_buf *wait_for_buffer(const struct saving *s)
+{
+	struct rs_dev *dev = s->d->dev;
 	struct rs_buf *buf = NULL;
 
-	WRITE_ONCE(d->on_disk, true);
-	wait_event_idle_timeout(d->dev->wait, (buf = rs_buf_take(d->dev)) || test_bit(RS_FAILED, &d->flags), time_left(until));
-	WRITE_ONCE(d->steps, d->steps + 1);
-	WRITE_ONCE(d->on_disk, false);
+	while (!buf && !is_over(s)) {
+		begin_wait(s);
+		wait_event_idle_timeout(dev->wait, (buf = rs_buf_take(dev)) || is_over(s) || is_asked(s), time_left(s->until));
+		end_wait(s);
+		if (!buf && is_asked(s))
+			rs_donor_evictions(s->d);
+	}
 	return buf;
 }
+
+/* ------------------------------------------------------------------ a page, a slab, all */
 
 /* The last use of @io, which is gone then. Reads find the page in its buffer from here on, whatever becomes of the donor. */
 void rs_save_ended(struct rs_io *io, bool ok)
@@ -82,19 +131,6 @@ static void save_page(struct rs_donor *d, u64 index, struct rs_buf *buf)
 	rs_page_saved(&io, buf);
 }
 
-/* What is saved, and until when. */
-struct saving {
-	struct rs_donor *d;
-	unsigned int first, end;	/* slabs, before the last */
-	unsigned long until;
-	bool leaves;			/* the donor leaves */
-};
-
-static bool is_over(const struct saving *s)
-{
-	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->leaves && READ_ONCE(s->d->lingers));
-}
-
 static void save_slab(const struct saving *s, unsigned int index)
 {
 	struct rs_dev *dev = s->d->dev;
@@ -103,7 +139,7 @@ static void save_slab(const struct saving *s, unsigned int index)
 
 	for (at = find_next_and_bit(dev->remote, dev->bad, end, first); at < end && !is_over(s);
 	     at = find_next_and_bit(dev->remote, dev->bad, end, at + 1)) {
-		buf = wait_for_buffer(s->d, s->until);
+		buf = wait_for_buffer(s);
 		if (!buf)
 			return;
 		save_page(s->d, at, buf);
@@ -136,7 +172,7 @@ static u64 pass(const struct saving *s)
 	struct rs_donor *d = s->d;
 	unsigned int i;
 
-	wait_for_disk(d, s->until);
+	wait_for_disk(s);
 	for (i = s->first; i < s->end && !is_over(s); i++) {
 		if (s->leaves)
 			rs_donor_evictions(d);
@@ -144,7 +180,7 @@ static u64 pass(const struct saving *s)
 			save_slab(s, i);
 	}
 	if (!is_over(s))
-		wait_for_disk(d, s->until);
+		wait_for_disk(s);
 	return rs_alone(d, s->first, s->end);
 }
 
@@ -189,13 +225,13 @@ u64 rs_save_all(struct rs_donor *d)
 }
 
 /* One that the donor takes back. It is closed afterwards; returns how many pages are lost when it is unmapped now. */
-u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long timeout)
+u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long until)
 {
-	struct saving s = { .d = d, .first = index, .end = index + 1, .until = jiffies + timeout / 2 };
+	struct saving s = { .d = d, .first = index, .end = index + 1, .until = jiffies + time_left(until) / 2 };
 
 	if (!test_bit(RS_FAILED, &d->flags))
 		pass(&s);
-	s.until += timeout - timeout / 2;
+	s.until = until;
 	close_slabs(&s);
 	return test_bit(RS_FAILED, &d->flags) ? 0 : pass(&s);
 }

@@ -11,6 +11,7 @@
 
 #define SLAB_FLAG 1	/* RMEM_SLAB of librmem: the donor may evict it, and never keeps it on its disk */
 #define MAX_ROUNDS 1024	/* of LIST, when all is freed */
+#define MAX_GRACE_MS 60000
 
 struct answer {
 	enum rmem_status status;
@@ -47,18 +48,21 @@ static const char *take_evict(struct rs_donor *d, struct rmem_msg *msg, u32 size
 {
 	struct rmem_evict *evict = body_of(msg);
 	const char *wrong = NULL;
+	u32 grace_ms;
 	unsigned long flags;
 
 	if (size != sizeof(*msg) + sizeof(*evict))
 		return "its notice has a wrong length";
+	grace_ms = min_t(u32, le32_to_cpu(evict->grace_ms), MAX_GRACE_MS);
 	spin_lock_irqsave(&d->lock, flags);
 	if (d->n_evicts == RS_NOTICES) {
 		wrong = "it sends more notices than it may";
 	} else {
 		d->evicts[(d->first_evict + d->n_evicts) % RS_NOTICES] = (struct rs_named){
-			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr), .grace_ms = le32_to_cpu(evict->grace_ms),
+			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr),
+			.until = jiffies + msecs_to_jiffies(grace_ms) / 2,
 		};
-		d->n_evicts++;
+		WRITE_ONCE(d->n_evicts, d->n_evicts + 1);
 	}
 	spin_unlock_irqrestore(&d->lock, flags);
 	return wrong;
@@ -96,8 +100,11 @@ static const char *take_notice(struct rs_donor *d, struct rmem_msg *msg, u32 siz
 		wrong = take_evict(d, msg, size);
 	else if (msg->type == cpu_to_le16(RMEM_ASK_HEAT))
 		wrong = take_ask_heat(d, msg, size);
-	if (!wrong)
+	if (!wrong) {
 		queue_work(d->wq, &d->notice_work);
+		/* (the workqueue may be waiting for the disk) */
+		wake_up_all(&d->dev->wait);
+	}
 	return wrong;
 }
 
