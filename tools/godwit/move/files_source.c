@@ -15,6 +15,8 @@
 
 /* A file system's clock ticks. A write in the same tick as our look does not change the file's times. */
 #define TICK_NS	INT64_C(1000000000)
+/* So long before time is up, the child says which file is too large for it. */
+#define SAY_NS	INT64_C(200000000)
 
 void move_path(struct paths *paths, const char *path)
 {
@@ -225,7 +227,7 @@ static int digest_all(struct move *m, const void *arg, int sk)
 	for (size_t i = 0; i < files->n; i++) {
 		if (!is_to_compare(m, &files->file[i]))
 			continue;
-		if (digest_here(m, &files->file[i], m->deadline, digest))
+		if (digest_here(m, &files->file[i], m->deadline - SAY_NS, digest))
 			return -1;
 		slow_say(sk, digest);
 	}
