@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../tests/driver/src/random.h"
+#include "../../tests/programs/random.h"
 
 #define PAGE 4096u
 #define WORDS (PAGE / sizeof(uint64_t))
