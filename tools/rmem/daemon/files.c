@@ -16,7 +16,7 @@
 
 #define INDEX "index.json"
 #define INDEX_NEW "index.new"
-#define FORMAT 1
+#define FORMAT 2 /* 1 had no checksums of pages */
 #define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page; without it the sum of such a page is 0, as a file has it that grows */
 #define SUMS 1024 /* at a time */
 
@@ -254,9 +254,11 @@ static int parse_index(struct store *store, json_t *all, uint64_t *log)
 	text = index_text(index);
 	ret = !text || crc_of(text) != crc;
 	free(text);
-	if (ret || json_unpack(index, "{s:i, s:I, s:o}", "format", &format, "log", &first, "owners", &owners) ||
-	    format != FORMAT || first <= 0)
+	if (ret || json_unpack(index, "{s:i, s:I, s:o}", "format", &format, "log", &first, "owners", &owners) || first <= 0)
 		return -1;
+	if (format != FORMAT)
+		return store_fault(&store->why, "%s/%s: its format is %d, and this rmemd reads %d: start the rmemd that wrote it, "
+				   "or give an empty directory", store->path, INDEX, format, FORMAT);
 	*log = first;
 	json_array_foreach(owners, i, owner)
 		if (read_owner(store, owner))
