@@ -25,6 +25,8 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+#define RDMA_CM "/dev/infiniband/rdma_cm"
+
 /* --------------------------------------------------- criu.c: CRIU (4.1) itself -- */
 
 /*
@@ -160,7 +162,6 @@ struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
 #define INVENTORY	"rdma.img"
 #define NEEDS_RDMA_CM	"rdma_cm"	/* what an older plugin does not know */
 #define NEEDS_CM_ID	"rdma_cm_id"
-#define RDMA_CM		"/dev/infiniband/rdma_cm"
 
 /* One context as it lies in rdma-N.img: whole records, one after another. */
 struct records {

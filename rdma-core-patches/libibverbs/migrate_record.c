@@ -25,7 +25,7 @@ enum place { MAIN, MORE, LATER };
 
 /* The table, and that it has all of the structure but so many bytes. */
 #define FIELDS(record, reserved)					\
-	static const struct ibv_record_field record##_fields[] = {		\
+	static const struct ibv_record_field record##_fields[] = {	\
 		IBV_FIELDS_##record(FIELD)				\
 	};								\
 	static_assert(sizeof(struct rxe_migr_rec) + (reserved)		\
