@@ -105,22 +105,22 @@ swap_begins() {
 }
 
 # disk_is WORDS: from now on $disk is one of device-mapper with this target, in which DISK stands for the disk itself. It may be
-# changed while it is used.
+# changed while it is used. (No udev runs there.)
 real=$disk
 disk_is() {
 	# shellcheck disable=SC2016 # expanded in the guest
-	on $swapper sh -ec 'd=$(realpath "$0"); table="0 $(blockdev --getsz "$d") $(echo "$1" | sed "s,DISK,$d,g")"
+	on $swapper sh -ec 'export DM_DISABLE_UDEV=1; d=$(realpath "$0"); table="0 $(blockdev --getsz "$d") $(echo "$1" | sed "s,DISK,$d,g")"
 		if [ -e /dev/mapper/lab-disk ]; then
 			dmsetup suspend --noflush lab-disk
 			dmsetup load lab-disk --table "$table"
-			dmsetup resume --noudevsync lab-disk
+			dmsetup resume lab-disk
 		else
 			modprobe -a dm-mod dm-flakey dm-delay
-			dmsetup create --noudevsync --noudevrules lab-disk --table "$table"
+			dmsetup create lab-disk --table "$table"
 		fi' "$real" "$1"
 	disk=/dev/mapper/lab-disk
 }
-disk_ends() { on $swapper dmsetup remove --noudevsync --noudevrules lab-disk; }
+disk_ends() { on $swapper env DM_DISABLE_UDEV=1 dmsetup remove lab-disk; }
 
 # swap_ends: ends rmemswap by SIGTERM; nothing stays of the device and the module
 swap_ends() {
