@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop [--contexts N] [--devices] [--unused] [--later FILE] [--holes] [--fork] [--grandchild] [--pass] [--thread]
+ * criu-loop [--contexts N] [--devices] [--unused] [--later FILE] [--holes] [--fork] [--grandchild] [--pass] [--thread]
  *      [--events] [--gib] [--rest MS] PROGRESS
  *
- * Sends numbered messages from one QP to another of the same context, checks each, and writes their
- * number into the file PROGRESS, until SIGTERM; then destroys every object and says "done: N".
- * Anything that is not as it should be ends it with 1.
+ * Sends numbered messages from one QP to another of the same context, checks each, and writes their number into the file
+ * PROGRESS, until SIGTERM. Then it destroys every object and says "done: N". It ends with 1 as soon as anything is wrong.
  *
  *   --contexts N  in N contexts of one device, by turns
  *   --devices     ... of all devices, by turns
@@ -114,7 +113,7 @@ static size_t tagged(const struct side *s)
 	return (s->size - SIZE) / PAGE;
 }
 
-/* What a QP is created with is destroyed in reverse. */
+/* A QP and the objects that it was created with, destroyed in reverse order. */
 static void create(struct ibv_context *ctx, struct ibv_pd *pd, struct side *s, size_t size)
 {
 	struct ibv_qp_init_attr init = {
@@ -196,7 +195,7 @@ static void open_pair(struct pair *p, int n, bool holes)
 		memset(&spare[i], 0, sizeof(spare[i]));
 		create(p->ctx, p->pd, &spare[i], SIZE);
 	}
-	/* The second QP gets a lower handle than what it uses. */
+	/* The second QP gets a lower handle than the objects that it uses. */
 	create(p->ctx, p->pd, &p->side[0], SIZE);
 	for (i = 0; holes && i < KINDS; i += 2) {
 		destroy(&spare[i]);
@@ -292,7 +291,7 @@ static void read_tag(struct pair *p, size_t page)
 		DIE("page %zu holds %llu", page, *(unsigned long long *)to->buf);
 }
 
-/* By the CPU all, by the device some */
+/* The CPU checks all pages, and the device some. */
 static void check_tags(struct pair *p)
 {
 	size_t page, step = 61;
@@ -327,7 +326,7 @@ static struct {
 	uint64_t done;
 } job;
 
-/* Both ways, by turns. */
+/* Both ways, in turn. */
 static void *run(void *arg)
 {
 	int fd = open_progress(job.progress);
@@ -373,7 +372,7 @@ static void receive(int pipe)
 	exit(0);
 }
 
-/* Between the two: it has all open, and does nothing with it. */
+/* The process between the two has everything open, and does nothing with it. */
 static void stand_between(pid_t child)
 {
 	int status;
@@ -412,7 +411,7 @@ static void run_forked(bool twice)
 		send_message(&job.pairs[n % job.count].side[0], n);
 	}
 	close(pipes[0]);
-	/* (it may wait for a message that it has asked for too late) */
+	/* The child may wait for a message that it has asked for too late. */
 	MUST(!kill(child, SIGTERM));
 	MUST(waitpid(child, &status, 0) == child && !status);
 	job.done = n;
@@ -452,7 +451,7 @@ static int take(int sock)
 	return fd;
 }
 
-/* The number of QPs of a context, as the kernel tells whoever has it open. */
+/* The number of QPs of a context, which the kernel tells any process that has it open. */
 static uint32_t count_qps(int fd)
 {
 	uint32_t handles[64], total = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * take DEVICE qp NUMBER | mr KEY: takes this QP number, or memory region key, says "taken" and sleeps. With
- * the verbs extension, as a restore would.
+ * criu-take DEVICE qp NUMBER | mr KEY: takes this QP number, or memory region key, with the verbs extension, as a restore would.
+ * Says "taken" and sleeps.
  */
 #include <endian.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the tests of dumps share: see dumps.h. */
+/* Code that the tests of dumps share: see dumps.h. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -229,7 +229,7 @@ struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 	return ctx;
 }
 
-/* What a record may differ in: rings are elsewhere. */
+/* A record may differ in this, since rings are at other offsets. */
 static void forget(struct rxe_migr_rec *rec)
 {
 	struct rxe_migr_rec_cq *cq = (void *)rec;

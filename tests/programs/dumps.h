@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that dump a context of another process, and make it again. Everything here ends the process
- * with a line about what was not so.
+ * For tests that dump a context of another process, and make it again. Each function ends the process with a line if something is
+ * wrong.
  */
 #ifndef DUMPS_H
 #define DUMPS_H
@@ -27,10 +27,10 @@
 extern union ibv_gid gid;
 extern int gid_index;
 
-/* The GID of an IPv4 address, NULL: of any. Sets the two above. */
+/* Finds the GID of an IPv4 address, or any GID if it is NULL. Sets the two variables above. */
 void find_gid(struct ibv_context *ctx, const char *address);
 
-/* From RESET by all states between to the last one: INIT, RTR, RTS, SQD or ERR. */
+/* Leads the QP from RESET through all states between to this one: INIT, RTR, RTS, SQD or ERR. */
 void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last);
 
 /* ------------------------------------------------------------ contexts -- */
@@ -38,7 +38,7 @@ void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last);
 /* Makes objects, writes its cmd_fd to ready (an int), and never returns. */
 typedef void own_fn(int ready);
 
-/* That in a child process; returns its context, attached. */
+/* Does the same in a child process; returns the child's context, attached. */
 struct ibv_context *start_owner(own_fn *own);
 void end_owner(struct ibv_context *ctx);
 
@@ -68,12 +68,12 @@ enum { HANDLES = 64 };
 struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel,
 			    const union ibv_gid *sgid);
 
-/* The object of this record, in the context that was dumped or in one that was made of it. */
+/* The object of this record, in the dumped context or in one that was made from the dump. */
 int destroy_recorded(struct ibv_context *ctx, const struct rxe_migr_rec *rec);
 
 /*
- * A context with all that is in a dump, refilled, not resumed; its memory regions are this process's. sgid
- * may be NULL: as recorded.
+ * Makes a context with everything in a dump, refilled and not resumed. Its memory regions belong to this process. sgid may be
+ * NULL: as recorded.
  */
 struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid);
 

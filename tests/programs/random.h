@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers for the fuzzers, the same ones again from the same seed. Each thread has its own. */
+/* Random numbers for the fuzzers; a seed gives the same numbers again. Each thread has its own. */
 #ifndef RANDOM_H
 #define RANDOM_H
 

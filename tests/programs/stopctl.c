@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * stopctl [--times N] [--hold MS] [--gap MS] [--seed N] [--freeze] PID: stop the RDMA contexts of a running
- * process as a checkpoint does, and let them go on in place, at random moments and for random times.
+ * stopctl [--times N] [--hold MS] [--gap MS] [--seed N] [--freeze] PID: stops the RDMA contexts of a running process as a
+ * checkpoint does, and lets them go on in place, at random moments and for random times.
  *
- * With --restore no process is named: it only begins a restore, of nothing.
- * --hold and --gap are the longest times stopped and between. With --freeze the process itself stands
- * meanwhile. Prints one line: times=N, and the longest and mean time from stop to the last peer's answer.
- * Ends with 0 too when the process has ended, if it was stopped once.
+ * With --restore no process is named, and it only begins a restore of nothing. --hold and --gap are the longest times stopped and
+ * between stops. With --freeze the process itself is stopped meanwhile, too. Prints one line: times=N, and the longest and mean
+ * time from the stop to the last peer's answer. It also ends with 0 when the process has ended, if it was stopped once before.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -94,7 +93,7 @@ static void stop(struct ibv_context *ctx)
 		DIE("ibv_dump_context: %s", strerror(ret));
 }
 
-/* Until all peers have answered; returns the nanoseconds since the stop. */
+/* Waits until all peers have answered; returns the nanoseconds since the stop. */
 static uint64_t await(struct ibv_context *ctx)
 {
 	struct rxe_migr_query q;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * tap RULES COMMAND...: run COMMAND (ssh to a host, say), pass its stdin and stdout on, and do something
- * when a text goes by. RULES is a file; each line: to|from, TAB, TEXT, TAB, what to do once (then there is a
- * file RULES.N for line N, for later taps to know):
+ * tap RULES COMMAND...: runs COMMAND (for example ssh to a host), passes its stdin and stdout on, and does something when a text
+ * goes by. RULES is a file. Each line: to|from, TAB, TEXT, TAB, what to do once (after that there is a file RULES.N for line N,
+ * for later taps):
  *	a shell command, which ends before the text goes on its way, and begins when all before it has gone;
  *	"flip N": change a bit of the Nth byte behind the text;
  *	"cut": kill COMMAND and end, before the text went by.
@@ -82,7 +82,7 @@ static void act(struct rule *r)
 	}
 }
 
-/* A byte is to go by: the length of the longest text that it ends. */
+/* A byte is about to go by. Returns the length of the longest text that it ends. */
 static size_t look(int direction, char *byte)
 {
 	size_t ended = 0;
@@ -124,7 +124,7 @@ static int put(int out, const char *buf, ssize_t n)
 	return 0;
 }
 
-/* What comes before the text of a rule has gone on its way when it acts. */
+/* When a rule acts, everything before its text has been passed on. */
 static int pass(int in, int out, int direction)
 {
 	static char buf[65536];

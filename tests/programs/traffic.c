@@ -2,9 +2,9 @@
 /*
  * traffic: an integrity test of RC queue pairs that uses public verbs only. See traffic.h for its parts.
  *
- * Each end sends numbered messages whose kind, size and every byte both ends compute from a seed, and
- * besides them READs and atomics with known results. Exactly once, in order, unchanged, or it says what
- * it expected and what it saw, and ends with 1.
+ * Each end sends numbered messages. Both ends compute the kind, the size and every byte of each message from a seed. Each end
+ * also sends READs and atomics with known results. Each message must arrive exactly once, in order and unchanged. Otherwise the
+ * end prints what it expected and what it saw, and ends with 1.
  */
 #include "traffic.h"
 
@@ -187,15 +187,15 @@ static void *work(void *arg)
 		else if (busy && !shape.rate)
 			sched_yield();
 		else
-			usleep(1000);	/* (who is paced need not keep a CPU busy) */
+			usleep(1000);	/* a paced end need not keep a CPU busy */
 	}
 	working--;
 	return NULL;
 }
 
 /*
- * A forked child of rxe's can't ring the doorbell (ib_uverbs takes write() only from who opened the file),
- * but receives need none: it has every other QP's.
+ * A forked child can't ring rxe's doorbell, since ib_uverbs takes write() only from the process that opened the file. Receives
+ * need no doorbell, so the child does those of every other QP.
  */
 static _Noreturn void be_child(void)
 {
@@ -365,7 +365,7 @@ static void check_common(void)
 			  have);
 }
 
-/* Also the child's, if there is one. */
+/* Also the descriptors of the child, if there is one. */
 static void *shared_zeroes(size_t size)
 {
 	int share = opt.fork ? MAP_SHARED : MAP_PRIVATE;

@@ -44,7 +44,7 @@ enum { SGE_GAP = 67, CANARY = 32 };
 #define IMM_FIN		0xf19f19f1u
 #define IMM_BYE		0xb4eb4eb4u
 
-/* What both ends must agree on: the client says it. */
+/* The client tells the server what both ends must agree on. */
 struct shape {
 	uint64_t magic;
 	uint64_t seed;
@@ -87,8 +87,8 @@ struct qp_info {
 };
 
 /*
- * The beginning of what the peer may reach. Each value is followed by its complement, because the peer
- * may read while we write.
+ * The beginning of the memory that the peer may reach. Each value is followed by its complement, because the peer may read while
+ * this end writes.
  */
 struct ctl {
 	_Atomic uint64_t processed, not_processed;	/* messages checked */
@@ -194,7 +194,7 @@ struct qp {
 	uint64_t last, longest;	/* completions: the last one, and the longest gap between two */
 };
 
-/* Time that goes on evenly when the process moves to a host that was booted at another time. */
+/* A clock that runs evenly when the process moves to a host that was booted at another time. */
 struct clk {
 	int64_t mono, real, now;
 };
@@ -281,7 +281,7 @@ void send_done(struct worker *w, const struct ibv_wc *wc);
 void post_receives(struct qp *q);
 void recv_done(struct worker *w, const struct ibv_wc *wc);
 
-/* In a ring of completions and receives: whose, and which. */
+/* An index in a ring of completions and receives: which QP, and which entry. */
 #define WR_ID(q, n)	((uint64_t)(q)->idx << 48 | (n))
 #define WR_QP(id)	((unsigned)((id) >> 48))
 #define WR_NO(id)	((id) & ((1ull << 48) - 1))

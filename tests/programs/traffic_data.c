@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What each message must be. Both ends compute it from the seed, the sender, the QP and the number of the
- * message, so the receiver knows every byte before it comes and trusts nothing that it receives.
+ * What each message must be. Both ends compute it from the seed, the sender, the QP and the number of the message. So the
+ * receiver knows every byte before it comes, and trusts nothing that it receives.
  */
 #include "traffic.h"
 
@@ -91,8 +91,8 @@ struct cut plan_cut(uint64_t r, uint32_t len)
 }
 
 /*
- * The data of a message: a first word that people can read, then words that tell this message and this
- * place in it from all others. Room: len + 16 bytes.
+ * The data of a message: a first word that people can read, then words that differ from those of every other message and every
+ * other place. Room: len + 16 bytes.
  */
 const uint8_t *pattern(uint64_t *room, unsigned sender, unsigned qp, uint64_t no, unsigned kind, uint32_t off,
 		       uint32_t len)

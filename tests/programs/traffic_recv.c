@@ -32,7 +32,7 @@ static uint32_t slot_use(const struct plan *p)
 	return p->op == OP_WRITE ? p->wlen : p->op == OP_WIMM ? p->len : 0;
 }
 
-/* Before the peer may send message n. */
+/* Posts what is needed before the peer may send message n. */
 static void prepare(struct qp *q, uint64_t n)
 {
 	struct plan p = plan_message(!role, q->idx, n);
@@ -86,7 +86,7 @@ void post_receives(struct qp *q)
 	}
 }
 
-/* rxe marks an invalidation by the kernel's flag, which is another one than libibverbs's. */
+/* rxe marks an invalidation by the kernel's flag, which differs from that of libibverbs. */
 enum { RXE_WC_WITH_INV = 1 << 2 };
 
 static void check_message(struct qp *q, const struct plan *p, const struct ibv_wc *wc, uint64_t n)
@@ -136,7 +136,7 @@ static void check_message(struct qp *q, const struct plan *p, const struct ibv_w
 	}
 }
 
-/* The peer's numbers must be ours. Its atomics are all done. */
+/* The peer's numbers must equal ours. All its atomics are done. */
 static void check_fin(struct qp *q, const struct ibv_wc *wc, uint64_t n)
 {
 	struct cut cut = recv_cut(q, n);

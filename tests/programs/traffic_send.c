@@ -103,7 +103,7 @@ static void stage_value_read(struct qp *q, uint64_t seq, size_t offset, uint64_t
 	stage_read(q, wr, q->there.base + offset, q->there.rkey, 8);
 }
 
-/* How far the peer is. Asked for by READ, because a peer in RTR can't tell. */
+/* How far the peer is. A READ asks, because a peer in RTR can't tell. */
 static void ask_credit(struct qp *q)
 {
 	struct wr *wr = next_wr(q, IBV_WR_RDMA_READ, CHECK_CREDIT, q->seq);
@@ -117,7 +117,7 @@ static void ask_credit(struct qp *q)
 	target(stage(q, wr), q->there.base, q->there.rkey);
 }
 
-/* UC has no READ: how far this end is. */
+/* UC has no READ, so this end tells how far it is. */
 static void tell_credit(struct qp *q)
 {
 	uint64_t far = q->rseq + atomic_load(&q->ctl->fin);
@@ -164,7 +164,7 @@ static struct ibv_send_wr *stage_echo(struct qp *q, const struct plan *p)
 	struct wr *read = wr;
 	struct cut cut;
 
-	/* The fenced SEND takes what the READ brings, where it brings it. */
+	/* The fenced SEND sends what the READ has brought, from the place where the READ has put it. */
 	wr->buf = q->tx + (q->posted + 1) % q->ring_size * buf_size;
 	wr->off = p->off;
 	stage_read(q, wr, q->there.lib + p->off, q->there.common_rkey, p->len);
@@ -250,7 +250,7 @@ static void fetch_add(struct qp *q, uint64_t r)
 	q->fadd_sum += r;
 }
 
-/* A counter that all QPs share: it must grow, and be the number of these in the end. */
+/* A counter that all QPs share: it must grow, and in the end equal the number of these operations. */
 static void count(struct qp *q)
 {
 	stage_atomic(q, next_wr(q, IBV_WR_ATOMIC_FETCH_AND_ADD, CHECK_COUNT, q->opno), q->there.count,
@@ -303,7 +303,7 @@ static bool atomic_write(struct qp *q, uint64_t r)
 {
 	struct ibv_qp_ex *qpx = ibv_qp_to_qp_ex(q->qp);
 
-	/* A READ that is repeated brings what is there then. */
+	/* A READ that is repeated brings the data of that later time. */
 	if (q->posted != q->completed || room(q) < 2)
 		return false;
 	next_wr(q, IBV_WR_ATOMIC_WRITE, CHECK_NONE, q->opno);
@@ -431,10 +431,9 @@ static void bind_windows(struct qp *q)
 }
 
 /*
- * The end: all done; our counters at the peer read and right; FIN with our numbers, which the peer
- * checks. The server is done when the client has said BYE. The client says it when it has the server's
- * FIN and has read that its acknowledge has arrived, so that nothing but the BYE itself is outstanding
- * when one of them goes.
+ * The end: all work is done, and our counters at the peer are read and right. Then this end sends FIN with its numbers, which the
+ * peer checks. The server is done when the client has said BYE. The client says BYE when it has the server's FIN and has read
+ * that its own acknowledge has arrived. So nothing but the BYE itself is outstanding when one of them goes.
  */
 static void finish(struct qp *q)
 {
@@ -480,7 +479,7 @@ static void finish(struct qp *q)
 	}
 }
 
-/* How far the peer is. It may be read while it is written: then false. */
+/* How far the peer is. Returns false if the value was read while the peer wrote it. */
 static bool see_credit(struct qp *q, const void *from)
 {
 	uint64_t v[6];

@@ -99,8 +99,8 @@ static struct ibv_mr *reg(struct worker *w, void *p, size_t size, int access)
 }
 
 /*
- * With holes, ten of each kind are made and every other one is destroyed at once. What traffic uses is
- * among those that are left.
+ * With holes, ten of each kind are made and every other one is destroyed at once. The objects that traffic uses are among those
+ * that are left.
  */
 static void create_pd_and_cqs(struct worker *w, unsigned num)
 {
@@ -179,7 +179,7 @@ static struct ibv_srq *spare_srq(struct worker *w)
 	return made(ibv_create_srq(w->pd, &attr), "SRQ");
 }
 
-/* Kinds of which traffic uses none, or others. */
+/* Kinds of objects that traffic does not use, and others of the kinds that it uses. */
 static void create_spares(struct worker *w)
 {
 	struct ibv_ah_attr attr = {
@@ -199,7 +199,7 @@ static void create_spares(struct worker *w)
 	}
 }
 
-/* An event when fewer receives than this are left: any that comes was armed, and each is armed again. */
+/* An event comes when fewer receives than this are left. Each event that comes was armed, and each is armed again. */
 void arm_limit(struct worker *w)
 {
 	struct ibv_srq_attr attr = { .srq_limit = shape.window / 2 };
@@ -420,7 +420,7 @@ void modify_to_rts(struct qp *q)
 		unusable("QP to RTS: %s", strerror(ret));
 }
 
-/* Nothing but this uses TCP: afterwards the two ends know each other by their QPs only. */
+/* Only this uses TCP: afterwards the two ends know each other by their QPs only. */
 void exchange(void)
 {
 	int fd = meet();
@@ -518,7 +518,7 @@ void print_state(void)
 	}
 }
 
-/* Others take the holes, wherever we are now. */
+/* Other objects take the holes, on whatever host the process is now. */
 static void fill_holes(struct worker *w)
 {
 	for (unsigned i = 0; i < HOLES; i += 2) {

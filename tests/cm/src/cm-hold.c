@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO
+ * cm-hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO
  *
- * Makes ids of librdmacm, at this address, of which godwit is to say why they can't move, says "ready", and, when
- * there is a file GO, destroys them and says "done".
+ * Makes ids of librdmacm at this address, which godwit must refuse with a reason, and says "ready". When there is a file GO, it
+ * destroys them and says "done".
  *
  *   udp    two that are connected over UD
  *   mcast  one that has joined a multicast group
@@ -33,7 +33,7 @@ static struct rdma_cm_id *listener, *client, *server;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 static uint32_t lent;	/* number of a queue pair, or 0 */
 
-/* The next event, which must be this one; its id. */
+/* Takes the next event, which must be this one; returns its id. */
 static struct rdma_cm_id *next(enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;
@@ -91,7 +91,7 @@ static void connect_both(enum rdma_port_space ps)
 	param.qp_num = lent ? lent : server->qp->qp_num;
 	MUST(!rdma_accept(server, &param));
 	next(RDMA_CM_EVENT_ESTABLISHED);
-	if (ps == RDMA_PS_TCP)	/* (that it is, each end is told) */
+	if (ps == RDMA_PS_TCP)	/* each end is told that it is established */
 		next(RDMA_CM_EVENT_ESTABLISHED);
 }
 
@@ -147,7 +147,7 @@ static uint32_t share(void)
 	return getpid();
 }
 
-/* What this tells, in a process that is nobody's child here and ends when there is a file GO. */
+/* Tells this to a process that is no child of any process here, and that ends when there is a file GO. */
 static uint32_t outside(uint32_t (*tell)(void), const char *go)
 {
 	uint32_t told;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * idle [--thread] [--fork] [--dup] ADDRESS PROGRESS GO
+ * cm-idle [--thread] [--fork] [--dup] ADDRESS PROGRESS GO
  *
- * Opens two files of librdmacm, one that does not block, in an epoll set, and one that does, says "ready"
- * in the file PROGRESS, and waits until there is a file GO. Then one of them listens at ADDRESS, the other
- * connects to it and disconnects; each step must be told by its event. Says "done" if all was.
+ * Opens two files of librdmacm: one that does not block, in an epoll set, and one that blocks. Says "ready" in the file PROGRESS,
+ * and waits until there is a file GO. Then one of them listens at ADDRESS, and the other connects to it and disconnects. Each
+ * step must be reported by its event. Says "done" if all were.
  *
  *   --thread  a second thread is there before, and listens
  *   --fork    a child has inherited the file: it sees the first event, too
@@ -43,7 +43,7 @@ static void wait_until_moved(void)
 		usleep(10000);
 }
 
-/* The next event of a channel, which must be this one; its id. */
+/* Takes the next event of a channel, which must be this one; returns its id. */
 static struct rdma_cm_id *next(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;
@@ -139,7 +139,7 @@ static void open_files(bool twice)
 	MUST(!epoll_ctl(epoll, EPOLL_CTL_ADD, number, &in));
 }
 
-/* (a restore interrupts a sleep) */
+/* A restore interrupts a sleep. */
 static void see_event(void)
 {
 	struct pollfd pfd = { .fd = polls->fd, .events = POLLIN };

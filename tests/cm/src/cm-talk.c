@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * talk [--deaf FILE] [--keep FILE] server ADDRESS COUNT PROGRESS GO
- * talk [--deaf FILE] [--keep FILE] client ADDRESS COUNT PROGRESS GO
+ * cm-talk [--deaf FILE] [--keep FILE] server ADDRESS COUNT PROGRESS GO
+ * cm-talk [--deaf FILE] [--keep FILE] client ADDRESS COUNT PROGRESS GO
  *
- * COUNT connections made by librdmacm over one event channel. On each the client sends numbered messages, one
- * after another, and the server sends each back; both check them, and the client writes how many rounds of all
- * connections there were into PROGRESS. When there is a file GO, the client says so in its next message on
- * each: on those with an even number it disconnects itself, on the others the server does. Each end must be
- * told that its connection has ended, once: ids are destroyed when for a second nothing more was told. Then the
- * client connects once more, to the address in GO, and ends that. "done" in PROGRESS if all was so.
+ * Makes COUNT connections by librdmacm over one event channel. On each the client sends numbered messages, one after another, and
+ * the server sends each back. Both check them, and the client writes into PROGRESS how many rounds over all connections are done.
+ * When there is a file GO, the client says so in its next message on each connection. It disconnects those with an even number
+ * itself, and the server disconnects the others. Each end must be told once that its connection has ended: ids are destroyed when
+ * no event came for a second. Then the client connects once more, to the address in GO, and ends this connection. PROGRESS has
+ * "done" if all this went well.
  *
  *   --deaf FILE	while there is this file, no event is read; says "unread" in PROGRESS when one waits
  *   --keep FILE	who is told that its connection has ended while there is this file acknowledges that, and
@@ -53,7 +53,7 @@ static const char *progress, *go, *deaf, *keep;
 static struct rdma_cm_event *kept;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 
-/* (who reads it finds it whole) */
+/* Written so that a reader finds it whole. */
 static void say(const char *format, unsigned long n)
 {
 	char path[256];
@@ -251,7 +251,7 @@ static void connect_to(struct conn *c)
 	send_message(c, 0);
 }
 
-/* Who is told something twice would be by now. */
+/* An event that came twice would have come by now. */
 static void destroy_all(void)
 {
 	struct conn *c;
@@ -304,7 +304,7 @@ static void serve(void)
 	destroy_all();
 }
 
-/* (it may be written when the file has been there for a while) */
+/* The file may exist for a while before its contents are written. */
 static void read_address(void)
 {
 	char text[64] = "";

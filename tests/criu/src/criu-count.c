@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A plugin for CRIU that leaves all to the others, and appends the name of each hook to the file $COUNT_FILE. With
- * $COUNT_KILLS it kills each process but that one before CRIU can freeze it, and waits until it is gone.
+ * A plugin for CRIU that leaves everything to the other plugins, and appends the name of each hook to the file $COUNT_FILE. With
+ * $COUNT_KILLS it kills each process except this one before CRIU can freeze it, and waits until it is gone.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * images FOLDER [SEED]: records of every kind, full of bytes that mean nothing, go into image files and come back as they
- * were; an image with any one byte changed, or cut anywhere, is refused; and if all checksums are those of the changed
- * bytes, it is refused, or read as some other records. The plugin's code without CRIU.
+ * criu-images FOLDER [SEED]: records of every kind, full of random bytes, go into image files and come back unchanged. An image
+ * is refused if any one byte is changed, or if it is cut anywhere. If all checksums fit the changed bytes, it is refused or read
+ * as other records. This is the plugin's code without CRIU.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ void print_on_level(unsigned int level, const char *format, ...)
 	lines++;
 }
 
-/* Bytes of a record that are not in its fields: reserved. */
+/* Bytes of a record that belong to none of its fields: reserved. */
 static const struct {
 	uint16_t	type;
 	size_t		size;
@@ -144,7 +144,7 @@ static void damage(const char *name, uint32_t n, const RdmaContextImageEntry *en
 	free(data);
 }
 
-/* What is read is whole, whatever it means: the build of this program sees who reads beyond it. */
+/* Whatever was read must be whole. This program is built so that a read beyond it is noticed. */
 static void take(uint32_t n, const RdmaContextImageEntry *entry)
 {
 	int before = lines;
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
-	/* (what was changed last is cut) */
+	/* The last change cut the file. */
 	MUST(!write_context(7, &records, &entry) && !write_inventory(&inventory));
 	forge("rdma-7.img", 7, &entry);
 	forge(INVENTORY, UINT32_MAX, &entry);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * answers [CASE]: what the requester does when answers are lost, late, refused, or those of other requests.
- * Each case has a queue pair of its own.
+ * answers [CASE]: what the requester does when answers are lost, late, refused, or meant for other requests. Each case has a
+ * queue pair of its own.
  */
 #include <poll.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static struct ibv_qp *qp;
 static struct ibv_mr *mr;
 static uint8_t memory[SIZE] __attribute__((aligned(4096)));
 
-/* As many as are named, posted at once. */
+/* Posts all the named requests at once. */
 static void post(const int *what, int count)
 {
 	struct ibv_qp_ex *q = ibv_qp_to_qp_ex(qp);
@@ -114,7 +114,7 @@ static void same_packet(const struct packet *a, const struct packet *b)
 	CHECK(!memcmp(a->data, b->data, a->len));
 }
 
-/* What is sent again is the same. */
+/* A request that is sent again is the same as before. */
 static void same_again(void)
 {
 	static const int kinds[] = { ATOMIC_WRITE, FLUSH, FETCH_ADD, READ };
@@ -124,7 +124,7 @@ static void same_again(void)
 		post(&kinds[i], 1);
 		first = wire_expect(kinds[i], i);
 		CHECK(first.va == far_va && first.rkey == FAR_KEY);
-		/* (what has no meaning is nothing of the kernel's) */
+		/* A field without meaning must hold nothing of the kernel's memory. */
 		CHECK(kinds[i] != FETCH_ADD || first.compare == 0);
 		answer(ACK, i, NAK_PSN);
 		p = wire_expect(kinds[i], i);
@@ -141,7 +141,7 @@ static void same_again(void)
 	}
 }
 
-/* What a later acknowledge completes counts no longer as under way. */
+/* A request that a later acknowledge completes does not count as under way any more. */
 static void credit_back(void)
 {
 	POST(ATOMIC_WRITE, SEND_ONLY);
@@ -154,7 +154,7 @@ static void credit_back(void)
 	wire_expect(READ, 2);
 }
 
-/* No more FLUSHes under way than the peer has room for, whatever comes meanwhile. */
+/* There are never more FLUSHes under way than the peer has room for, whatever comes meanwhile. */
 static void flush_credit(void)
 {
 	struct packet done = { .opcode = READ_ANSWER, .qpn = qp->qp_num, .psn = 0, .syndrome = ACKED };
@@ -174,7 +174,7 @@ static void flush_credit(void)
 	wire_expect(READ, 2);
 }
 
-/* The answer to something else ends the queue pair, and nothing is said to be done. */
+/* The answer to another request ends the queue pair, and no work is reported as done. */
 static void no_answer(int to, int wrong)
 {
 	POST(to);
@@ -188,7 +188,7 @@ static void atomic_for_read(void) { no_answer(READ, ATOMIC_ACK); }
 static void atomic_for_flush(void) { no_answer(FLUSH, ATOMIC_ACK); }
 static void read_for_send(void) { no_answer(SEND_ONLY, READ_ANSWER); }
 
-/* An acknowledge is not yet what a READ or an ATOMIC waits for. */
+/* An acknowledge is not the answer that a READ or an ATOMIC waits for. */
 static void acknowledged(void)
 {
 	POST(READ, FETCH_ADD, SEND_ONLY);
@@ -208,8 +208,8 @@ static void acknowledged(void)
 }
 
 /*
- * The peer has done all but the last, and says so while all are sent again: nothing else comes from it. (What is
- * sent again then stays on the wire.)
+ * The peer has done all requests except the last, and says so while all are sent again. Nothing else comes from the peer.
+ * (Requests that are sent again then stay on the wire.)
  */
 static void early_nak(int status, int before, int syndrome)
 {
@@ -233,7 +233,7 @@ static void early_nak(int status, int before, int syndrome)
 static void early_access(void) { early_nak(IBV_WC_REM_ACCESS_ERR, SEND_ONLY, NAK_ACCESS); }
 static void early_invalid(void) { early_nak(IBV_WC_REM_INV_REQ_ERR, SEND_ONLY, NAK_INVALID); }
 
-/* A queue pair that never had to send anything again, whose ring has come round, begins nothing in SQD. */
+/* A queue pair that never had to send anything again, and whose ring has come round, begins nothing in SQD. */
 static void drained(void)
 {
 	struct ibv_qp_attr to = { .qp_state = IBV_QPS_SQD };
@@ -245,7 +245,7 @@ static void drained(void)
 		answer(ACK, i, ACKED);
 		completes(SEND_ONLY, IBV_WC_SUCCESS);
 	}
-	/* (there is room for one under way) */
+	/* There is room for one under way. */
 	POST(READ, READ, READ, READ, READ, READ);
 	wire_expect(READ, RING - 4);
 	IS(0, ibv_modify_qp(qp, &to, IBV_QP_STATE));
@@ -262,7 +262,7 @@ static void drained(void)
 	}
 }
 
-/* The last that is begun before SQD needs no packet: SQ_DRAINED comes all the same. */
+/* The last request that begins before SQD needs no packet. SQ_DRAINED still comes. */
 static void drained_local(void)
 {
 	struct ibv_mr *region = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
@@ -286,7 +286,7 @@ static void drained_local(void)
 	answer(ACK, 0, ACKED);
 	completes(SEND_ONLY, IBV_WC_SUCCESS);
 	completes(BIND, IBV_WC_SUCCESS);
-	do {	/* (the port has its own to tell) */
+	do {	/* the port has events of its own */
 		CHECK(poll(&poll_fd, 1, PATIENCE * 1000) == 1);
 		IS(0, ibv_get_async_event(ctx, &event));
 		ibv_ack_async_event(&event);
@@ -317,7 +317,7 @@ int main(int argc, char **argv)
 		puts(cases[i].name);
 		fflush(stdout);
 		memset(memory, 0, SIZE);
-		for (struct packet p; wire_any(&p, 1);)		/* what the last one has sent again */
+		for (struct packet p; wire_any(&p, 1);)		/* what the last request has sent again */
 			;
 		qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, cases[i].rd_atomic);
 		cases[i].run();

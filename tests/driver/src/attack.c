@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * attack [OPTION...] forge | noise | replay | stop | resume | each: send packets of the migration protocol to another host's
- * queue pair, as one's own host and as its peer's, from the interface eth0.
+ * attack [OPTION...] forge | noise | replay | stop | resume | each: sends packets of the migration protocol to another host's
+ * queue pair, as its own host and as that queue pair's peer, from the interface eth0.
  *
- * forge sends what is to be refused and counted, noise what is to be dropped as any noise is, replay what was recorded
- * of the peer, as it is and as one's own; stop and resume, with the key and as the peer, what is to be believed.
- * each sends one packet of each opcode in which nothing is wrong, but that without --key it is not signed.
- * Says "sent=N" and, of what is recorded, "accepted=N": what is answered again, or makes no difference.
- * With --udp it needs no capability: what it sends comes from a socket of UDP, and is its own host's.
+ * forge sends packets that must be refused and counted, noise sends packets that must be dropped as any noise is, and replay
+ * sends recorded packets of the peer, as they are and as its own. stop and resume are sent with the key and as the peer, and must
+ * be believed. each sends one packet of each opcode in which nothing is wrong, except that it is not signed without --key. Prints
+ * "sent=N" and, for replay, "accepted=N": packets that are answered again, or make no difference. With --udp it needs no
+ * capability: its packets come from a UDP socket, and from its own host.
  *
- * attack record FILE: write what comes from others into the file, until it is killed.
+ * attack record FILE: writes packets from other hosts into the file, until it is killed.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static void shoot(const struct frame *f)
 {
 	wire_send_frame(f);
 	sent++;
-	usleep(300);	/* nobody's queue is to overflow */
+	usleep(300);	/* no queue must overflow */
 }
 
 static struct frame frame_of(const struct rxe_migr_hdr *hdr, const char *from)
@@ -51,7 +51,7 @@ static struct frame frame_of(const struct rxe_migr_hdr *hdr, const char *from)
 	return wire_frame(&p);
 }
 
-/* As the peer would say it next; of a move, to here. */
+/* A packet as the peer would send it next; a move goes to this host. */
 static struct rxe_migr_hdr next_of(int opcode, const char *from)
 {
 	bool answer = opcode == RXE_MIGR_OPCODE_STOP_ACK || opcode == RXE_MIGR_OPCODE_RESUME_ACK;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * big_read: READ 2 GiB, the most that one request may ask for, from a region that is as large into another.
+ * big_read: READs 2 GiB, the most that one request may ask for, from a region of that size into another.
  *
- * Either region is the same 2 MiB, mapped 1024 times.
+ * Each region is the same 2 MiB, mapped 1024 times.
  */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>

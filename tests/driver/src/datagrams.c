@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * datagrams [CASE]: what comes to UC and UD queue pairs after a message that was cut, by a loss or by a stop;
- * what comes by multicast to one that is stopped; and address handles and SRQs under a dump, and an SRQ's entry
- * that is half received.
+ * datagrams [CASE]: packets that come to UC and UD queue pairs after a message that was cut, by a loss or by a stop; packets that
+ * come by multicast to a stopped queue pair; and address handles, SRQs, and a half received entry of an SRQ under a dump.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -68,7 +67,7 @@ static void uc_send(int opcode, uint32_t psn, uint32_t imm, uint32_t len)
 	wire_send(&p);
 }
 
-/* The first part of a message, all of whose rest is lost or comes while this side is stopped. */
+/* The first part of a message. The rest is lost, or comes while this side is stopped. */
 static void cut(bool write, bool by_stop, struct ibv_srq *with)
 {
 	volatile uint8_t *lands = memory + (write ? SIZE / 2 : 0) + MTU - 1;
@@ -89,7 +88,7 @@ static void cut(bool write, bool by_stop, struct ibv_srq *with)
 		uc_send(write ? WRITE_LAST : SEND_LAST, 1, 0, MTU);
 		go_on(d);
 	}
-	/* The one that comes next may be lost with it, those behind it may not. */
+	/* The next message may be lost with it. Those after that may not. */
 	for (int i = 0; i < 3; i++)
 		uc_send(write ? WRITE_ONLY_IMM : SEND_ONLY_IMM, 2 + i, i, 64);
 	do
@@ -122,7 +121,7 @@ static void uc_cut(void)
 	}
 }
 
-/* What follows a packet of a wrong length has no receive any more, however well it fits. */
+/* A packet after one of a wrong length has no receive any more, however well it fits. */
 static void uc_length(void)
 {
 	struct ibv_wc wc;
@@ -148,7 +147,7 @@ static void uc_length(void)
 
 /* ------------------------------------------------------------- multicast -- */
 
-/* What comes while a queue pair is stopped is lost, and is not kept for it without end. */
+/* A packet that comes while a queue pair is stopped is lost. The driver does not keep such packets without limit. */
 static void multicast(void)
 {
 	struct packet p = { .opcode = UD | SEND_ONLY_IMM, .qpn = 0xffffff, .qkey = QKEY, .src_qpn = FAR_QPN, .len = 64,
@@ -159,7 +158,7 @@ static void multicast(void)
 	struct ibv_wc wc;
 	struct dump d;
 
-	/* (without that the kernel takes nothing from the wire) */
+	/* Without this the kernel takes nothing from the wire. */
 	CHECK(fd >= 0 && !setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof(join)));
 	memcpy(group.raw + 12, &p.to, 4);
 	srq = NULL;
@@ -194,7 +193,7 @@ static union ibv_gid far_gid(void)
 	return g;
 }
 
-/* Sends one datagram, and tells its parent whose context it is. */
+/* Sends one datagram, and tells its parent which context this is. */
 static void own_ah(int ready)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -220,7 +219,7 @@ static void own_ah(int ready)
 		pause();
 }
 
-/* How far its packets go is what it was, however far they would go from where it is made again. */
+/* The hop limit of its packets is the old one, whatever hop limit a new handle would get on this host. */
 static void ah_hops(void)
 {
 	struct dump before, after;
@@ -257,7 +256,7 @@ static void *resize(void *arg)
 	return NULL;
 }
 
-/* (whose length may be another one each time that it is asked for) */
+/* The length may differ each time that it is asked for. */
 static struct dump take_changing(dump_fn *fn)
 {
 	struct dump d = {};
@@ -271,7 +270,7 @@ static struct dump take_changing(dump_fn *fn)
 	return d;
 }
 
-/* An SRQ that is resized meanwhile is in a dump as it was before, or as it is after. */
+/* If an SRQ is resized meanwhile, the dump has it as it was before, or as it is after. */
 static void srq_resized(void)
 {
 	struct ibv_srq *s = create_srq(30);
@@ -330,8 +329,8 @@ static bool has(const struct dump *d, int type)
 }
 
 /*
- * The first half of a message comes before, the second after the entry that it lands in is only in a dump. The entry
- * has as many parts as the device has for one, and the message is cut within one of them.
+ * The first half of a message comes before the dump. The second half comes when the entry that it lands in is only in a dump. The
+ * entry has as many parts as the device allows, and the message is cut within one of them.
  */
 static void srq_in_hand(void)
 {

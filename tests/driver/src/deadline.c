@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * deadline [SECONDS]: what becomes of queue pairs whose peer stops and does not come back in time, asks for more of it, or comes
- * back too late, and of a tombstone whose lease has ended; and UC, which goes on when it knows that it is heard.
+ * deadline [SECONDS]: what happens to queue pairs whose peer stops and does not come back in time, asks for more time, or comes
+ * back too late; to a tombstone whose lease has ended; and to UC, which goes on when it knows that it is heard.
  */
 #include <time.h>
 
@@ -15,7 +15,7 @@ enum {
 
 #define ELSEWHERE "10.88.0.9"	/* another address of this end's */
 
-static unsigned int limit = 6;	/* s: what is done before it has passed takes milliseconds, if the machine does not stand still */
+static unsigned int limit = 6;	/* in seconds; the work before it takes milliseconds if the machine does not stand still */
 
 static struct ibv_context *ctx;
 static struct ibv_mr *mr;
@@ -29,7 +29,7 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* What was just done since then is done in time, or else tells nothing. */
+/* The work since then was done in time. Otherwise it shows nothing. */
 static void in_time(double began, unsigned int time)
 {
 	if (now() - began < time - 0.5)
@@ -103,7 +103,7 @@ static void answered(int opcode, struct ibv_qp *qp, uint32_t epoch)
 	answered_with(0, opcode, qp, epoch);
 }
 
-/* It is counted, and that is all. */
+/* The packet is counted, and does nothing else. */
 static void refused(int opcode, struct ibv_qp *qp, uint32_t epoch)
 {
 	uint64_t before = migr_counter("migr_refused"), resumes = migr_counter("rcvd_resume");
@@ -145,7 +145,7 @@ static void ends(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 		    (unsigned)id, ibv_wc_status_str(status));
 }
 
-/* The CM is told where the peer is, even of a QP that has failed; its work does that. */
+/* The driver tells the CM where the peer is, even for a failed QP. A work item does that. */
 static void await_peer_epoch(struct ibv_qp *qp, uint32_t epoch)
 {
 	for (int i = 0; le32toh(migr_record(qp).peer_epoch) != epoch; i++) {
@@ -168,7 +168,7 @@ static void late(struct ibv_qp *qp, struct ibv_qp *back)
 	CHECK(state(qp) == IBV_QPS_ERR);
 }
 
-/* One that was not answered, failed, and is connected anew from elsewhere, says nothing of where it was before. */
+/* A QP that was not answered, failed, and is connected again from another address says nothing of its old place. */
 static void begins_anew(struct ibv_qp *qp)
 {
 	union ibv_gid here = migr_gid(ELSEWHERE);
@@ -260,7 +260,7 @@ static void pauses(void)
 	say(RXE_MIGR_OPCODE_RESUME, patient, 1);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, patient, 1);
 
-	/* one that was stopped, and is not heard when it goes on */
+	/* a QP that was stopped, and is not heard when it goes on */
 	migr_stop(moved->context);
 	answered(RXE_MIGR_OPCODE_STOP, moved, 1);
 	say(RXE_MIGR_OPCODE_STOP_ACK, moved, 1);
@@ -276,7 +276,7 @@ static void pauses(void)
 	refused(RXE_MIGR_OPCODE_RESUME_ACK, moved, 1);
 	refused(RXE_MIGR_OPCODE_RESUME, moved, 1);
 
-	/* a QP that begins anew is as good as a new one */
+	/* a QP that is reset and connected again is like a new one */
 	begins_anew(moved);
 	IS(0, ibv_modify_qp(idle, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
 	CHECK(ibv_destroy_qp(idle) == 0 && ibv_destroy_qp(busy) == 0);
@@ -293,7 +293,7 @@ static void say_renewed(int opcode, struct ibv_qp *qp, uint32_t epoch, uint16_t 
 	wire_send_frame(&f);
 }
 
-/* For how long it says that it waits, in answer to STOP; it has heard of this renewal last. */
+/* How long it says that it waits, in answer to STOP. This is the last renewal that it has heard of. */
 static unsigned int says_wait(struct ibv_qp *qp, uint16_t renewal)
 {
 	struct rxe_migr_hdr hdr = migr_expect(RXE_MIGR_OPCODE_STOP_ACK, NULL);
@@ -302,7 +302,7 @@ static unsigned int says_wait(struct ibv_qp *qp, uint16_t renewal)
 	return be16toh(hdr.wait);
 }
 
-/* Its deadline is so many seconds after then, or sooner. (It counts in ticks, and rounds up.) */
+/* Its deadline is at most this many seconds after that time. (It counts in ticks, and rounds up.) */
 static void waits_no_longer(struct ibv_qp *qp, double since, double seconds)
 {
 	double passed = now() - since;
@@ -313,8 +313,8 @@ static void waits_no_longer(struct ibv_qp *qp, double since, double seconds)
 }
 
 /*
- * A peer that is stopped for longer asks to be waited for, each time with a higher number. What was asked before and comes
- * again gains nothing, and nothing is waited for longer than pause_max.
+ * A peer that is stopped for longer asks for more time, each time with a higher number. An old request that comes again gains
+ * nothing, and nobody waits for longer than pause_max.
  */
 static void extends(void)
 {
@@ -387,7 +387,7 @@ static void extends(void)
 	for (struct packet p; wire_any(&p, 1);)
 		;
 
-	/* UC has sent on, and nobody can make that undone */
+	/* UC has sent on, and nobody can undo that */
 	post(uc, region, 1);
 	wire_expect(UC | SEND_ONLY, 0);
 	ends(cq, 1, IBV_WC_SUCCESS);
@@ -416,14 +416,14 @@ static uint64_t now_ns(void)
 	return now() * 1e9;
 }
 
-/* What came before is taken in. */
+/* All packets that came before are processed. */
 static void taken_in(struct ibv_qp *other, uint32_t epoch)
 {
 	say(RXE_MIGR_OPCODE_RESUME, other, epoch);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, other, epoch);
 }
 
-/* It waits for so many seconds from some time between these two. */
+/* It waits for this many seconds from some time between these two. */
 static void waits_from(struct ibv_context *c, uint64_t from, uint64_t to, unsigned int seconds)
 {
 	uint64_t until = peers_wait(c), length = seconds * 1000000000ull, slack = 1000000;
@@ -431,7 +431,7 @@ static void waits_from(struct ibv_context *c, uint64_t from, uint64_t to, unsign
 	CHECK(until + slack >= from + length && until <= to + length + slack);
 }
 
-/* The side that is stopped knows until when it is waited for, by what its peer says after it has asked. */
+/* The stopped side knows until when its peer waits, by the peer's answers to its requests. */
 static void asks(void)
 {
 	struct ibv_cq *cq, *own;
@@ -464,7 +464,7 @@ static void asks(void)
 	taken_in(other, 1);
 	waits_from(pd->context, from, to, 40);
 
-	/* asked again: what was said before does not count, nor less than was said */
+	/* asked again: an earlier answer does not count, and neither does a shorter time */
 	from = now_ns();
 	IS(0, ibv_renew_stop(pd->context, &q));
 	to = now_ns();
@@ -478,7 +478,10 @@ static void asks(void)
 	taken_in(other, 1);
 	waits_from(pd->context, from, to, 50);
 
-	/* a peer that was stopped itself, and calls meanwhile, says it, too; and is told the number, to go on waiting */
+	/*
+	 * a peer that was stopped itself, and calls meanwhile, also says how long it waits, and is told the number, to go on
+	 * waiting
+	 */
 	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first, 6000);
 	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
 	waits_from(pd->context, from, to, 50);
@@ -487,7 +490,7 @@ static void asks(void)
 	CHECK(be16toh(nak.renewal) == first + 1);
 	waits_from(pd->context, from, to, 60);
 
-	/* perhaps from a host that is less patient */
+	/* perhaps from a host with a shorter time */
 	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first + 1, 30);
 	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
 	waits_from(pd->context, from, to, 30);
@@ -557,8 +560,8 @@ static void lead_impatient(struct ibv_qp *qp)
 }
 
 /*
- * A peer that has just gone on is given time, by a QP that has no retry and takes milliseconds for a time-out; but
- * not for ever. (What it sends meanwhile comes again and again.)
+ * A QP whose time-out takes milliseconds, and that has no retry, gives a peer that has just gone on time to answer, but not for
+ * ever. (Its packets come again and again meanwhile.)
  */
 static void grace(void)
 {
@@ -602,7 +605,7 @@ static int flags_of(const struct packet *p)
 	return (p->data[2] << 8 | p->data[3]) ^ RXE_MIGR_FLAG_SQ_PSN;
 }
 
-/* UC: what it has to send waits until it knows that the way to its peer is open, or for so long. */
+/* UC: its messages wait until it knows that the way to its peer is open, or for this long. */
 static void unsure(void)
 {
 	struct ibv_cq *cq;
@@ -650,7 +653,7 @@ static void unsure(void)
 		answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, epoch);
 	}
 
-	/* who stops again before that is waited for as ever */
+	/* a peer that stops again before that is waited for as usual */
 	say(RXE_MIGR_OPCODE_STOP, qp, 3);
 	answered(RXE_MIGR_OPCODE_STOP_ACK, qp, 3);
 	say(RXE_MIGR_OPCODE_RESUME, qp, 3);
@@ -664,7 +667,7 @@ static void unsure(void)
 	say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, qp, 4);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, 4);
 
-	/* one that calls says that it has heard, until it is answered so */
+	/* a QP that calls says that it has heard, until it is answered */
 	migr_stop(ctx);
 	answered(RXE_MIGR_OPCODE_STOP, qp, 1);
 	say(RXE_MIGR_OPCODE_STOP_ACK, qp, 1);

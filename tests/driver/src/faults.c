@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * faults NAME: what upstream's rxe does wrong and ours does not, one fault at a time. Ends with a line about what is
- * wrong, or with 0. All queue pairs are connected over the loopback, in this process.
+ * faults NAME: faults of upstream's rxe that ours does not have, one at a time. Ends with a line about what is wrong, or with 0.
+ * All queue pairs are connected over the loopback, in this process.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -154,7 +154,7 @@ static struct ibv_mw *bind_window(struct ibv_qp *qp, struct ibv_cq *cq, size_t f
 	return mw;
 }
 
-/* A peer reaches for what lies around a window, in the region that it is bound to. */
+/* A peer accesses memory around a window, in the region that the window is bound to. */
 static void window(void)
 {
 	static const struct { long from, len; } tries[] = {
@@ -201,7 +201,7 @@ static int rnr_naks(void) /* that the device has received */
 	return n;
 }
 
-/* A queue pair goes to RESET with requests that nobody has answered, and is used again. */
+/* A queue pair with unanswered requests goes to RESET, and is used again. */
 static void reset(void)
 {
 	struct pair p = pair(IBV_QPT_RC, 8, 0);
@@ -223,7 +223,7 @@ static void reset(void)
 	destroy_pair(&p);
 }
 
-/* A program is killed that has 128 GiB to send: 512 MiB, which are the same 2 MiB again and again, 256 times. */
+/* A program is killed that has 128 GiB to send: 256 times 512 MiB, which are the same 2 MiB again and again. */
 static void killed(void)
 {
 	const size_t size = 512 << 20, part = 2 << 20;
@@ -305,7 +305,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* Two members come and go, all the time. */
+/* Two members join and leave all the time. */
 static void members(void)
 {
 	int before = addresses();
@@ -325,7 +325,7 @@ static void members(void)
 
 static const char *argument;
 
-/* A peer asks to invalidate a region whose key it has heard of. */
+/* A peer asks to invalidate a region whose key it knows. */
 static void invalidate(void)
 {
 	struct pair p = pair(IBV_QPT_RC, 8, 0);
@@ -339,7 +339,7 @@ static void invalidate(void)
 	destroy_pair(&p);
 }
 
-/* IPv6 is switched off, and somebody sends from the GID that is there still. */
+/* IPv6 is switched off, and a program sends from the GID that still exists. */
 static void ipv6(void)
 {
 	struct pair p;

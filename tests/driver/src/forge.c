@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * forge [SUBJECT [PACKET]]: what the driver makes of packets of the migration protocol that are not what they
- * claim: changed in each field and each bit, cut at each length, sent from elsewhere, or sent again.
+ * forge [SUBJECT [PACKET]]: packets of the migration protocol that are not what they claim to be: changed in each field and each
+ * bit, cut at each length, sent from elsewhere, or sent again.
  *
- * The sender sits on the wire and can send as whom it likes; where a MAC would stop the rest, it has the key. Each
- * packet is sent in every state of a queue pair, and to a tombstone, each time in a form that is accepted but for
- * what is wrong with it: the form itself is sent last. What is refused is counted, changes nothing and is not
- * answered. What is no packet of the protocol, be it cut or its ICRC wrong, is not counted.
+ * The sender sits on the wire and can send as anybody. Where a MAC would stop the rest, it has the key. Each packet is sent in
+ * every state of a queue pair, and to a tombstone. Only one thing is wrong with it each time: the right form is accepted, and is
+ * sent last. A refused packet is counted, changes nothing and is not answered. A packet that is cut or has a wrong ICRC is no
+ * packet of the protocol, and is not counted.
  */
 #include <arpa/inet.h>
 
@@ -71,7 +71,7 @@ static void answered(int opcode, uint32_t epoch)
 	CHECK(be32toh(hdr.src_qpn) == s.qpn && be32toh(hdr.epoch) == epoch);
 }
 
-/* What was repeated before its answer came. */
+/* The repetitions before the answer came. */
 static void drain(void)
 {
 	struct packet p;
@@ -224,7 +224,7 @@ static bool is_good(enum kind k)
 	return s.state != TOMB || k == RESUME || k == MOVED || k == RESUME_ELSEWHERE;
 }
 
-/* What it is answered with; 0: nothing. */
+/* The opcode of its answer; 0: none. */
 static int answer_to(enum kind k)
 {
 	bool stopped = s.state == STOPPED || s.state == TOMB;
@@ -259,7 +259,7 @@ static struct snapshot snapshot(void)
 	return x;
 }
 
-/* Since then so many packets were refused, and nothing else came of anything. */
+/* So many packets were refused since then, and nothing else happened. */
 static void unchanged(struct snapshot *before, uint64_t refused, const char *what)
 {
 	struct snapshot after = snapshot();

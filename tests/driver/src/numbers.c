@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* numbers: makes 100 objects of each kind that has a number on the wire or in a key, and says each: "KIND NUMBER". */
+/* numbers: makes 100 objects of each kind that has a number on the wire or in a key, and prints each: "KIND NUMBER". */
 #include "../../programs/dumps.h"
 
 enum { MANY = 100 };
@@ -26,7 +26,7 @@ int main(void)
 		CHECK(ibv_create_srq(pd, &srq));
 		printf("qp %u\nmr %u\nmw %u\n", qp->qp_num, mr->lkey >> 8, mw->rkey >> 8);
 	}
-	/* (libibverbs keeps those of SRQs to itself) */
+	/* libibverbs does not show those of SRQs. */
 	d = take(ctx, ibv_inspect_context);
 	for (const struct rxe_migr_rec *rec = NULL; (rec = next(&d, rec));)
 		if (type_of(rec) == RXE_MIGR_REC_SRQ)

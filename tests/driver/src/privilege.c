@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * privilege container: as who has what a container has by default, and all capabilities in a user namespace of his own,
- * try to dump a context and to restore one. Nothing may be told or done.
+ * privilege container: tries to dump a context and to restore one, with the rights that a container has by default, and with all
+ * capabilities in a user namespace of its own. Nothing may be told or done.
  *
- * privilege dumps: as who may restore, take a dump into which the identities of another process were put. It fails,
- * or reaches nothing of that process.
+ * privilege dumps: with the right to restore, takes a dump into which the identities of another process were put. The restore
+ * fails, or reaches nothing of that process.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void connect_to(struct ibv_qp *from, uint32_t to)
 	lead(from, a, IBV_QPS_RTS);
 }
 
-/* A process with a connection and memory of its own; here it is this one, with another context. */
+/* A process with a connection and memory of its own. Here it is this process, with another context. */
 static void make_victim(void)
 {
 	victim = open_device();
@@ -117,7 +117,7 @@ static void be_a_container(void)
 
 static struct dump genuine;
 
-/* Nothing but EPERM, on its own context and on that of another that it was given. */
+/* Each call gives EPERM, on its own context and on another process's context that it was given. */
 static void is_refused(struct ibv_context *ctx)
 {
 	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
@@ -173,7 +173,7 @@ static void container(void)
 
 /* ------------------------------------------------------------------ dumps -- */
 
-/* What a restore of this record gives in a new context that has nothing but what it asks for. */
+/* The result of a restore of this record in a new context that has only what the record asks for. */
 static int attempt(struct dump *d, int type, size_t at, uint32_t value, bool refill)
 {
 	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 7);
@@ -187,7 +187,7 @@ static int attempt(struct dump *d, int type, size_t at, uint32_t value, bool ref
 			found = rec;
 	CHECK(found);
 	memcpy((char *)found + at, &value, sizeof(value));
-	/* (each was made after what it needs) */
+	/* Each object was made after those that it needs. */
 	for (uint32_t handle = 0; handle < HANDLES && !ret; handle++)
 		for (rec = NULL; (rec = (void *)next(d, rec)) && !ret;) {
 			struct ibv_restore_args args = {

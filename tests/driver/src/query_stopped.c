@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * query_stopped: what ibv_query_qp() says of queue pairs that are asked whether they know the protocol, that are
- * stopped, or paused because their peer is.
+ * query_stopped: what ibv_query_qp() says of queue pairs that are asked whether they know the protocol, are stopped, or are
+ * paused because their peer is stopped.
  *
  * Two contexts of this process: one is stopped; the other's queue pairs are connected to it. There is one
  * pair in each state. A thread queries all of them before, while one context is stopped, and after.
@@ -114,7 +114,7 @@ static bool connected(int i)
 	return states[i] == IBV_QPS_RTR || states[i] == IBV_QPS_RTS || states[i] == IBV_QPS_SQD;
 }
 
-/* Until all connected peers of end 0 are in this state; those of others must not change. */
+/* Waits until all connected peers of end 0 are in this state; those of end 1 must not change. */
 static void await_state(int state)
 {
 	int wrong = 0;
@@ -148,7 +148,7 @@ static void await_answers(void)
 	}
 }
 
-/* The peers of end 0 say that they know the protocol; those of end 1, who were asked, know no more than before. */
+/* The peers of end 0 say that they know the protocol. Those of end 1, which were asked, know no more than before. */
 static void ask_peers(unsigned int connections)
 {
 	struct rxe_migr_query query;

@@ -2,11 +2,11 @@
 /*
  * rcv_fuzz [--seed N] [--packets N]: packets that are almost right, into the driver's receive path.
  *
- * The sender is the peer of queue pairs of every type and in every state, of those that are stopped or paused, and of
- * tombstones. It listens to what the driver sends, and so knows which PSNs are expected and what is asked; its packets
- * have the right ICRC and, mostly, the right MAC, lest they get no further than that. Queue pairs that have failed are
- * made again. Nothing is expected of a packet but that memory which no peer may write stays as it is; that all can be
- * destroyed in the end; and that the driver's own packets are well-formed. The kernel log tells the rest.
+ * The sender is the peer of queue pairs of every type and in every state, of stopped and paused ones, and of tombstones. It
+ * listens to what the driver sends, and so knows which PSNs are expected and what is asked. Its packets have the right ICRC and,
+ * mostly, the right MAC, since otherwise they would get no further. Queue pairs that have failed are made again. Three things
+ * must be true: memory that no peer may write stays as it is, all objects can be destroyed in the end, and the driver's own
+ * packets are well-formed. The kernel log tells the rest.
  */
 #include <arpa/inet.h>
 #include <getopt.h>
@@ -145,7 +145,7 @@ static void destroy(struct slot *s)
 	s->qp = NULL;
 }
 
-/* One that has failed begins anew. What is stopped can't be led anywhere. */
+/* A failed queue pair begins again. A stopped one can't be modified. */
 static void mend(struct slot *s)
 {
 	struct ibv_qp_init_attr init;
@@ -332,7 +332,7 @@ static struct packet request(struct slot *s)
 	return p;
 }
 
-/* To what was asked last, or to nothing. */
+/* Answers to the last request, or to nothing. */
 static struct packet answer(struct slot *s)
 {
 	static const uint8_t acks[] = { ACKED, ACKED, ACKED, NAK_RNR, NAK_PSN, NAK_INVALID, NAK_ACCESS, 0x63, 0x64, 0x1f, 0, 0x7f };
@@ -500,7 +500,7 @@ int main(int argc, char **argv)
 	CHECK((ah = ibv_create_ah(contexts[0].pd, &to)));
 	for (int i = 0; i < SLOTS; i++) {
 		slots[i].role = i / 4;
-		/* (one of UC waits a second when it stops, for we do not answer) */
+		/* a UC queue pair waits a second when it stops, since nobody answers */
 		slots[i].type = slots[i].role == BURIED && types[i % 4] == IBV_QPT_UC ? IBV_QPT_RC : types[i % 4];
 		slots[i].c = contexts + (slots[i].role == STOPPED ? 1 : slots[i].role == BURIED ? 2 : 0);
 		make(&slots[i]);
@@ -538,6 +538,6 @@ int main(int argc, char **argv)
 	       (unsigned long long)sent, (unsigned long long)used,
 	       sent / (ended.tv_sec - began.tv_sec + (ended.tv_nsec - began.tv_nsec) / 1e9), (unsigned long long)heard,
 	       (unsigned long long)made);
-	/* (what was heard only in one direction was fuzzed only there) */
+	/* A packet that came in one direction only was fuzzed in one direction only. */
 	return heard > packets / 100 ? 0 : 75;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * replays [CASE]: what the responder answers to requests that come again, when nothing, or something else,
- * came meanwhile. Each case has a queue pair of its own, and ends with a request whose answer must be the
- * next one: so nothing else was answered.
+ * replays [CASE]: how the responder answers requests that come again, when nothing, or something else, came meanwhile. Each case
+ * has a queue pair of its own. It ends with a request whose answer must be the next one, which shows that nothing else was
+ * answered.
  */
 #include <stddef.h>
 #include <rdma/ib_user_verbs.h>
@@ -32,7 +32,7 @@ static struct packet request(int opcode, uint32_t offset, uint32_t length)
 	};
 }
 
-/* Its answer, or the answers of all its packets, have these bytes. */
+/* Its answer, or the answers of all its packets, must have these bytes. */
 static void is_read(const struct packet *p, const uint8_t *data)
 {
 	uint32_t left = p->length, at = p->psn;
@@ -73,7 +73,7 @@ static void nothing_else(void)
 	write_of(8);
 }
 
-/* What a READ is replayed with is its own. */
+/* A replayed READ uses its own data. */
 static void reads(void)
 {
 	struct packet p = request(READ, 16, 32), q;
@@ -109,7 +109,7 @@ static void reads(void)
 	nothing_else();
 }
 
-/* What reads nothing needs no key, and any will do, each time. */
+/* A READ of nothing needs no key, and any key will do, each time. */
 static void empty_reads(void)
 {
 	struct packet p = request(READ, 0, 0);
@@ -165,7 +165,7 @@ static void other_domain(void)
 	IS(0, ibv_dealloc_pd(other));
 }
 
-/* Those that are done once, and answered as often as they come. */
+/* Requests that are done once, and answered as often as they come. */
 static void once(void)
 {
 	uint64_t *word = (uint64_t *)memory, was = *word;
@@ -211,9 +211,9 @@ static void flushes(void)
 }
 
 /*
- * A request with the PSN of one of another kind is none that was answered before. Here a READ would find
- * in the address of a FLUSH of a whole region, which is looked at by nobody, a key and a length, and in its
- * length an address: those of a region that no peer may read.
+ * A request with the PSN of a request of another kind was not answered before. A READ would take the fields of a FLUSH of a whole
+ * region. Nobody checks these, so its address would be a key and a length, and its length an address: those of a region that no
+ * peer may read.
  */
 static void other_kinds(void)
 {
@@ -265,7 +265,7 @@ static void bind_window(struct ibv_mw *mw, uint32_t rkey)
 	CHECK(wire_completion(cq).status == IBV_WC_SUCCESS);
 }
 
-/* A READ that comes again reads what it read or a part of that; of a window, nothing beyond. */
+/* A READ that comes again reads the same data or a part of it; through a window, nothing beyond the window. */
 static void within(void)
 {
 	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
@@ -288,7 +288,7 @@ static void within(void)
 	IS(0, ibv_dealloc_mw(mw));
 }
 
-/* A queue pair that answers none of what needs a resource. */
+/* A queue pair without responder resources answers nothing that needs one. */
 static void no_resources(void)
 {
 	struct packet p = request(FLUSH, 0, SIZE);

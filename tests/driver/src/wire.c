@@ -124,7 +124,7 @@ static uint32_t crc32(uint32_t crc, const uint8_t *at, size_t len)
 	return crc;
 }
 
-/* Of what lies between Ethernet and itself; what routers change counts as ones, as does the missing LRH. */
+/* Covers what lies between Ethernet and the ICRC itself. Fields that routers change count as ones, and so does the missing LRH. */
 static uint32_t icrc(const uint8_t *ip, size_t len)
 {
 	enum { TOS = 1, TTL = 8, CHECKSUM = 10, UDP_CHECKSUM = IP + 6, RESERVED = IP + UDP + 4 };
@@ -137,7 +137,7 @@ static uint32_t icrc(const uint8_t *ip, size_t len)
 	memset(head + CHECKSUM, 255, 2);
 	memset(head + UDP_CHECKSUM, 255, 2);
 	crc = crc32(crc32(crc32(~0u, ones, sizeof(ones)), head, sizeof(head)), ip + sizeof(head), len - sizeof(head));
-	/* rxe has no place for the payload of a FLUSH, which has none, and takes all of it for that once more */
+	/* A FLUSH has no payload. rxe has no place for one, and counts the whole packet once more in its place. */
 	if (ip[IP + UDP] == FLUSH)
 		crc = crc32(crc, ip + IP + UDP, len - IP - UDP);
 	return ~crc;
@@ -215,7 +215,10 @@ struct frame wire_frame(const struct packet *packet)
 	return f;
 }
 
-/* The ICRC covers the IP header: the kernel makes the one that wire_frame() has of what is not cut in pieces, and not connected. */
+/*
+ * The ICRC covers the IP header. For a socket that is not connected, and packets that are not fragmented, the kernel makes the
+ * same header as wire_frame().
+ */
 static void send_by_udp(const struct frame *f)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(ROCE_PORT) };
@@ -346,7 +349,7 @@ struct packet wire_expect(int opcode, uint32_t psn)
 
 /* ---------------------------------------------------------------- shared -- */
 
-/* Until what is sent comes here: the carrier is there at once, and what the kernel makes of it a while later. */
+/* Waits until packets come here: the carrier is up at once, and the kernel reacts to it a while later. */
 static void await_carrier(void)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(PROBE_PORT), .sin_addr.s_addr = inet_addr(FAR) };

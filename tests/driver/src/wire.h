@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The other end of a wire whose near end is rxe0: whatever the driver sends comes here, packet by packet, and
- * whatever is sent from here is a packet of its peer, even one that no driver would send. Nothing gets lost
- * and nothing is sent again unless a test says so. Everything here ends the process with a line about what
- * was not so.
+ * The far end of a wire whose near end is rxe0. Whatever the driver sends comes here, packet by packet. Whatever is sent from
+ * here is a packet of its peer, even one that no driver would send. Nothing gets lost and nothing is sent again unless a test
+ * says so. Each function ends the process with a line if something is wrong.
  *
  * tests/driver/wire.sh makes the near end.
  */
@@ -57,21 +56,21 @@ struct frame {
 	uint8_t at[FRAME_DATA + 64 + 2 * MTU + 8];
 };
 
-/* The device, which is rxe0, with the wire laid on. */
+/* Opens the device, which is rxe0, and the wire. */
 struct ibv_context *wire_open(void);
 
-/* No such wire: an interface of this host, and at this address, whoever is behind it. */
+/* Instead of a wire: an interface of this host, and whatever host has this address. */
 void wire_on(const char *interface, const uint8_t mac[6]);
 
-/* No wire at all: a socket of UDP of this host's own address, for which nobody needs a capability. Only sends. */
+/* Instead of a wire: a UDP socket of this host's own address, which needs no capability. It can only send. */
 void wire_by_udp(const char *from);
 
-/* Take what comes next as it is. Is it of the migration protocol? */
+/* Takes the next packet as it is. Does it belong to the migration protocol? */
 bool wire_frame_of_ours(struct frame *f);
 
 void wire_send(const struct packet *p);
 
-/* That in steps. Sealing makes lengths and checksums fit f->len and what lies there. */
+/* The same in steps. Sealing makes lengths and checksums fit f->len and the contents. */
 struct frame wire_frame(const struct packet *p);
 void wire_seal(struct frame *f);
 void wire_send_frame(const struct frame *f);
@@ -79,22 +78,22 @@ void wire_send_frame(const struct frame *f);
 /* The next packet that the driver sends, but not those of the migration protocol. */
 struct packet wire_next(void);
 
-/* Any, those too, which have their header in data. False: none comes within this time. */
+/* Any packet, also those of the protocol, which have their header in data. False: none comes within this time. */
 bool wire_any(struct packet *p, int ms);
 
-/* That; it must be of this opcode and PSN. */
+/* The next packet, which must have this opcode and PSN. */
 struct packet wire_expect(int opcode, uint32_t psn);
 
 /* --------------------------------------------------- what such tests share -- */
 
-/* A QP of this type, connected to FAR_QPN at FAR in RTS, both sides' first PSN 0. What is 0 in cap is 16. */
+/* A QP of this type, connected to FAR_QPN at FAR in RTS, with 0 as the first PSN of both sides. A 0 in cap stands for 16. */
 struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *cq, struct ibv_srq *srq,
 		       int rd_atomic);
 
-/* Leads it from RESET to RTS, as that does, from the address that find_gid() found last. */
+/* Leads the QP from RESET to RTS in the same way, from the address that find_gid() found last. */
 void wire_lead(struct ibv_qp *qp, int rd_atomic);
 
-/* That, to RTR or RTS, with these first PSNs. */
+/* The same, to RTR or RTS, with these first PSNs. */
 void wire_lead_from(struct ibv_qp *qp, int rd_atomic, uint32_t rq_psn, uint32_t sq_psn, enum ibv_qp_state last);
 
 /* The next completion, of whatever status. */

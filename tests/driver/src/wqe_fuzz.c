@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * wqe_fuzz [--seed N] [--seconds N]: post work of all kinds on RC and UD queue pairs, while two threads
- * change what stands in the send WQEs.
+ * wqe_fuzz [--seed N] [--seconds N]: posts work of all kinds on RC and UD queue pairs, while two threads change the send WQEs.
  *
- * They change one number of a WQE that the driver may be working on to a bad one and back, as fast as they
- * can: so the driver may have checked another number than it uses. Nothing is expected but that the kernel
- * lives, and can take down the queue pairs; its log tells the rest. At last a thread pretends that there is
- * ever more to be flushed.
+ * They change one number of a WQE that the driver may be working on to a bad value and back, as fast as they can. So the driver
+ * may use another value than it has checked. The kernel must live, and must be able to destroy the queue pairs; its log tells the
+ * rest. At last a thread pretends that there is always more to be flushed.
  */
 #include <getopt.h>
 #include <infiniband/verbs.h>
@@ -38,7 +36,7 @@ static struct rxe_av own_av;			/* as an old provider puts it into a WQE */
 
 /* ------------------------------------------------------------------ rings -- */
 
-/* librxe says nobody where its rings lie. WQEs of this size lie in send queues only. */
+/* librxe tells nobody where its rings are. Only send queues have WQEs of this size. */
 static void find_rings(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -101,7 +99,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-/* Whoever goes through a ring until it is empty never gets there. */
+/* A driver that goes through a ring until it is empty never gets there. */
 static void *refill(void *arg)
 {
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
@@ -126,7 +124,7 @@ static struct ibv_mw *mw;
 static struct ibv_ah *ah;
 static struct ibv_qp *qps[NUM_QP];
 
-/* Errors are welcome from here on: whatever a WQE says may have been done. */
+/* Errors are allowed from here on, since any work that a WQE describes may have been done. */
 static void connect_qp(unsigned i)
 {
 	struct ibv_qp_attr a = {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * beside KIND: a child holds what CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG or of
- * MPTCP, memory of shmget() (sysv), a Unix socket whose other end its parent holds (unix), or no such thing (nothing); or
- * three huge pages, one of which is shared memory (huge). Says "child PID" when it does; both run until the child is killed.
+ * beside KIND: a child holds something that CRIU does not dump: an io_uring, a perf event (perf), a socket of AF_ALG or of MPTCP,
+ * memory of shmget() (sysv), or a Unix socket whose other end its parent holds (unix). Or it holds nothing of the kind (nothing),
+ * or three huge pages, one of which is shared memory (huge). Says "child PID" when it holds it. Both run until the child is
+ * killed.
  */
 #include <linux/perf_event.h>
 #include <linux/io_uring.h>

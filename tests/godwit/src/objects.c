@@ -3,10 +3,9 @@
  * objects [--address ADDRESS] [--unmapped] [--unmapped-late] [--stray-events] [--stray-ring] [--mad FILE]
  *         [--daemon] [--rings-only] [--no-ah] [--passed] PROGRESS
  *
- * Makes objects of every kind, with holes in their handles, and an address handle on a second device if there
- * is one, and says what each is: a word, and what verbs
- * gave it. Then it says "ready" and sends numbered messages from one QP to another, checks each, and writes
- * their number into the file PROGRESS, until SIGTERM; then it destroys everything and says "done".
+ * Makes objects of every kind, with holes in their handles, and an address handle on a second device if there is one. Prints for
+ * each object a word and what verbs gave it. Then it says "ready", sends numbered messages from one QP to another, checks each,
+ * and writes their number into the file PROGRESS, until SIGTERM. Then it destroys everything and says "done".
  *
  *   --address ADDRESS  its IPv4 address; any
  *   --unmapped      the memory of a region is unmapped
@@ -304,7 +303,7 @@ static void leave_passed(void)
 	MUST(!close(other->cmd_fd) && !close(other->async_fd));
 }
 
-/* Its parent ends at once: nobody of ours is its ancestor. */
+/* Its parent ends at once, so it is no descendant of this process. */
 static void leave_daemon(bool rings_only)
 {
 	pid_t child = fork();
@@ -365,7 +364,7 @@ static void send_one(uint64_t n)
 			DIE("message %llu: byte %d is wrong", (unsigned long long)n, i);
 }
 
-/* (the folder is not there before the first move) */
+/* The folder does not exist before the first move. */
 static bool has_images(void)
 {
 	struct dirent *de;

@@ -104,7 +104,7 @@ static int call(char **arg)
 	int sk = socket(AF_INET, SOCK_STREAM, 0);
 	int64_t last = 0, gap = 0, now;
 
-	/* (what it interrupts is begun again) */
+	/* An interrupted call is begun again. */
 	signal(SIGINT, on_int);
 	signal(SIGUSR1, on_usr1);
 	if (bind(sk, (void *)&from, sizeof(from)) || connect(sk, (void *)&to, sizeof(to)))

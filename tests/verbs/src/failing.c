@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Every allocation of every call of the driver, failing in turn. The program's own ioctl() takes the place of libc's, also
- * in libibverbs-migrate: it lets the first allocation of the call fail, then the second, until the call succeeds, as it must
- * when each failure was undone. The kernel's fail-nth does that (Documentation/fault-injection).
+ * Every allocation of every call of the driver fails in turn. The program's own ioctl() takes the place of libc's, also in
+ * libibverbs-migrate. It lets the first allocation of the call fail, then the second, and so on until the call succeeds, as it
+ * must if each failure was undone. The kernel's fail-nth does that (Documentation/fault-injection).
  *
- * A call that succeeds although one has failed (a tombstone, say, is not worth an error) can't be made again for the next
- * one. So all of it is done again, in a new process, where the same call begins behind that allocation; until no call does
- * that any more. The same call: the one that comes as the Nth of its method.
+ * Some calls succeed although an allocation has failed, for example that of a tombstone. Such a call can't be made again for the
+ * next allocation. So everything is done again in a new process, where the same call begins after that allocation, until no call
+ * does that any more. The same call is the Nth call of its method.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +127,7 @@ static void arm(unsigned int n)
 		give_up("fail-nth is not to be written");
 }
 
-/* Whether the one that was to fail has. */
+/* Has the allocation failed that was to fail? */
 static bool fired(void)
 {
 	char text[16] = "";
@@ -135,7 +135,7 @@ static bool fired(void)
 	return pread(nth, text, sizeof(text) - 1, 0) > 0 && !atoi(text);
 }
 
-/* A hint is spent by the call after it, also by one that fails: whoever does that again gives it again. */
+/* The call after a hint uses the hint up, even if the call fails. A caller that makes the call again gives the hint again. */
 static struct {
 	bool given;
 	struct {

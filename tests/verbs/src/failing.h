@@ -3,8 +3,8 @@
 #define FAILING_H
 
 /*
- * Does round() in a process of its own, again until each allocation of each call that it makes of the driver, between
- * fail_allocations() and spare_allocations(), by that thread, has failed once. Says how many have.
+ * Runs round() in a process of its own, again and again, until each allocation of each call of the driver has failed once that
+ * this thread makes between fail_allocations() and spare_allocations(). Prints how many have failed.
  */
 void sweep_allocations(void (*round)(void));
 void fail_allocations(void);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate-windows: a context with memory windows in every state, and work requests that bind and invalidate
- * them in its queues, is dumped, killed and made again; a peer then does what each window allows, and what it
- * does not. "close": it then ends without destroying anything. "failing": each allocation fails meanwhile.
+ * migrate-windows: a context with memory windows in every state, and with queued work requests that bind and invalidate them, is
+ * dumped, killed and made again. A peer then does what each window allows, and what it does not allow. "close": the program then
+ * ends without destroying anything. "failing": each allocation fails meanwhile.
  */
 #include "../../programs/dumps.h"
 #include "failing.h"
@@ -244,7 +244,7 @@ static void right(const struct dump *d)
 	}
 }
 
-/* What is no window that could have been dumped is not made one. */
+/* A record that is not one of a window that could have been dumped is refused. */
 static void refuse(struct ibv_context *ctx, const struct dump *d)
 {
 	const struct rxe_migr_rec_mw *t1 = window(d, TYPE1), *t2 = window(d, TYPE2), *free = window(d, FREE);
@@ -300,7 +300,7 @@ static void refuse(struct ibv_context *ctx, const struct dump *d)
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &w, sizeof(w)));
 }
 
-/* A window holds its MR, and no other; a QP lets its windows go. */
+/* A window holds its own MR only. A QP lets its windows go. */
 static void end(struct ibv_context *ctx, const struct dump *d)
 {
 	static const uint16_t order[] = { RXE_MIGR_REC_QP, RXE_MIGR_REC_MW, RXE_MIGR_REC_MR };

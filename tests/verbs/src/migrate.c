@@ -34,7 +34,7 @@ static void lead_to(struct ibv_qp *qp, uint32_t dest, enum ibv_qp_state last)
 
 enum { QPS = 9, MORE_QPS = 3 }; /* of own(), of own_more() */
 
-/* What has no peer that is to answer: an SRQ with its limit armed, address handles, UD and UC, a group */
+/* Objects without a peer that must answer: an SRQ with its limit armed, address handles, UD and UC, a group. */
 static void own_more(struct ibv_pd *pd, struct ibv_cq *cq, const struct ibv_mr *mr)
 {
 	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 50, .max_sge = 3 } };
@@ -91,8 +91,8 @@ static void own_more(struct ibv_pd *pd, struct ibv_cq *cq, const struct ibv_mr *
 }
 
 /*
- * QPs in every state, those from RTR on with a peer in RTS, the pair 3, 6 having talked; and handles with
- * holes, so that some objects have lower ones than what they use.
+ * QPs in every state. Those from RTR on have a peer in RTS, and the pair 3, 6 has talked. Handles have holes, so that some
+ * objects have lower handles than the objects that they use.
  */
 static void own(int ready)
 {
@@ -163,7 +163,7 @@ static void own(int ready)
 
 /* ---------------------------------------------------------------- dumps -- */
 
-/* Its completions are there: two that it left, three sends of own_more(), and what came into the SRQ. */
+/* Its completions are there: two that it left, three sends of own_more(), and the messages that came into the SRQ. */
 static bool settled(struct ibv_context *ctx)
 {
 	struct dump d = take(ctx, ibv_inspect_context);
@@ -242,7 +242,7 @@ static void sizes(void)
 	end_owner(ctx);
 }
 
-/* Every length that is too short, then one that is enough: nothing changes before that. */
+/* Every length that is too short, then one that is long enough. Before the last one nothing changes. */
 static void sweep(void)
 {
 	struct ibv_context *ctx = start();
@@ -288,7 +288,7 @@ static void sweep(void)
 	end_owner(ctx);
 }
 
-/* A dump whose lengths are changed in any way is never read behind its end. */
+/* A dump with changed lengths is never read beyond its end. */
 static void damage(const struct dump *good)
 {
 	size_t size = (good->size + PAGE - 1) / PAGE * PAGE;
@@ -312,7 +312,7 @@ static void damage(const struct dump *good)
 	munmap(page, size + PAGE);
 }
 
-/* All there is, as libibverbs reads it, whoever asks. */
+/* The whole table, as libibverbs reads it; anybody may ask. */
 static void check_gids(struct ibv_context *ctx)
 {
 	struct ibv_gid_entry want[100], got[100];
@@ -401,7 +401,7 @@ static int try(struct ibv_context *ctx, void *rec, int type)
 	return ret;
 }
 
-/* What must not be created, and leaves nothing behind; the owner still has all its identities. */
+/* Objects that must not be created, and leave nothing behind. The owner still has all its identities. */
 static void refuse(const struct dump *d)
 {
 	struct ibv_context *ctx = ibv_open_restore_context("rxe0", 3);
@@ -588,7 +588,7 @@ static void *wait_for_end(void *arg)
 	return arg;
 }
 
-/* What is asked of a file of librdmacm, and told to it. Each is there once, however often there was no memory for it. */
+/* Questions to a file of librdmacm, and changes of it. Each change is made once, however often there was no memory for it. */
 static void cm_methods(struct ibv_context *ctx)
 {
 	enum { ADDR_ERROR = 1 };	/* of enum rdma_cm_event_type */
@@ -639,7 +639,7 @@ static void expect(struct ibv_context *ctx, const struct dump *d)
 	DIE("no QP is connected");
 }
 
-/* As again(), and what else the driver needs memory for. */
+/* Like again(), with everything else that the driver needs memory for. */
 static void without_memory(void)
 {
 	struct ibv_context *ctx = start();
@@ -667,8 +667,8 @@ static void without_memory(void)
 }
 
 /*
- * Two contexts are restored at once, and each has every second one of the same keys: those that the device
- * would give to new windows next. After the last number of a window comes the first one.
+ * Two contexts are restored at once. Each has every second one of the keys that the device would give to new windows next. After
+ * the last number of a window comes the first one.
  */
 static void together(void)
 {

@@ -112,7 +112,7 @@ static void start(uint32_t id, char *args, size_t len)
 	fcntl(err[0], F_SETFL, O_NONBLOCK);
 }
 
-/* Sends on what is there. Returns false when there is no more for now. */
+/* Sends the available bytes on. Returns false when there are no more for now. */
 static int forward(struct cmd *c, int which)
 {
 	static char buf[65536];
@@ -129,7 +129,7 @@ static int forward(struct cmd *c, int which)
 	return 0;
 }
 
-/* A command is over when its process is, though something it left behind may hold its stdout. */
+/* A command is over when its process has ended, though something that it left behind may hold its stdout. */
 static void reap(void)
 {
 	int status;

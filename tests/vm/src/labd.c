@@ -6,9 +6,9 @@
  *
  * Guest k is started by ./hk.sh, with the descriptors of its network card and its agent's port in
  * $NET and $PORT. Commands come in on ./hk.sock (see frame.h). Each event is a line on stdout:
- * "ready k SECONDS", "gone k". The lab ends when every guest is gone, on SIGTERM, or when process
- * OWNER is gone; until "ready" was said for all, also when stdin ends. On SIGUSR1 guests that are gone are
- * started again. Guests die with us.
+ * "ready k SECONDS", "gone k". The lab ends when every guest is gone, on SIGTERM, or when process OWNER is gone. Before "ready"
+ * was printed for all guests, it also ends when stdin ends. On SIGUSR1 it starts guests again that are gone. Guests die with
+ * labd.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -236,8 +236,8 @@ static void accept_client(int g)
 }
 
 /*
- * Reads what is there and returns the next whole frame, or NULL. The caller takes it out of the buffer
- * with take(). *gone tells the end of the stream.
+ * Reads available bytes and returns the next whole frame, or NULL. The caller takes the frame out of the buffer with take().
+ * *gone tells the end of the stream.
  */
 static struct frame *next_frame(int fd, char *in, size_t *have, bool *gone)
 {
@@ -302,7 +302,7 @@ static void read_agent(int k)
 	struct frame *f;
 	bool gone = false;
 
-	/* A few frames at a time: the wire must not wait for a command that talks much. */
+	/* Only a few frames at a time: the wire must not wait for a command with much output. */
 	for (int i = 0; i < 16; i++) {
 		f = next_frame(g->port, g->in, &g->in_len, &gone);
 		if (!f)
@@ -395,7 +395,7 @@ static void guest_gone(int k)
 	struct guest *g = &guests[k];
 	char path[16];
 
-	/* What the agent said last is still in the socket. */
+	/* The agent's last output is still in the socket. */
 	if (g->port >= 0)
 		read_agent(k);
 	g->pid = 0;
@@ -546,8 +546,8 @@ int main(int argc, char **argv)
 	int signals, owner = -1;
 
 	/*
-	 * A guest's packets wait for us in a socket that has room for ten (net.unix.max_dgram_qlen), and are lost when it is
-	 * full: on a machine that is busy with guests we come first, if we may. UC has nothing again that is lost.
+	 * A guest's packets wait in a socket that has room for ten (net.unix.max_dgram_qlen), and are lost when it is full. On a
+	 * machine that is busy with guests this process should run first, if it may, since UC does not send lost packets again.
 	 */
 	nice_of_guests = getpriority(PRIO_PROCESS, 0);
 	setpriority(PRIO_PROCESS, 0, nice_of_guests - 10);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * labexec SOCKET CMD...: run a command in a lab guest. Its stdout and stderr become ours, and its exit
- * status too; 255: the guest is gone. When we are killed, the command gets SIGTERM.
+ * labexec SOCKET CMD...: runs a command in a lab guest. Its stdout, stderr and exit status become those of labexec; 255: the
+ * guest is gone. If labexec is killed, the command gets SIGTERM.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tsc-khz: print how fast this machine's TSC runs. Emulated guests see the same one, and a guest on a busy
- * machine may fail to measure it.
+ * tsc-khz: prints how fast this machine's TSC runs. Emulated guests see the same TSC, and a guest on a busy machine may fail to
+ * measure it.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ struct moment {
 	uint64_t tsc, ns, error;
 };
 
-/* The tightest of some readings: between two of them we may have been preempted. */
+/* Takes the tightest of some readings, since this process may be preempted between two of them. */
 static struct moment now(void)
 {
 	struct moment best = { .error = UINT64_MAX };
