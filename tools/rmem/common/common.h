@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What those who connect have in common: keys and MACs, the RDMA device of an address, a queue pair's way to RTS; and the
- * client's side of the handshake, which librmem and rmemswap make.
+ * Shared by all programs that connect: keys and MACs, the RDMA device of an address, the way of a queue pair to RTS, and the
+ * client's side of the handshake, which librmem and rmemswap use.
  */
 #ifndef RMEM_COMMON_H
 #define RMEM_COMMON_H
@@ -14,8 +14,8 @@
 #include <rmem/wire.h>
 
 /*
- * Reads a key: 64 hexadecimal digits and a newline. The file must be the reader's (or root's) own and closed to all others.
- * 0, or -1 and *@why: one line, which the caller frees.
+ * Reads a key: 64 hexadecimal digits and a newline. The file must belong to the reader (or root), and nobody else may have
+ * access. Returns 0, or -1 and *@why: one line, which the caller frees.
  */
 int rmem_key_read(const char *path, uint8_t key[RMEM_KEY_SIZE], char **why);
 
@@ -38,11 +38,12 @@ struct rmem_port {
 	bool atomic_write; /* the device can IBV_WR_ATOMIC_WRITE */
 };
 
-/* A RoCEv2 GID is an IPv6 address, or ::ffff: and an IPv4 address. 0, or -1: the address is neither. */
+/* A RoCEv2 GID is an IPv6 address, or ::ffff: and an IPv4 address. Returns 0, or -1 if the text is neither address. */
 int rmem_gid_of(const struct sockaddr *address, union ibv_gid *gid);
 
 /*
- * @device: NULL, or its name. Opens it; the caller closes port->context. 0, or -1 and *@why, which the caller frees.
+ * Opens the device with the name @device (NULL: any). The caller closes port->context. Returns 0, or -1 and *@why, which the
+ * caller frees.
  */
 int rmem_port_of(const struct sockaddr *local, const char *device, struct rmem_port *port, char **why);
 
@@ -50,15 +51,15 @@ int rmem_port_of(const struct sockaddr *local, const char *device, struct rmem_p
 void rmem_qp_describe(const struct rmem_port *port, const struct ibv_qp *qp, struct rmem_qp *mine);
 
 /*
- * INIT, RTR, RTS towards @theirs, which comes from the network: everything in it is checked. The remote side may READ, WRITE
- * and use atomics. Time-outs end a silent peer's connection after some seconds; a peer that is Paused is not silent.
- * 0 or -errno.
+ * Leads the queue pair through INIT, RTR and RTS towards @theirs. @theirs comes from the network, so everything in it is checked.
+ * The remote side may READ, WRITE and use atomics. A silent peer's connection ends by time-outs after some seconds; a paused peer
+ * is not silent. Returns 0 or -errno.
  */
 int rmem_qp_connect(const struct rmem_port *port, struct ibv_qp *qp, const struct rmem_qp *mine, const struct rmem_qp *theirs);
 
 int64_t rmem_now_ms(void); /* CLOCK_MONOTONIC */
 
-/* What a status that is not RMEM_OK means, in words, and as -errno. */
+/* A status that is not RMEM_OK, in words and as -errno. */
 const char *rmem_status_text(unsigned int status, int *error);
 
 /* The donor that a client connects to, and who the client is. */
@@ -78,10 +79,10 @@ struct rmem_handshake {
 };
 
 /*
- * First rmem_greet(): it ends with the donor's challenge. Then the caller makes a queue pair at the address h->local and
- * describes it in h->proof.qp. Then rmem_prove(): it ends with a welcome that was proved. Both block until the deadline at most;
- * rmem_greet() puts it off by the time that it takes to look up the host.
- * 0, or -errno and *@why, which the caller frees.
+ * First rmem_greet(), which ends with the donor's challenge. Then the caller makes a queue pair at the address h->local and
+ * describes it in h->proof.qp. Then rmem_prove(), which ends with a proved welcome. Both block at most until the deadline.
+ * rmem_greet() puts the deadline off by the time that it takes to look up the host. Returns 0, or -errno and *@why, which the
+ * caller frees.
  */
 int rmem_greet(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);
 int rmem_prove(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);

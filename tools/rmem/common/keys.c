@@ -27,7 +27,7 @@ static int parse_key(const char *path, const char *text, size_t size, uint8_t ke
 	return 0;
 }
 
-/* A key that others can read is none. */
+/* A key that others can read is refused. */
 static int check_file(const char *path, int fd, char **why)
 {
 	struct stat st;
@@ -48,7 +48,7 @@ int rmem_key_read(const char *path, uint8_t key[RMEM_KEY_SIZE], char **why)
 	char text[DIGITS + 2];
 	ssize_t size = 0;
 	int ret = -1;
-	/* (O_NONBLOCK: a FIFO must not stop us before it is refused) */
+	/* O_NONBLOCK: the open of a FIFO must not wait before it is refused. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
 	if (fd < 0)

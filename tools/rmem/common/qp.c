@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A queue pair's way to RTS, towards a peer that is known by what it sent. */
+/* The way of a queue pair to RTS, towards a peer that has described itself in a message. */
 #include <errno.h>
 #include <string.h>
 #include "common.h"
@@ -7,8 +7,8 @@
 #define MAX_24 0xffffffu
 #define RD_ATOMIC 16
 /*
- * 268 ms for an answer, 7 times: a silent peer's connection ends after 2 seconds. (rxe takes 7 retries for endless ones.)
- * No limit on RNR: a peer that has no receive posted is alive.
+ * 268 ms for an answer, 7 times: a silent peer's connection ends after 2 seconds. (For rxe 7 retries mean endless ones.) There is
+ * no limit on RNR, since a peer that has no receive posted is alive.
  */
 #define ACK_TIMEOUT 16
 #define RETRIES 6

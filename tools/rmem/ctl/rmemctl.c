@@ -37,7 +37,7 @@ static void usage(FILE *to)
 
 /* ------------------------------------------------------------------ printing */
 
-/* Key and value pairs, as rdma(8) prints them; without lists and what has no value. */
+/* Prints key and value pairs as rdma(8) does, without lists and without keys that have no value. */
 static void print_pairs(const json_t *object)
 {
 	const char *key, *before = "";
@@ -99,7 +99,7 @@ close:
 	return -1;
 }
 
-/* The answer, which is one line. NULL, and it has said why. */
+/* Reads the answer, which is one line. Returns NULL after a message. */
 static json_t *ask(const char *path, json_t *request)
 {
 	int sk = open_socket(path);

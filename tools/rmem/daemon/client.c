@@ -67,8 +67,9 @@ void client_region_gone(struct region *region, void *arg)
 }
 
 /*
- * A region that the device does not take now is not listed; an ALLOC of its tag tries again. If a slab is not listed, the client
- * thinks that the donor took it, and must not get it back with its old bytes. So it is taken, at once: its owner has no connection.
+ * If the device does not take a region now, the region is not listed, and an ALLOC of its tag tries again. If a slab is not
+ * listed, the client thinks that the donor took it, and must not get it back with its old bytes. So the slab is taken at once,
+ * since its owner has no connection.
  */
 static void register_all(struct client *c)
 {
@@ -105,7 +106,7 @@ static int post_send(struct client *c, unsigned int slot, uint32_t size)
 	return err;
 }
 
-/* The receive goes first: the client may send its next request as soon as it has the answer. */
+/* The receive is posted first: the client may send its next request as soon as it has the answer. */
 void client_answer(struct client *c)
 {
 	int err = 0;
@@ -140,13 +141,13 @@ int client_notice(struct client *c, enum rmem_type type, const void *body, uint3
 	return -1;
 }
 
-/* A write of no bytes needs no address at the client, and is acknowledged by its device. */
+/* A write of no bytes needs no address at the client, and the client's device acknowledges it. */
 void client_probe(struct client *c)
 {
 	struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	int err;
 
-	/* (what is under way already tells as much) */
+	/* work requests under way show this already */
 	if (c->dead || c->in_flight || now_ms() - c->heard < SILENCE_MS)
 		return;
 	err = ibv_post_send(c->qp, &wr, &bad);
@@ -196,7 +197,7 @@ static void completed(struct client *c, const struct ibv_wc *wc)
 		sent(c, wc->wr_id);
 }
 
-/* (a turn in which much was logged ends, and serve() comes back to what waits) */
+/* A turn in which much was logged ends, and serve() comes back to the requests that wait. */
 static bool may_handle(const struct client *c)
 {
 	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store);
@@ -210,7 +211,7 @@ static void handle_waiting(struct client *c)
 
 		size = request_handle(c, (struct rmem_msg *)receive_buffer(c, receive), size,
 				      (struct rmem_msg *)send_buffer(c, send));
-		/* (a request may end the connection by what it leads to, and not by itself) */
+		/* A request may end the connection by its consequences. */
 		if (!size || c->dead)
 			return;
 		c->requests++;
@@ -229,7 +230,7 @@ bool client_resume(struct client *c)
 	return waits;
 }
 
-/* Arm first, then empty the queue: what completes after the last look makes an event. */
+/* Arms first, then empties the queue: a completion after the last look makes an event. */
 void client_completions(struct client *c)
 {
 	struct ibv_wc wc;
@@ -250,7 +251,7 @@ void client_completions(struct client *c)
 
 /* ------------------------------------------------------------------ begin, end */
 
-/* In the order in which they hold each other: a memory region in use can't be removed, nor a PD with regions. */
+/* Objects are destroyed before those that they use: a memory region in use can't be removed, nor a PD with regions. */
 static void free_objects(struct client *c)
 {
 	const char *name = owner_name(c->owner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the operator asks: one JSON object a line over a Unix socket, one line each in answer. */
+/* Requests of the operator: one JSON object a line over a Unix socket, and one line in answer to each. */
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -20,7 +20,7 @@
 struct control {
 	struct bufferevent *stream;
 	bool waits; /* for an eviction: further lines are read later */
-	bool ending; /* it asks no more, and is still answered */
+	bool ending; /* it sends no more requests, and still gets answers */
 	struct control *next;
 };
 
@@ -32,7 +32,7 @@ static unsigned int connections;
 
 /* ------------------------------------------------------------------ answers */
 
-/* Tags and addresses have 64 bits, which not every reader of JSON keeps in a number: they are strings. */
+/* Tags and addresses have 64 bits. Not every reader of JSON keeps them in a number, so they are strings. */
 static json_t *decimal(uint64_t number)
 {
 	char text[24];
@@ -61,7 +61,7 @@ static json_t *refuse(const char *format, ...)
 	return json_pack("{s:b, s:s}", "ok", 0, "error", text);
 }
 
-/* @json: NULL when it could not be made. An answer that is not written would leave the connection waiting for ever. */
+/* @json is NULL if it could not be made. Without an answer the connection would wait for ever. */
 static void answer(struct control *control, json_t *json)
 {
 	static const char failed[] = "{\"ok\":false,\"error\":\"no answer: it is no UTF-8, or memory is short\"}";
@@ -74,7 +74,7 @@ static void answer(struct control *control, json_t *json)
 	json_decref(json);
 }
 
-/* NULL and @part is freed, if it does not go in: half a list would look like a whole one. */
+/* Returns NULL, and frees @part, if it can't be added: half a list would look like a whole one. */
 static int append(json_t **array, json_t *part)
 {
 	if (!json_array_append_new(*array, part))
@@ -208,7 +208,7 @@ struct search {
 	struct owner *owner;
 };
 
-/* (store_owner() would make one) */
+/* store_owner() would make one. */
 static int find_one(struct owner *owner, void *arg)
 {
 	struct search *search = arg;
@@ -263,7 +263,7 @@ static void do_evict(struct control *control, const json_t *request)
 		answer(control, refuse("client %s: it has never been here", search.name));
 }
 
-/* The next line is read later, by the loop: who calls us may be in the middle of a list. */
+/* The loop reads the next line later, since the caller may be in the middle of a list. */
 void control_evicted(struct control *control, const char *how)
 {
 	answer(control, json_pack("{s:b, s:s}", "ok", 1, "how", how));
@@ -403,7 +403,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------ socket */
 
-/* The last part of its folder, which a service manager would have made. */
+/* Makes the last part of the path to its folder, which a service manager would have made. */
 static void make_folder(const char *path)
 {
 	char *folder = xstrdup(path), *slash = strrchr(folder, '/');
@@ -415,7 +415,7 @@ static void make_folder(const char *path)
 	free(folder);
 }
 
-/* What another rmemd has left is removed; a live one keeps it. */
+/* Removes the socket that another rmemd has left. A live rmemd keeps its socket. */
 static int bind_socket(const struct sockaddr_un *address)
 {
 	int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Slabs that are taken back. Each owner is asked for one at a time. An owner that lets the time of grace pass will not
- * answer for the others either, so that these are taken together with it.
+ * Slabs that are taken back. Each owner is asked for one at a time. If an owner lets the time of grace pass, it will not answer
+ * for the others either, so these are taken together with that one.
  *
- * pressure.c asks owners, too, about the use of their slabs. A client gets no notice of either kind before it has answered the
- * last one, or had its time for that; evict_next() sees to it.
+ * pressure.c also asks owners, about the use of their slabs. A client gets no notice of either kind before it has answered the
+ * last notice, or its time for that has passed. evict_next() makes sure of that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static void unlink_eviction(struct eviction *e)
 		event_free(e->grace);
 }
 
-/* The region may be gone already by a transaction of its owner, and another may have its tag. */
+/* A transaction of the owner may have freed the region, and another region may have its tag. */
 static enum rmem_status take(const struct eviction *e)
 {
 	const struct region *region = region_of_tag(e->owner, e->tag);
@@ -64,7 +64,7 @@ static void end(struct eviction *e, const char *how)
 	free(e);
 }
 
-/* (off the list first: a region that is taken goes by evict_gone(), too) */
+/* It leaves the list first, since a region that is taken calls evict_gone(), too. */
 static enum rmem_status finish(struct eviction *e, const char *how)
 {
 	enum rmem_status status;
@@ -99,7 +99,10 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 	finish_all(e->owner, "the time of grace ended");
 }
 
-/* It counts from the notice on, and before that, since a client may never take the last notice, which is in the way. */
+/*
+ * The time counts from the notice on. It also counts before that, since a client may never take the last notice, which is in the
+ * way.
+ */
 static void begin_grace(struct eviction *e)
 {
 	uint64_t ms = donor.conf.grace_ms;
@@ -114,7 +117,7 @@ static void ask(struct client *c, struct eviction *e)
 {
 	struct rmem_evict notice = { .tag = htole64(e->tag), .addr = htole64(e->addr), .grace_ms = htole32(donor.conf.grace_ms) };
 
-	/* (if it fails the client is closed, which takes all that was asked of it) */
+	/* if it fails the client is closed, which takes all slabs that it was asked for */
 	if (client_notice(c, RMEM_EVICT, &notice, sizeof(notice)))
 		return;
 	e->asked = true;
@@ -144,7 +147,7 @@ void evict_next(struct client *c)
 		begin_grace(first);
 	if (c->notice_busy || (!first && c->heat != HEAT_TO_ASK))
 		return;
-	/* (the answer to the slab's ALLOC may be held) */
+	/* the answer to the slab's ALLOC may be held back */
 	if (c->n_held)
 		c->notice_waits = true;
 	else if (c->heat == HEAT_TO_ASK)
@@ -191,7 +194,7 @@ enum rmem_status evict_pressed(struct owner *owner, uint64_t tag)
 	return begin(owner, tag, NULL, true);
 }
 
-/* (where a notice was in the way of the next one, evict_settle() goes on) */
+/* If a notice was in the way of the next one, evict_settle() goes on. */
 void evict_relieved(void)
 {
 	struct eviction *e = list;
@@ -223,7 +226,7 @@ enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr
 	return status;
 }
 
-/* The store is in the middle of a transaction: nobody is asked and no connection is closed until evict_settle(). */
+/* The store is in the middle of a transaction. So nobody is asked and no connection is closed until evict_settle(). */
 void evict_gone(const struct region *region)
 {
 	struct eviction *e = find(region);
@@ -257,7 +260,7 @@ void evict_forget(const struct control *asker)
 			e->asker = NULL;
 }
 
-/* (an eviction may end the connection, and with it others: the list of regions is not walked meanwhile) */
+/* An eviction may end the connection, and other evictions with it. So the list of regions is not walked meanwhile. */
 static int drain_owner(struct owner *owner, void *arg)
 {
 	const struct region *region;

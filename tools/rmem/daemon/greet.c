@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The handshake over TCP. A name that is unknown gets a key at random: it fails at the proof, as a wrong key does, so that
- * nobody can find out names.
+ * The handshake over TCP. An unknown name gets a random key. So it fails at the proof, like a wrong key, and nobody can find out
+ * names.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -53,13 +53,13 @@ static int tell(struct greeting *g, const void *data, size_t size)
 	return send(g->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : -1;
 }
 
-/* Of a name from the network: what may be printed. */
+/* The printable part of a name from the network. */
 static const char *name_of(const struct greeting *g)
 {
 	return rmem_name_good(g->hello.client) ? g->hello.client : "?";
 }
 
-/* What anybody can make us say is said once in a while, or it would fill the log. */
+/* Anybody can cause these messages, so they are printed once in a while only. Otherwise they would fill the log. */
 static bool may_say(int64_t *last)
 {
 	int64_t now = now_ms();
@@ -89,7 +89,7 @@ static void look_up_key(struct greeting *g)
 		memcpy(g->key, conf->key, sizeof(g->key));
 }
 
-/* Whether the handshake goes on. */
+/* Does the handshake go on? */
 static bool challenge(struct greeting *g)
 {
 	enum rmem_status status = RMEM_OK;
@@ -114,7 +114,7 @@ static bool challenge(struct greeting *g)
 
 /* ------------------------------------------------------------------ proof */
 
-/* The key may have changed since the hello: rmemd.conf counts as it is now. */
+/* The key may have changed since the hello: the present rmemd.conf counts. */
 static bool proven(const struct greeting *g, const struct conf_client *conf)
 {
 	uint8_t mac[RMEM_MAC_SIZE];
@@ -126,7 +126,7 @@ static bool proven(const struct greeting *g, const struct conf_client *conf)
 	return equal;
 }
 
-/* So no client aims our queue pair at another host, and the device need not look for a neighbour, which takes its time. */
+/* So no client can aim our queue pair at another host, and the device need not look for a neighbour, which takes time. */
 static bool from_peer(const struct greeting *g)
 {
 	struct sockaddr_storage peer = { 0 };
@@ -205,7 +205,7 @@ static void answer_proof(struct greeting *g)
 		tell(g, &welcome, sizeof(welcome));
 		return;
 	}
-	/* The number of its last transaction is a promise, also if that was done in this very turn. */
+	/* The number of its last transaction is a promise, even if that transaction was done in this very turn. */
 	serve_sync();
 	welcome.status = htole32(RMEM_OK);
 	welcome.persists = htole32(donor.conf.persist != NULL);
@@ -249,7 +249,7 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 	greeting_end(arg);
 }
 
-/* A handshake takes two round trips, so that the oldest one is the least likely to go on. */
+/* A handshake takes two round trips, so the oldest one is the least likely to go on. */
 static void make_room(void)
 {
 	struct greeting *oldest = list;

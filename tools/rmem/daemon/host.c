@@ -7,7 +7,7 @@
 
 #define CGROUPS "/sys/fs/cgroup"
 
-/* The number behind a name and @between at the start of a line. -1: there is none. */
+/* The number after a name and @between at the start of a line. -1: there is none. */
 static int read_named(const char *path, const char *name, const char *between, uint64_t *number)
 {
 	char line[256], format[16];
@@ -48,7 +48,7 @@ static int cgroup_number(const char *cgroup, const char *file, const char *name,
 	       read_named(path, name, " ", number);
 }
 
-/* Bytes; UINT64_MAX: it has no limit. */
+/* In bytes; UINT64_MAX: there is no limit. */
 static uint64_t cgroup_left(const char *cgroup)
 {
 	static const char *const caches[] = { "inactive_file", "active_file", "slab_reclaimable" };
@@ -65,7 +65,7 @@ static uint64_t cgroup_left(const char *cgroup)
 	return max > current ? max - current : 0;
 }
 
-/* Where this process is, as the cgroups' file system has it. -1: in none, or that is not known. */
+/* The place of this process in the cgroup file system. -1: it is in none, or the place is not known. */
 static int own_cgroup(char *cgroup, size_t size)
 {
 	FILE *f = fopen("/proc/self/cgroup", "re");
@@ -83,7 +83,7 @@ static int own_cgroup(char *cgroup, size_t size)
 	return ret;
 }
 
-/* All that it lies in may have a limit. */
+/* Each cgroup around it may have a limit. */
 int host_available(uint64_t *available)
 {
 	char cgroup[PATH_MAX];

@@ -29,7 +29,7 @@ static void usage(FILE *to)
 		"See rmemd(8).\n");
 }
 
-/* An exit code, or -1: go on. */
+/* Returns an exit code, or -1 to go on. */
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
 	static const struct option options[] = {

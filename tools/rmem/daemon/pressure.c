@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory that the host needs for itself. Each second rmemd looks at what the host has left. When that is less than the headroom,
- * both now and on average, a round begins: slabs whose owners are not connected go at once. If these are not enough, some more
- * slabs than have to go are chosen at random, large ones rather than small ones. Then rmemd asks their owners how much they use
- * them, and evicts the coldest. The next round begins when all evictions have ended.
+ * Memory that the host needs for itself. Each second rmemd looks at the host's available memory. When this is less than the
+ * headroom, both now and on average, a round begins. Slabs whose owners are not connected go at once. If these are not enough,
+ * some more slabs than have to go are chosen at random, large slabs with a higher probability. Then rmemd asks their owners how
+ * much they use them, and evicts the coldest. The next round begins when all evictions have ended.
  */
 #include <math.h>
 #include <sodium.h>
@@ -46,12 +46,15 @@ static uint64_t above_headroom(uint64_t bytes)
 	return bytes > donor.conf.headroom ? bytes - donor.conf.headroom : 0;
 }
 
-/* Bytes that have to go. A short peak of the host's need is none of ours, nor is what the last round has made good already. */
+/*
+ * The bytes that have to go. A short peak of the host's need does not count, and neither does what the last round has already
+ * given back.
+ */
 static uint64_t look(void)
 {
 	uint64_t now, better;
 
-	/* (what is not known takes no slab) */
+	/* without a value no slab is taken */
 	if (host_available(&now))
 		return 0;
 	smoothed = (4 * smoothed + now) / 5;
@@ -60,9 +63,9 @@ static uint64_t look(void)
 }
 
 /*
- * The kernel does not count pages that are free, but wait on some CPU's list for their next use, and slabs leave many there.
- * So the average has a region's bytes at once, and follows what is counted from there. It loses those of a new region as fast, or
- * what was evicted and allocated anew meanwhile would count as free memory.
+ * The kernel does not count pages that are free but wait on some CPU's list for their next use, and slabs leave many there. So
+ * the average gets the bytes of a freed region at once, and follows the kernel's count from there. It loses the bytes of a new
+ * region as fast. Otherwise memory that was evicted and allocated again meanwhile would count as free.
  */
 void pressure_gave(uint64_t bytes)
 {
@@ -82,8 +85,8 @@ uint64_t pressure_left(void)
 }
 
 /*
- * A slab that takes the last byte above the headroom might have to go at once, and be allocated again. (Slabs in huge pages, which
- * are set apart, are not taken from the host's other memory.)
+ * A slab that takes the last byte above the headroom might have to go at once, and be allocated again. (Slabs in huge pages are
+ * set apart, and do not come from the host's other memory.)
  */
 uint64_t pressure_room(const struct owner *owner)
 {
@@ -99,7 +102,7 @@ uint64_t pressure_room(const struct owner *owner)
 
 /* ------------------------------------------------------------------ slabs of nobody */
 
-/* (the owner has no connection that could end, so that only this region goes) */
+/* The owner has no connection that could end, so only this region goes. */
 static int release_of(struct owner *owner, void *bytes)
 {
 	struct region *region, *next;
@@ -263,7 +266,7 @@ static bool waits(void)
 
 /* ------------------------------------------------------------------ evicting */
 
-/* What nobody knows of counts as the hottest: it goes when there is not enough else. */
+/* A slab whose use nobody knows counts as the hottest: it goes when the others are not enough. */
 static int colder(const void *left, const void *right)
 {
 	uint64_t a = ((const struct candidate *)left)->heat, b = ((const struct candidate *)right)->heat;
@@ -271,7 +274,7 @@ static int colder(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* (an owner may have freed it, and have another slab of that tag) */
+/* The owner may have freed it, and may have another slab of that tag. */
 static bool is_there(const struct candidate *candidate)
 {
 	const struct region *region = region_of_tag(candidate->owner, candidate->tag);
@@ -297,7 +300,7 @@ static void decide(void)
 	    (uintmax_t)current.bytes, slabs, current.count);
 }
 
-/* What the operator wants evicted has waited for the owners' answers. */
+/* Evictions by the operator have waited for the owners' answers. */
 static void end_asking(void)
 {
 	current.asking = false;
@@ -307,7 +310,7 @@ static void end_asking(void)
 	}
 }
 
-/* The host may have got memory back since it asked. */
+/* The host may have got memory back since the question. */
 static void answered(uint64_t bytes)
 {
 	end_asking();
@@ -324,7 +327,7 @@ static void no_slabs(void)
 	helpless = true;
 }
 
-/* False: all of them have to go, and there is nothing to ask. */
+/* False: all of them have to go, so there is nothing to ask. */
 static bool some_may_stay(void)
 {
 	uint64_t sum = 0, smallest = UINT64_MAX;

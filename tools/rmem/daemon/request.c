@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* What clients ask. A message has exactly the length that its type says. */
+/* Requests of clients. A message has exactly the length that belongs to its type. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rmemd.h"
 
-/* The status of the answer; *@body of it, and how long that is. Or BAD: the connection ends, for the reason *@why. */
+/* Returns the status of the answer, with its body and the body's length. Or BAD: the connection ends, for the reason *@why. */
 #define BAD RMEM_BAD_MESSAGE
 
 struct request {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rmemd but for its store: who listens, who is connected, what clients ask and what the operator asks.
+ * rmemd without its store: listening, connections, requests of clients and requests of the operator.
  *
- * One thread, one event loop (serve.c). A turn of the loop handles everything that is ready; requests are done in memory and
+ * One thread, one event loop (serve.c). A turn of the loop handles everything that is ready. Requests are done in memory, and
  * their answers are held back. serve_settle() ends the turn: it syncs the store once, then sends the answers.
  */
 #ifndef RMEMD_H
@@ -47,7 +47,7 @@ struct conf {
 	struct conf_client *clients;
 };
 
-/* 0; or -1, and it has said why. conf_free() also after a failure. */
+/* Returns 0, or -1 after a message. Call conf_free() also after a failure. */
 int conf_read(struct conf *conf, const char *path);
 void conf_free(struct conf *conf);
 const struct conf_client *conf_client(const struct conf *conf, const char *name);
@@ -64,7 +64,7 @@ struct device {
 	struct device *next;
 };
 
-/* The device of a port that rmem_port_of() opened; port->context is then the shared one. NULL, and it has said why. */
+/* The device of a port that rmem_port_of() opened; port->context is then the shared one. Returns NULL after a message. */
 struct device *device_of(struct rmem_port *port);
 void devices_close(void);
 
@@ -79,17 +79,17 @@ struct reply {
 };
 
 /*
- * Of the use of its slabs: it is not asked, is to be asked when it may get a notice, has not answered yet, or not in time. A client
- * that is late is not asked again before it answers.
+ * The client and questions about the use of its slabs: it is not asked, is to be asked when it may get a notice, has not answered
+ * yet, or has not answered in time. A client that is late is not asked again before it answers.
  */
 enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED, HEAT_LATE };
 
 /*
- * A connection. It ends by client_close(), which frees all that it has of the device; the struct and its buffers stay until
- * the end of the turn, marked dead, for whoever works on it just then.
+ * A connection. client_close() ends it, and frees everything that it has of the device. The struct and its buffers stay until the
+ * end of the turn, marked dead, for functions that are working on it.
  *
- * Of each receive slot one of these is true: it is posted; a request waits in it for a send buffer; its answer is held until
- * the end of the turn. So a client that does not take its answers stops being heard, and costs no more memory.
+ * One of these is true of each receive slot: it is posted; a request waits in it for a send buffer; its answer is held back until
+ * the end of the turn. So a client that does not take its answers is not heard any more, and costs no more memory.
  */
 struct client {
 	struct owner *owner;
@@ -122,26 +122,26 @@ struct client {
 };
 
 struct client *client_of(const struct owner *owner); /* the live one, or NULL */
-/* Ends the name's old connection, and makes a new one, whose queue pair is in RTS. NULL and *status, and it has said why. */
+/* Ends the name's old connection, and makes a new one, whose queue pair is in RTS. Returns NULL and *status after a message. */
 struct client *client_open(const struct conf_client *conf, struct device *device, const struct rmem_port *port,
 			   const struct rmem_qp *theirs, struct rmem_qp *mine, const char *peer, enum rmem_status *status);
 void client_close(struct client *c, int priority, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Something has completed. */
 void client_completions(struct client *c);
-/* Requests that the end of a turn has left: true if there was one. */
+/* Does requests that the last turn has left. Returns true if there was one. */
 bool client_resume(struct client *c);
 /* Sends the answers that are held back, once the store is synced. */
 void client_answer(struct client *c);
-/* 0, or -1 when the buffer is not free or the client is gone. */
+/* Returns 0, or -1 if the buffer is not free or the client is gone. */
 int client_notice(struct client *c, enum rmem_type type, const void *body, uint32_t body_size);
-/* Says something to a client that has been silent, if only to find out that it is dead. */
+/* Sends something to a client that has been silent, to find out whether it is dead. */
 void client_probe(struct client *c);
 void clients_bury(void); /* frees the dead */
 void clients_close(void);
 /* After rmemd.conf was read again. */
 void clients_reload(void);
 
-/* A region is to be reached by its owner's connection @c: 0, or -1 and it has said why. */
+/* Lets the owner's connection @c reach a region. Returns 0, or -1 after a message. */
 int client_register(struct client *c, struct region *region);
 void client_unregister(struct region *region);
 /* The store's region_gone(). */
@@ -150,14 +150,14 @@ void client_region_gone(struct region *region, void *arg);
 /* ------------------------------------------------------------------ request.c */
 
 /*
- * Does what a message of @size bytes asks, and writes the answer: its size. 0: it is no good message, the client is closed.
- * Nothing in the message is trusted.
+ * Does the request in a message of @size bytes, and writes the answer. Returns the answer's size. 0: the message is bad, and the
+ * client is closed. Nothing in the message is trusted.
  */
 uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t size, struct rmem_msg *answer);
 
 /* ------------------------------------------------------------------ greet.c */
 
-/* A connection over TCP, which is the handshake's from now on. If there are too many, it takes the place of the oldest. */
+/* Takes over a TCP connection for the handshake. If there are too many, it takes the place of the oldest. */
 void greet(int fd, const char *peer);
 void greetings_close(void);
 
@@ -166,26 +166,29 @@ void greetings_close(void);
 struct control;
 
 /*
- * Takes a slab back. @asker (may be NULL) is told by control_evicted() when it is gone, perhaps before this returns.
- * RMEM_NO_TAG: no such slab. RMEM_FULL: somebody waits for it already.
+ * Takes a slab back. control_evicted() tells @asker (which may be NULL) when the slab is gone, perhaps before this returns.
+ * RMEM_NO_TAG: there is no such slab. RMEM_FULL: another asker waits for it already.
  */
 enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
-/* The same, for the host's need of memory; and that has ended: what no client was asked for yet stays. */
+/* The same for the host's need of memory; and the end of that need: slabs that no client was asked for yet stay. */
 enum rmem_status evict_pressed(struct owner *owner, uint64_t tag);
 void evict_relieved(void);
-/* The client says that it has let go of it. RMEM_NO_TAG: it was not asked for it, but perhaps for another one of this tag. */
+/*
+ * The client says that it has let go of the slab. RMEM_NO_TAG: it was not asked for this one, but perhaps for another slab of
+ * this tag.
+ */
 enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr);
-/* The client may perhaps get its next notice, of whichever kind. */
+/* The client may perhaps get its next notice, of either kind. */
 void evict_next(struct client *c);
 /* The region ends, perhaps by its owner's transaction. */
 void evict_gone(const struct region *region);
 /* At the end of a turn: asks for more where evict_gone() made room. */
 void evict_settle(void);
-/* The owner has no connection any more: what was asked of it is taken now. */
+/* The owner has no connection any more: the slabs that it was asked for are taken now. */
 void evict_disconnected(struct owner *owner);
 void evict_forget(const struct control *asker);
 void drain(void);
-/* A client of that name is not let in: there is a drain, and it has no regions but slabs. */
+/* A client of this name is refused: there is a drain, and the name has only slabs. */
 bool drained(const char *name);
 uint64_t evictions(void); /* under way */
 
@@ -198,7 +201,7 @@ uint64_t pressure_left(void);
 /* A region of so many bytes is gone, or is new. */
 void pressure_gave(uint64_t bytes);
 void pressure_took(uint64_t bytes);
-/* Bytes that this owner's ALLOCs of slabs could still get. */
+/* The bytes that ALLOCs of slabs of this owner could still get. */
 uint64_t pressure_room(const struct owner *owner);
 /* For evict.c: the client is HEAT_TO_ASK, and may get a notice. */
 void pressure_ask(struct client *c);
@@ -238,10 +241,10 @@ extern struct donor donor;
 int serve_open(void);
 void serve(void); /* until the donor has ended */
 void serve_close(void);
-/* What was done so far is durable when this returns. If the disk fails, rmemd ends here. */
+/* Everything done so far is durable when this returns. If the disk fails, rmemd ends here. */
 void serve_sync(void);
 void serve_end(int code);
-/* Of accept(): the connection stays in the queue, and so the socket would be readable at once again. */
+/* accept() has failed: the connection stays in the queue, and the socket would be readable at once again. */
 bool accept_must_wait(int err);
 struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg);
 

@@ -33,7 +33,7 @@ struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn fun
 
 /* ------------------------------------------------------------------ accepting */
 
-/* An IPv4 address is written as such, also on a socket for both. */
+/* An IPv4 address is written as such, also for a socket of both families. */
 static void peer_text(const struct sockaddr_storage *address, char *text, size_t size)
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
@@ -103,7 +103,7 @@ static int open_listener(void)
 	struct addrinfo *ai;
 	int ret, err;
 
-	/* (a kernel without IPv6 has all its addresses at this one) */
+	/* A kernel without IPv6 has all its addresses at this one. */
 	if (!strcmp(address, "::") && access("/proc/net/if_inet6", F_OK))
 		address = "0.0.0.0";
 	err = getaddrinfo(address, conf->port, &hints, &ai);
@@ -136,7 +136,7 @@ static void on_end(evutil_socket_t sig, short what, void *arg)
 	serve_end(EXIT_OK);
 }
 
-/* Clients, their quotas, and the time of grace. The rest stays as it was at the start. */
+/* Clients, their quotas, and the time of grace change. The rest stays as it was at the start. */
 static void reload(void)
 {
 	struct conf fresh;
@@ -211,7 +211,7 @@ void serve_sync(void)
 	_exit(EXIT_FAILED);
 }
 
-/* The end of a turn: one sync for all that was done in it, and only then its answers. */
+/* The end of a turn: one sync for everything that was done in it, and only then the answers. */
 static void settle(void)
 {
 	evict_settle();
@@ -219,13 +219,13 @@ static void settle(void)
 	for (struct client *c = donor.clients; c; c = c->next)
 		if (!c->dead)
 			client_answer(c);
-	/* (a client that was closed just now may have had slabs that were asked for) */
+	/* a client that was closed just now may have had slabs that were asked for */
 	serve_sync();
 	clients_bury();
 	donor.counters.turns++;
 }
 
-/* A turn for what the last one left, if it did. */
+/* Another turn, if the last one has left requests. */
 static bool resume(void)
 {
 	bool any = false;
@@ -255,7 +255,7 @@ static void free_event(struct event **event)
 	*event = NULL;
 }
 
-/* Also after a serve_open() that failed half-way. */
+/* Also after serve_open() has failed in the middle. */
 void serve_close(void)
 {
 	free_event(&acceptable);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-transaction HOST CLIENT KEYFILE: moves 1 from one account to another, both or none, whoever dies meanwhile. New
- * values are put to a shadow; the transaction copies them to where they count.
+ * rmem-transaction HOST CLIENT KEYFILE: moves 1 from one account to another, both changes or none, whichever side dies meanwhile.
+ * New values are put to a shadow. The transaction copies them to the real place.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int failed(void)
 	return 1;
 }
 
-/* A connection that broke says at the next one whether the transaction took place. */
+/* After a break, the next connection says whether the transaction took place. */
 static int go(struct rmem *r)
 {
 	int ret = rmem_txn_go(r);

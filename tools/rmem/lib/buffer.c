@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Registered memory: the library's own buffers, and what the program registers. */
+/* Registered memory: the library's own buffers, and memory that the program registers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ void memory_free(struct rmem *r)
 	}
 }
 
-/* Written so that nothing can overflow: a range ends where its object ends. */
+/* No sum can overflow here: a range ends where its object ends. */
 struct memory *memory_at(struct rmem *r, const void *start, size_t size)
 {
 	uintptr_t at = (uintptr_t)start;
@@ -148,7 +148,7 @@ static void take_out(struct rmem *r, struct memory *m)
 	free(m);
 }
 
-/* Also while the connection is down. */
+/* This works also while the connection is down. */
 int rmem_unregister(struct rmem *r, void *buf)
 {
 	struct memory *m;
@@ -160,7 +160,7 @@ int rmem_unregister(struct rmem *r, void *buf)
 		return leave(r, fail(-EINVAL, "memory %p: it is not registered", buf));
 	m->leaving = true;
 	while (m->busy)
-		if (wait_step(r, r->generation)) /* then the thread that uses it says when it is through */
+		if (wait_step(r, r->generation)) /* then the thread that uses the memory says when it is done */
 			pthread_cond_wait(&r->changed, &r->lock);
 	take_out(r, m);
 	return leave(r, 0);

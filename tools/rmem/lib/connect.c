@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Connecting, once or anew: a handshake over TCP, a queue pair, and the donor's list of regions. */
+/* Connects, once or again: a handshake over TCP, a queue pair, and the donor's list of regions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int leave(struct rmem *r, int ret)
 
 /* ------------------------------------------------------------------ the handshake, without the lock */
 
-/* @ret, and what went wrong is what rmem_error() says. */
+/* Returns @ret. rmem_error() says what went wrong. */
 static int told(int ret, char *why)
 {
 	if (ret)
@@ -93,7 +93,7 @@ static int pair_up(struct rmem *r, struct rmem_handshake *h)
 	return device_ready(r);
 }
 
-/* What is learnt replaces what was known only when nothing more can fail. */
+/* The new table replaces the old one only when nothing more can fail. */
 static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 {
 	bool restarted = r->known && memcmp(r->start, welcome->start, sizeof(r->start));
@@ -110,7 +110,10 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 		    "what was put since the last commit or flush is lost" : "all regions are gone: allocate them anew");
 }
 
-/* What broke while it was learnt is not up. Then the restart is not known, so that the next connection tells of it, too. */
+/*
+ * If the connection broke while the table was read, it is not up. The restart does not count as known then, so that the next
+ * connection reports it, too.
+ */
 static void connection_up(struct rmem *r)
 {
 	struct rmem_handshake h = { .fd = -1 };

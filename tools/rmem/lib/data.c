@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * One-sided transfers. Each is cut into work requests: of at most the device's largest message if the local memory is
- * registered, else of a buffer each.
+ * One-sided transfers. Each is cut into work requests. If the local memory is registered, a work request has at most the size of
+ * the device's largest message. Otherwise it has the size of a buffer.
  *
- * When a WRITE has completed, whoever looks sees its bytes, on any device. Only two look at a client's memory: its own READs, which
- * the transport executes after the WRITE (IBA, volume 1, 9.5, transaction ordering), and rmemd's copies and flushes. A SEND asks
- * for these, and the same chapter orders its receipt behind the WRITE. So no READ has to follow a WRITE.
+ * When a WRITE has completed, every later reader sees its bytes, on any device. A client's memory has only two kinds of readers.
+ * Its own READs are executed by the transport after the WRITE (IBA, volume 1, 9.5, transaction ordering). The copies and flushes
+ * of rmemd are asked for by a SEND, and the same chapter orders its receipt behind the WRITE. So no READ has to follow a WRITE.
  */
 #include <errno.h>
 #include <string.h>
@@ -54,7 +54,7 @@ void data_sent(struct rmem *r, unsigned int index)
 	release(r, index, 0);
 }
 
-/* The connection broke. */
+/* Called when the connection has broken. */
 void data_fail(struct rmem *r)
 {
 	for (unsigned int i = 0; i < DATA_DEPTH; i++)
@@ -105,7 +105,7 @@ static void post_part(struct rmem *r, const struct transfer *t, struct wr *wr, u
 	post(r, &send);
 }
 
-/* There is room. A failure of posting breaks the connection, and so ends this part, too. */
+/* The caller has made sure that there is room. If posting fails, the connection breaks, and so this part ends, too. */
 static void begin_part(struct rmem *r, struct transfer *t)
 {
 	unsigned int index = r->free_wrs[--r->wrs];
@@ -131,7 +131,7 @@ static void begin_part(struct rmem *r, struct transfer *t)
 	t->left -= size;
 }
 
-/* The transfer holds its region, its memory and its operation for itself, too, until all parts of it have begun. */
+/* The transfer itself also holds its region, its memory and its operation, until all its parts have begun. */
 static int begin(struct rmem *r, struct transfer *t)
 {
 	bool begun = false;
@@ -161,7 +161,7 @@ static int begin(struct rmem *r, struct transfer *t)
 		t->memory->busy--;
 	region_drop(t->region);
 	op_done(t->op, ret);
-	pthread_cond_broadcast(&r->changed); /* for those who wait until it is not busy */
+	pthread_cond_broadcast(&r->changed); /* for threads that wait until it is not busy */
 	return begun ? 0 : ret;
 }
 
@@ -192,7 +192,7 @@ static int transfer(struct rmem *r, struct transfer t, bool wait)
 
 int rmem_put_async(struct rmem *r, uint64_t dst, const void *src, size_t len, struct rmem_op *op)
 {
-	/* (local memory of a WRITE is only read) */
+	/* The local memory of a WRITE is only read. */
 	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
 					      .op = op }, false);
 }
@@ -246,7 +246,7 @@ int rmem_test(struct rmem *r, struct rmem_op *op)
 	return leave(r, ret);
 }
 
-/* The donor has executed all earlier WRITEs when this message arrives; so puts that have returned are in it. */
+/* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that have returned. */
 int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
 {
 	struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };

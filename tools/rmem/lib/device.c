@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The verbs objects of a connection: made for each connection, given up for good when it breaks. */
+/* The verbs objects of a connection. They are made for each connection, and given up for good when it breaks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static int open_cq(struct rmem *r)
 	return r->cq ? 0 : -1;
 }
 
-/* Atomic writes need the extended interface, whose operations are named here; ibv_post_send() goes on to work. */
+/* Atomic writes need the extended interface, whose operations are named here. ibv_post_send() still works. */
 static int open_qp(struct rmem *r)
 {
 	struct ibv_qp_init_attr_ex attr = {
@@ -73,7 +73,7 @@ static void reset_work(struct rmem *r)
 	r->early = false;
 }
 
-/* On failure device_close() frees what there is. */
+/* On failure device_close() frees everything that was made. */
 int device_open(struct rmem *r, const struct sockaddr *local)
 {
 	int ret = open_port(r, local);
@@ -103,7 +103,7 @@ int device_ready(struct rmem *r)
 	return 0;
 }
 
-/* Another thread may be in poll() with our descriptor: it comes back within a second. */
+/* Another thread may be in poll() with this descriptor. It returns within a second. */
 void device_close(struct rmem *r)
 {
 	while (r->polling)
@@ -140,7 +140,7 @@ int post_receive(struct rmem *r, unsigned int index)
 	return connection_down(r);
 }
 
-/* There is room in the queue: everybody takes a struct wr, a struct slot, or the probe first. */
+/* The queue has room: each caller first takes a struct wr, a struct slot, or the probe. */
 int post(struct rmem *r, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -153,8 +153,8 @@ int post(struct rmem *r, struct ibv_send_wr *wr)
 }
 
 /*
- * The error state makes the receives complete, which wakes who polls; without its queue pair, the device touches no memory
- * any more. So the memory of everything that ends here is the program's again.
+ * The error state makes the receives complete, which wakes a thread that polls. Without its queue pair the device touches no
+ * memory any more. So the memory of every operation that ends here belongs to the program again.
  */
 void connection_break(struct rmem *r, const char *format, ...)
 {

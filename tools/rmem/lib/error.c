@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What went wrong, in one line for each thread. */
+/* The last failure of each thread, in one line. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

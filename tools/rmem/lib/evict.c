@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The donor wants slabs back. A slab that it has sent a notice of is used to the end by what is under way; then the program is
- * told, then the donor.
+ * The donor wants slabs back. It sends a notice of a slab. Operations that are under way on this slab end first. Then the library
+ * tells the program, and then the donor.
  */
 #include "internal.h"
 
@@ -15,7 +15,7 @@ void evict_taken(struct rmem *r, struct region *region)
 		r->evicted(&region->known, r->evicted_arg);
 }
 
-/* Threads that wait for a region of this tag are not to take the one that we give back just now. */
+/* A thread that waits for a region of this tag must not take the region that is given back just now. */
 static void answer(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct rmem_evict body = { .tag = htole64(tag), .addr = htole64(addr) };
@@ -33,7 +33,7 @@ static void wait_with(struct rmem *r, uint64_t tag, uint64_t addr)
 	r->early_addr = addr;
 }
 
-/* A slab that we don't have was freed meanwhile, or its ALLOC was answered and the thread that waits has not run yet. */
+/* A slab that is not in the table was freed meanwhile, or its ALLOC was answered and the thread that waits has not run yet. */
 static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct region *region = region_of(r, tag);
@@ -48,7 +48,7 @@ static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 	}
 }
 
-/* The table of a connection that broke says nothing about this one's regions. */
+/* The table of a broken connection says nothing about the regions of this one. */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	if (r->state == CONNECTING)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* How much slabs are used, which the donor asks before it takes some back. */
+/* How much slabs are used. The donor asks this before it takes some back. */
 #include <string.h>
 #include "internal.h"
 
-/* Each second that has passed: 0.2 of what was counted in it, 0.8 of what was before. */
+/* For each second that has passed: 0.2 of the count in it, and 0.8 of the average before. */
 static void fold(struct heat *heat, int64_t now)
 {
 	int64_t seconds = (now - heat->since) / 1000;
 
-	/* (a process that was moved may find that the clock went back) */
+	/* A process that was moved may find that the clock went back. */
 	if (seconds < 0)
 		heat->since = now;
 	if (seconds < 1)

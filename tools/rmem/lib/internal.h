@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of librmem share. One mutex, rmem.lock, protects all of a connection; every function here wants it locked,
- * unless it says otherwise. wait_step() alone unlocks it, so whoever waits must look at everything anew.
+ * Shared by the files of librmem. One mutex, rmem.lock, protects everything of a connection. Every function here must be called
+ * with it locked, unless it says otherwise. Only wait_step() unlocks it, so its caller must look at everything again.
  *
- * A connection that breaks gives up its queue pair at once (connection_break()). From then on no memory is written by the
- * device, and all that was under way is done, with -ENOTCONN. All other objects stay until rmem_reconnect() or rmem_close().
+ * A connection that breaks gives up its queue pair at once (connection_break()). From then on the device writes to no memory, and
+ * every operation under way is done, with -ENOTCONN. All other objects stay until rmem_reconnect() or rmem_close().
  */
 #ifndef RMEM_INTERNAL_H
 #define RMEM_INTERNAL_H
@@ -25,7 +25,7 @@
 #define BUFFER_SIZE 32768u
 #define RECEIVES (RMEM_SLOTS + 1)
 
-/* Work request ids: of data, an index; the others have a range of their own each. */
+/* Work request ids: those of data are an index; each other kind has a range of its own. */
 #define WR_SLOT 0x1000u
 #define WR_PROBE 0x2000u
 #define WR_RECEIVE 0x3000u
@@ -33,7 +33,7 @@
 
 enum state {
 	DOWN,
-	CONNECTING, /* one thread, in rmem_connect() or rmem_reconnect(); all others are told -ENOTCONN */
+	CONNECTING, /* one thread is in rmem_connect() or rmem_reconnect(); all others get -ENOTCONN */
 	UP,
 };
 
@@ -51,7 +51,7 @@ struct region {
 	unsigned int busy; /* transfers and work requests that use it */
 	bool leaving;	   /* the donor wants it back: nothing new begins */
 	bool noticed;	   /* and waits for our answer */
-	bool evicted;	   /* it has it back; stays in the table so that its range is -ESTALE */
+	bool evicted;	   /* the donor has it back; it stays in the table so that its range is -ESTALE */
 	bool gone;	   /* in no table any more: freed when it is not busy */
 };
 
@@ -82,13 +82,13 @@ struct wr {
 	size_t size;
 };
 
-/* A request to the donor's process, on the stack of who waits for it. */
+/* A request to the donor's process, on the stack of the thread that waits for it. */
 struct request {
 	void *answer;	/* where the body of the answer goes */
 	size_t room;
 	size_t size;	/* of it */
 	unsigned int generation;
-	int64_t looked; /* when it was last looked whether it is late */
+	int64_t looked; /* when a thread last checked whether it is late */
 	int64_t took;	/* until then */
 	uint16_t status;
 	int error;	/* the connection's */
@@ -98,11 +98,11 @@ struct request {
 /* A thread, on its stack, that waits for the region of a tag. */
 struct alloc {
 	uint64_t tag;
-	uint64_t let_go; /* the highest address of this tag that the donor was given back meanwhile; 0: none */
+	uint64_t let_go; /* the highest address of this tag that was given back to the donor meanwhile; 0: none */
 	struct alloc *next;
 };
 
-/* One of RMEM_SLOTS messages under way. Its buffer is the device's until it was sent; the slot is taken until answered. */
+/* One of RMEM_SLOTS messages under way. The device owns its buffer until it was sent. The slot is taken until the answer comes. */
 struct slot {
 	uint64_t id;	/* 0: nothing to be answered */
 	uint16_t type;
@@ -174,7 +174,7 @@ struct rmem {
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
 	bool noticed;		 /* some regions are */
-	bool early;		 /* a notice waits: regions are learnt, or no slot is free; no other comes before it is answered or late */
+	bool early;		 /* a notice waits: the table is being read, or no slot is free. No other comes before */
 	uint64_t early_tag, early_addr;
 	struct {
 		uint32_t round;
@@ -183,14 +183,14 @@ struct rmem {
 	} ask; /* for heat */
 };
 
-/* error.c: none of these wants the lock, but connection_down() and answer_failed() */
+/* error.c: only connection_down() and answer_failed() need the lock */
 int fail(int ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int connection_down(struct rmem *r); /* -ENOTCONN */
 int answer_failed(struct rmem *r, const char *what, unsigned int status);
 int64_t now_ms(void);
 
 /* connect.c */
-int enter(struct rmem *r); /* locks. -ENOTCONN, and not locked, unless the connection is up */
+int enter(struct rmem *r); /* locks; -ENOTCONN, and not locked, if the connection is not up */
 int leave(struct rmem *r, int ret); /* unlocks; returns @ret */
 
 /* device.c: the objects of a connection */
@@ -203,13 +203,13 @@ void connection_break(struct rmem *r, const char *format, ...) __attribute__((fo
 
 /* wait.c */
 #define TICK_MS 1000
-int wait_step(struct rmem *r, unsigned int generation); /* until something has changed, or a second. -ENOTCONN */
+int wait_step(struct rmem *r, unsigned int generation); /* waits until something has changed, or a second; -ENOTCONN */
 void progress(struct rmem *r); /* does what can be done without waiting */
 
 /* request.c */
 bool request_possible(const struct rmem *r);
 void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
-/* On the connection of @generation alone: an answer that came before that one broke is none. */
+/* Only on the connection of @generation: an answer from before that one broke does not count. */
 int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
 		  struct request *request);
 int request_end(struct rmem *r, struct request *request); /* an enum rmem_status, or -errno */
@@ -247,7 +247,7 @@ void data_fail(struct rmem *r);
 /* txn.c */
 int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
 void txn_drop(struct rmem *r);
-bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last one */
+bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no other thread is in rmem_txn_go(). -ENOTCONN */
 void txn_broken(struct rmem *r); /* the connection broke */

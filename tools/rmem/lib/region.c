@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What this client has at the donor: learnt when connecting, then kept up to date. An evicted slab stays in the table until
- * its tag is allocated again, so that its range is -ESTALE.
+ * The regions that this client has at the donor. The table is read from the donor when connecting, and then kept up to date. An
+ * evicted slab stays in the table until its tag is allocated again, so that its range is -ESTALE.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static void parse(const struct rmem_wire_region *wire, struct region *region)
 	};
 }
 
-/* Takes the place of one that has this tag. */
+/* Takes the place of the region that has this tag. */
 static int put_in(struct table *t, const struct region *what)
 {
 	struct region *old = find(t, what->known.tag), *region;
@@ -181,7 +181,7 @@ static int nonsense(struct rmem *r, const char *what)
 	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, what);
 }
 
-/* Adds one answer's regions, and stores where the next one begins. */
+/* Adds the regions of one answer, and stores where the next answer begins. */
 static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, size_t size, struct table *t, uint64_t *from)
 {
 	uint32_t count = le32toh(answer->count);
@@ -232,8 +232,8 @@ static int learn(struct rmem *r, struct table *t)
 }
 
 /*
- * A slab that the donor took while there was no connection. Its tag may have another slab already, if the answer to an ALLOC was
- * lost. What our transaction frees is no such slab if it has taken place, which @last_txn tells.
+ * A slab that the donor took while there was no connection. Its tag may already have another slab, if the answer to an ALLOC was
+ * lost. A slab that our own transaction has freed does not count here; @last_txn says whether that transaction took place.
  */
 static void keep_evicted(struct rmem *r, struct table *fresh, uint64_t last_txn)
 {
@@ -285,8 +285,8 @@ static int ask_once(struct rmem *r, const struct rmem_alloc_request *body, struc
 }
 
 /*
- * An answer that crosses with our word that the slab is the donor's is of a slab that is no more: asks again. (The addresses that
- * a donor gives to a client only go up.)
+ * The answer crosses with our message that gives the slab back, so it tells of a slab that does not exist any more. The caller
+ * asks again. (The addresses that a donor gives to a client only grow.)
  */
 static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire)
 {
@@ -305,7 +305,7 @@ static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct
 	return ret;
 }
 
-/* The donor took the old slab, and we saw no notice. */
+/* The donor took the old slab without a notice that we have seen. */
 static bool replaced(const struct region *old, const struct region *region)
 {
 	return old->known.flags & RMEM_SLAB && old->known.addr != region->known.addr;
@@ -360,7 +360,7 @@ int rmem_find(struct rmem *r, uint64_t tag, struct rmem_region *known)
 	return leave(r, ret);
 }
 
-/* A copy is walked, without the lock, since @each may call us. */
+/* Walks a copy, without the lock, since @each may call the library. */
 int rmem_each(struct rmem *r, int (*each)(const struct rmem_region *, void *), void *arg)
 {
 	struct rmem_region *copy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Messages to the donor's process and its answers. At most RMEM_SLOTS are not answered; each is one SEND. */
+/* Messages to the donor's process, and its answers. At most RMEM_SLOTS messages wait for an answer. Each message is one SEND. */
 #include <errno.h>
 #include <string.h>
 #include "internal.h"
@@ -19,7 +19,7 @@ bool request_possible(const struct rmem *r)
 	return r->qp && free_slot(r) >= 0;
 }
 
-/* There is a slot. @request: NULL, if nobody waits for the answer. */
+/* The caller has made sure that a slot is free. @request is NULL if nobody waits for the answer. */
 void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request)
 {
 	unsigned int index = free_slot(r);
@@ -34,7 +34,7 @@ void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, 
 		memcpy(msg + 1, body, size);
 	r->unanswered++;
 	r->heard = now_ms();
-	post(r, &wr); /* (a failure is the request's, too) */
+	post(r, &wr); /* a failure to post is a failure of the request, too */
 }
 
 int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
@@ -52,8 +52,8 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 }
 
 /*
- * A time in which the donor's host itself does not answer is not counted: either the donor moves, or the probe fails soon.
- * Nor is one in which this process stood still: a thread that waits looks once a tick.
+ * The time in which the donor's host itself does not answer does not count: either the donor moves, or the probe fails soon. The
+ * time in which this process stood still does not count either: a thread that waits looks once a tick.
  */
 static bool too_late(const struct rmem *r, struct request *request)
 {
@@ -154,7 +154,7 @@ void request_received(struct rmem *r, const uint8_t *data, size_t size)
 		connection_break(r, "it sent a message that makes no sense");
 }
 
-/* The connection broke. */
+/* Called when the connection has broken. */
 void requests_fail(struct rmem *r)
 {
 	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
@@ -170,9 +170,9 @@ void requests_fail(struct rmem *r)
 }
 
 /*
- * A SEND that was acknowledged says nothing any more about its peer: if rmemd ends now, no answer comes, and no error. So
- * after some seconds of silence an empty RDMA WRITE asks whether the queue pair is still there, and fails if it is not. While
- * the donor moves, the probe waits, like everything else.
+ * An acknowledged SEND says nothing about the donor after that. If rmemd ends now, neither an answer nor an error comes. So after
+ * some seconds of silence an empty RDMA WRITE, the probe, asks whether the queue pair still exists, and fails if it does not.
+ * While the donor moves, the probe waits like every other work request.
  */
 void probe(struct rmem *r)
 {

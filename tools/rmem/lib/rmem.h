@@ -13,15 +13,15 @@
  *	rmem_txn_go()                      all that is queued happens, wholly or not at all; or rmem_txn_abort()
  *	rmem_close()
  *
- * When the connection breaks, calls return -ENOTCONN. Then rmem_reconnect(), and rmem_txn_go() once more if it was the call
- * that broke: it says whether the transaction took place, and does it if it has not.
+ * When the connection breaks, calls return -ENOTCONN. Then call rmem_reconnect(), and rmem_txn_go() once more if it was the call
+ * that broke. It says whether the transaction took place, and does it if it has not.
  *
- * Sizes and offsets are in bytes. A remote address is a number that only the donor knows the meaning of; it is the same after
- * a reconnection, and after a restart of a donor that persists. Calls return 0 or a negative errno value, each listed at its
- * call, unless it says otherwise. All calls may come from several threads at once, but rmem_close(). A client's name is for
- * one process at a time: the donor ends the connection of the one before.
+ * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
+ * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
+ * at the call, unless it says otherwise. All calls except rmem_close() may come from several threads at once. One process at a
+ * time may use a client's name: a new connection of the name ends the old one.
  *
- * Data crosses the network in clear; the connection is authenticated, the data is not.
+ * Data crosses the network in clear. The connection is authenticated, and the data is not.
  */
 #ifndef RMEM_H
 #define RMEM_H
@@ -43,16 +43,17 @@ struct rmem_options {
 	const char *key_file;	/* 32 bytes in hexadecimal, readable by their owner alone */
 	const char *device;	/* RDMA device; NULL: the one that has the address by which the donor is reached */
 	/*
-	 * Of connecting; 0: 10000. A request to the donor's process has the same, but at least 60000. The time in which the
-	 * donor's host itself is silent is not counted: a donor that is being moved is waited for, one that has died is found
-	 * out in seconds. Nor is the time in which this process stands still, because it is being moved or was stopped.
+	 * The time for connecting, in milliseconds; 0: 10000. A request to the donor's process has the same time, but at least
+	 * 60000. The time in which the donor's host itself is silent does not count: calls wait for a donor that is being moved,
+	 * and notice a donor that has died within seconds. The time in which this process stands still, because it is being moved
+	 * or was stopped, does not count either.
 	 */
 	unsigned int timeout_ms;
 };
 
 /*
- * Connects. The strings may go away afterwards. On failure NULL, errno is set, and *@reason (may be NULL) is a line that
- * says what happened, valid until this thread's next call.
+ * Connects. The strings need not live longer than the call. On failure returns NULL and sets errno and *@reason (which may be
+ * NULL), a line that says what happened, valid until this thread's next call.
  *	EACCES		the donor does not know this name and key, or does not know the key itself
  *	EPROTO		the donor speaks another version, or something else
  *	ENODEV		no RDMA device has the address by which the donor is reached
@@ -64,9 +65,9 @@ struct rmem_options {
 struct rmem *rmem_connect(const struct rmem_options *options, const char **reason);
 
 /*
- * Connects anew after -ENOTCONN or -ETIMEDOUT, with the same options; 0 at once if the connection is up, and if another thread
- * is in it, its result. What was queued and not gone is queued again by the next rmem_txn_go(). Remote addresses stay what
- * they were.
+ * Connects again after -ENOTCONN or -ETIMEDOUT, with the same options. Returns 0 at once if the connection is up. If another
+ * thread is in this call, returns the result of that thread. Entries that were queued and not gone are queued again by the next
+ * rmem_txn_go(). Remote addresses do not change.
  *	-ESTALE		the donor has restarted. If it does not persist, all regions are gone, and so they are here; allocate and
  *			fill them anew. If it does, regions hold what was committed or flushed, and what was put since is lost;
  *			what was queued and not committed has been forgotten here. Either way the connection is up, and is
@@ -78,10 +79,10 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
  */
 int rmem_reconnect(struct rmem *r);
 
-/* Ends the connection; what is queued is discarded. Regions stay. No other call may be under way. NULL is ignored. */
+/* Ends the connection, and discards the queue. Regions stay. No other call may be under way. NULL is ignored. */
 void rmem_close(struct rmem *r);
 
-/* What the last failure in this thread was, in one line. Never NULL. */
+/* The last failure in this thread, in one line. Never NULL. */
 const char *rmem_error(void);
 
 /* ------------------------------------------------------------------ regions */
@@ -98,8 +99,9 @@ struct rmem_region {
 };
 
 /*
- * Reserves @size bytes (rounded up to pages of 4096), zeroed, under @tag, and stores their remote address. A tag that there is
- * already keeps its memory: the same address again. Not part of a transaction; durable when it returns, at a donor that persists.
+ * Reserves @size bytes (rounded up to pages of 4096), zeroed, under @tag, and stores their remote address. If a region with this
+ * tag exists, it keeps its memory and its address. Not part of a transaction. At a donor that persists the region is durable when
+ * the call returns.
  *	-EEXIST		there is such a tag, of another size or other flags
  *	-ENOMEM		the donor has no room: its memory, its headroom, its disk, or this client's quota; or this client has 16384
  *			regions
@@ -109,24 +111,24 @@ struct rmem_region {
  */
 int rmem_alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr);
 
-/* The region of @tag: 0, or -ENOENT. Asks nobody: the table is learnt when connecting. */
+/* The region of @tag: 0, or -ENOENT. Asks nobody: the table was read when connecting. */
 int rmem_find(struct rmem *r, uint64_t tag, struct rmem_region *region);
 
-/* Calls @each for each region, in the order of tags, until it returns non-zero, which is returned. */
+/* Calls @each for each region, in the order of tags, until @each returns non-zero. Returns that value. */
 int rmem_each(struct rmem *r, int (*each)(const struct rmem_region *, void *), void *arg);
 
 /* ------------------------------------------------------------------ one-sided */
 
 /*
- * Registers local memory, so that put and get of it need no copy. Other memory works too, through buffers of the library.
- * -EBUSY when it overlaps what is registered, else those of ibv_reg_mr(3). rmem_unregister() wants the same @buf.
+ * Registers local memory, so that put and get of it need no copy. Other memory works too, through buffers of the library. -EBUSY
+ * if it overlaps registered memory, or the errors of ibv_reg_mr(3). rmem_unregister() needs the same @buf.
  */
 int rmem_register(struct rmem *r, void *buf, size_t size);
 int rmem_unregister(struct rmem *r, void *buf);
 
 /*
- * Copies @len bytes to or from remote memory; blocking. A range must lie in one region. When rmem_put() returns, every later
- * rmem_get() by any means sees the bytes; they are not durable (rmem_flush()). A failure may leave a part of them written.
+ * Copies @len bytes to or from remote memory, and waits. A range must lie in one region. When rmem_put() returns, every later
+ * rmem_get() sees the bytes. They are not durable (see rmem_flush()). A failure may leave a part of them written.
  *	-ERANGE		the range is not in a region of this client
  *	-ESTALE		the region was evicted (slabs alone)
  *	-ENOTCONN	also when the donor refused the access, since the slab was taken or the region is freed
@@ -135,15 +137,15 @@ int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len);
 int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len);
 
 /*
- * An 8-byte write that a reader sees wholly or not at all. @dst is a multiple of 8.
- * -EINVAL, -EOPNOTSUPP (a device without atomic writes), and as rmem_put().
+ * Writes 8 bytes. A reader sees all of them or none. @dst is a multiple of 8. -EINVAL, -EOPNOTSUPP (a device without atomic
+ * writes), and the errors of rmem_put().
  */
 int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
 
 /*
- * The same without waiting. The memory, and @op, which the caller allocates, belong to the library until @op is done:
- * rmem_wait() returned what became of it, or rmem_test() something else than -EAGAIN. The order of operations that are under way
- * together is not defined. A return value other than 0 means that nothing was begun, and @op is not in use.
+ * The same without waiting. The memory, and @op, which the caller allocates, belong to the library until @op is done: until
+ * rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of operations that are under way
+ * together is not defined. If the return value is not 0, nothing was begun, and @op is not in use.
  */
 struct rmem_op {
 	int result;	/* of the operation, once it is done */
@@ -159,8 +161,8 @@ int rmem_wait(struct rmem *r, struct rmem_op *op);
 int rmem_test(struct rmem *r, struct rmem_op *op);
 
 /*
- * Makes a range durable as it is now: all of it is in the donor's log when this returns. At a donor that does not persist it
- * only waits until earlier puts have arrived. Not part of a transaction; each page of 4096 bytes is durable wholly or not at all.
+ * Makes a range durable as it is now: all of it is in the donor's log when this returns. At a donor that does not persist it only
+ * waits until earlier puts have arrived. Not part of a transaction. Each page of 4096 bytes becomes durable wholly or not at all.
  *	-ENOMEM		the donor's disk has no room for it, or the range is longer than 1 GiB; nothing of it is durable
  *	-ERANGE, -EIO (the donor's disk), -ENOTCONN, -ETIMEDOUT
  */
@@ -169,8 +171,8 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
 /* ------------------------------------------------------------------ transactions */
 
 /*
- * Queue a copy between two ranges of this client's regions, and the end of a region. Nothing happens before rmem_txn_go(); then
- * they happen in this order. One transaction at a time is being queued on a connection: threads share it.
+ * Queue a copy between two ranges of this client's regions, and the end of a region. Nothing happens before rmem_txn_go(). Then
+ * the entries happen in this order. A connection queues one transaction at a time, and its threads share it.
  *	-ERANGE		a range that is not in a region of this client
  *	-ESTALE		a range in a slab that was evicted
  *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: rmem_txn_go() for
@@ -183,8 +185,8 @@ int rmem_cp(struct rmem *r, uint64_t dst, uint64_t src, size_t len);
 int rmem_free(struct rmem *r, uint64_t tag);
 
 /*
- * All that is queued happens, atomically: even if this client dies once the donor has the message, and durably at a donor that
- * persists. When it returns 0 it has. The source of a copy must not be put to meanwhile.
+ * Everything that is queued happens, atomically, even if this client dies after the donor has got the message. At a donor that
+ * persists the result is durable. It has happened when this returns 0. No thread may put to the source of a copy meanwhile.
  *	-ENODATA	nothing is queued, or it was forgotten when the donor restarted
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
  *	-EIO		the donor's log; it ends, see rmem_reconnect()
@@ -195,7 +197,7 @@ int rmem_free(struct rmem *r, uint64_t tag);
 int rmem_txn_go(struct rmem *r);
 
 /*
- * Discards what is queued. 0, also if nothing was.
+ * Discards the queue. Returns 0, also if it was empty.
  *	-EALREADY	an rmem_txn_go() broke, and it turned out after rmem_reconnect() that its transaction is committed
  *	-ENOTCONN	an rmem_txn_go() broke, and nobody knows yet: nothing is discarded; rmem_reconnect() first
  */
@@ -207,17 +209,16 @@ uint64_t rmem_last_txn(struct rmem *r);
 /* ------------------------------------------------------------------ eviction */
 
 /*
- * The donor wants a slab back. The library calls @evicted, from within any other call of it, once nothing of its own is under way
- * on the slab, and then tells the donor; from then on the slab's range is -ESTALE. The callback may not call the library,
- * nor wait for a lock that any thread holds around a call of the library.
- * A slab that is not given back in the donor's time of grace is taken; so are those that were evicted while there was no
- * connection: @evicted is called from within rmem_reconnect().
+ * The donor wants a slab back. When no operation is under way on the slab, the library calls @evicted, from within any other call
+ * of the library, and then tells the donor. From then on the slab's range is -ESTALE. The callback must not call the library, and
+ * must not wait for a lock that any thread holds around a call of the library. If a slab is not given back in the donor's time of
+ * grace, the donor takes it. For slabs that were taken while there was no connection, rmem_reconnect() calls @evicted.
  */
 void rmem_on_evict(struct rmem *r, void (*evicted)(const struct rmem_region *, void *), void *arg);
 
 /*
- * For programs that have an event loop: readable when rmem_poll() has something to do, which never blocks. The descriptor
- * is the library's, and another one after rmem_reconnect(). Both: -ENOTCONN.
+ * For programs that have an event loop. The descriptor is readable when rmem_poll() has something to do. rmem_poll() never
+ * blocks. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both: -ENOTCONN.
  */
 int rmem_fd(struct rmem *r);
 int rmem_poll(struct rmem *r);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Transactions. The queue is kept here until its rmem_txn_go() is answered, and is sent by that call, so that it survives a
- * connection: the donor forgets what was queued and not gone.
+ * Transactions. The queue stays here until its rmem_txn_go() is answered, and this call sends it. So the queue survives the
+ * connection: the donor forgets entries that were queued and not gone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void txn_drop(struct rmem *r)
 	r->txn.state = TXN_OPEN;
 }
 
-/* Here and not where it is waited for, since another thread may have connected anew before that one runs. */
+/* Done here and not by the thread that waits, since another thread may have connected again before that one runs. */
 void txn_broken(struct rmem *r)
 {
 	if (r->txn.state == TXN_GOING)
@@ -30,7 +30,7 @@ bool txn_took_place(const struct rmem *r, uint64_t last)
 	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1;
 }
 
-/* A donor that answered about the transaction in doubt: @last is the one that we meant, or the one before it. */
+/* The donor has told its last transaction, @last. It is the one in doubt, or the one before it. */
 int txn_reconnected(struct rmem *r, bool restarted, uint64_t last)
 {
 	struct txn *t = &r->txn;
@@ -87,7 +87,7 @@ static int add(struct rmem *r, uint32_t kind, uint64_t dst, uint64_t src, uint64
 	return 0;
 }
 
-/* Locks; the queue may be added to. */
+/* Locks; afterwards the queue may be added to. */
 static int enter_open(struct rmem *r)
 {
 	int ret = enter(r);
@@ -152,7 +152,7 @@ static size_t queue_message(const struct txn *t, size_t first, union queue_body 
 	return sizeof(*queue) + count * sizeof(*queue->ops);
 }
 
-/* Some messages at once. All of them are waited for: a failure of the connection counts, else the first refusal. */
+/* Sends some messages at once, and waits for all of them. A failure of the connection counts first, then the first refusal. */
 static int send_some(struct rmem *r, unsigned int generation, size_t *first)
 {
 	struct request requests[WINDOW] = { 0 };
@@ -187,7 +187,7 @@ static int send_queue(struct rmem *r, unsigned int generation)
 	return ret;
 }
 
-/* The donor has done it: what it freed is no more. */
+/* The donor has done the transaction: the regions that it freed are gone. */
 static void committed(struct rmem *r)
 {
 	struct txn *t = &r->txn;
@@ -199,19 +199,19 @@ static void committed(struct rmem *r)
 	txn_drop(r);
 }
 
-/* The donor refused it: nothing has happened; its queue must be empty as ours is. */
+/* The donor has refused it, and nothing has happened. Its queue must become empty, as ours is. */
 static int refused(struct rmem *r, unsigned int generation, int status)
 {
 	txn_drop(r);
-	r->txn.state = TXN_GOING; /* (until the donor's is empty nobody adds to ours) */
+	r->txn.state = TXN_GOING; /* until the donor's queue is empty nobody adds to ours */
 	r->txn.sent = false;
-	/* (a connection that breaks empties the donor's queue, too, and opens ours) */
+	/* A connection that breaks empties the donor's queue, too, and opens ours. */
 	if (request_call(r, generation, RMEM_ABORT, NULL, 0, NULL, 0) >= 0)
 		r->txn.state = TXN_OPEN;
 	return answer_failed(r, "the transaction", status);
 }
 
-/* A step that returns less than 0 has lost the connection: whose the queue is then, and its state, txn_broken() has said. */
+/* If a step returns less than 0, the connection is lost, and txn_broken() has already set the state of the queue. */
 static int go(struct rmem *r)
 {
 	struct txn *t = &r->txn;
@@ -292,7 +292,7 @@ unsigned int rmem_connection(struct rmem *r)
 	return generation;
 }
 
-/* (what is queued is at the donor only within rmem_txn_go()) */
+/* The donor has the queue only within rmem_txn_go(). */
 int rmem_txn_abort(struct rmem *r)
 {
 	int ret = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completions, and waiting for them. The library has no thread of its own: of those that wait, one polls for all, and the
- * others sleep on rmem.changed. When the one that polls has what it wanted it leaves, and another one takes its place.
+ * Completions, and waiting for them. The library has no thread of its own. One of the threads that wait polls for all, and the
+ * others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
  */
 #include <errno.h>
 #include <poll.h>
@@ -53,7 +53,7 @@ static bool take_completions(struct rmem *r)
 	return any;
 }
 
-/* What comes after the first look makes the descriptor readable; what came before is seen by the second one. */
+/* A completion after the first look makes the descriptor readable. The second look sees a completion before that. */
 static bool arm(struct rmem *r)
 {
 	if (r->qp && ibv_req_notify_cq(r->cq, 0))
@@ -121,7 +121,7 @@ void progress(struct rmem *r)
 	evict_run(r);
 }
 
-/* Another one after each rmem_reconnect(). */
+/* The descriptor is another one after each rmem_reconnect(). */
 int rmem_fd(struct rmem *r)
 {
 	int ret = enter(r);
@@ -131,7 +131,7 @@ int rmem_fd(struct rmem *r)
 	r->watched = true;
 	ret = r->channel->fd;
 	arm(r);
-	progress(r); /* (no event comes for a notice that arm() has taken) */
+	progress(r); /* no event comes for a notice that arm() has taken */
 	return leave(r, ret);
 }
 
@@ -141,7 +141,7 @@ int rmem_poll(struct rmem *r)
 
 	if (ret)
 		return ret;
-	if (!r->polling) { /* (else the event is what wakes the thread that polls) */
+	if (!r->polling) { /* otherwise the event wakes the thread that polls */
 		take_events(r);
 		if (r->watched)
 			arm(r);

@@ -64,7 +64,7 @@ static bool regions_there(struct rvm *v)
 
 int still_ours(struct rvm *v)
 {
-	unsigned int connection = rmem_connection(v->r); /* (if it is not up, the next call says so) */
+	unsigned int connection = rmem_connection(v->r); /* if it is not up, the next call says so */
 	uint64_t session;
 	int ret;
 
@@ -88,7 +88,7 @@ static int connect_once(struct rvm *v)
 	fault_suspend(v);
 	ret = rmem_reconnect(v->r);
 	fault_resume(v);
-	/* -ESTALE: whether it persists is seen by what it has. */
+	/* -ESTALE: what the donor still has shows whether it persists. */
 	return ret && ret != -ESTALE ? ret : still_ours(v);
 }
 
@@ -127,7 +127,10 @@ static int put_pages(struct rvm *v)
 	return transfer_end(&t);
 }
 
-/* -EBUSY: another's transaction was lost, and it has not asked yet. If some of ours was queued, ours was lost. */
+/*
+ * -EBUSY: another transaction on the connection was lost, and its owner has not asked yet. If a part of ours was queued, it was
+ * ours.
+ */
 static int queue_copies(struct rvm *v)
 {
 	bool queued = false;
@@ -168,7 +171,7 @@ int commit_once(struct rvm *v)
 	return ret == -EREMCHG ? -ENOTCONN : ret;
 }
 
-/* What became of a transaction that is unsure. -EAGAIN: it was not done, and is open again. */
+/* Asks for the result of an unsure transaction. -EAGAIN: it was not done, and is open again. */
 static int ask(struct rvm *v)
 {
 	int ret = rmem_txn_go_on(v->r, v->connection);
@@ -203,7 +206,7 @@ static int attempt(struct rvm *v)
 	return commit_once(v);
 }
 
-/* Until the one whose transaction was lost has asked for it. */
+/* Waits until the owner of the lost transaction has asked for it. */
 static int wait_for_other(struct rvm *v, int64_t *until)
 {
 	if (!*until)

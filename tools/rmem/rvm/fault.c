@@ -42,7 +42,7 @@ static int uffd_protect(struct rvm *v, size_t first, size_t count, uint64_t mode
 	return 0;
 }
 
-/* A bit of a mask in what /proc says about a thread. */
+/* Is this bit set in a mask that /proc shows of a thread? */
 static bool has_signal(const char *status, const char *mask, int sig)
 {
 	const char *at = strstr(status, mask);
@@ -50,7 +50,7 @@ static bool has_signal(const char *status, const char *mask, int sig)
 	return at && strtoull(at + strlen(mask), NULL, 16) >> (sig - 1) & 1;
 }
 
-/* (without stdio: the thread may have its locks) */
+/* Without stdio, since the thread may hold its locks. */
 static bool refuses_signal(pid_t thread, int sig)
 {
 	char path[64], status[4096];
@@ -67,7 +67,10 @@ static bool refuses_signal(pid_t thread, int sig)
 	return has_signal(status, "\nSigBlk:", sig) || has_signal(status, "\nSigIgn:", sig);
 }
 
-/* A write to memory that is read-only. A signal that is refused does not end the fault, as the kernel's own would. */
+/*
+ * A write to read-only memory. The kernel's own SIGSEGV would end a thread that blocks or ignores it; this one does not, and the
+ * write would fault for ever. So the process is aborted then.
+ */
 static void punish(struct rvm *v, pid_t thread, uint64_t addr)
 {
 	if (refuses_signal(thread, SIGSEGV)) {
@@ -155,7 +158,7 @@ static int uffd_open(struct rvm *v)
 		return 0;
 	close(v->stop);
 close_uffd:
-	close(v->uffd); /* with it, its protection ends */
+	close(v->uffd); /* this ends the protection, too */
 	return ret;
 }
 
@@ -208,7 +211,7 @@ static void pass_on(int sig, siginfo_t *info, void *context)
 	}
 }
 
-/* The owner alone comes past the checks, so nothing here meets another thread. */
+/* Only the owner comes past the checks, so no other thread is in here. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	struct rvm *v = info->si_code == SEGV_ACCERR ? memory_at((uintptr_t)info->si_addr) : NULL;
@@ -234,7 +237,7 @@ static int install_handler(void)
 	return sigaction(SIGSEGV, &action, &before) ? -errno : 0;
 }
 
-/* If the program has put another one in its place since, that one may go on calling ours. */
+/* If the program has installed another handler since, that one may still call ours. */
 static void remove_handler(void)
 {
 	struct sigaction now;
@@ -290,7 +293,10 @@ static void signal_close(struct rvm *v)
 	pthread_mutex_unlock(&memories_lock);
 }
 
-/* A process has room for some 65000 mappings, and pages here and there need one each. Then take all: that needs just one. */
+/*
+ * A process has room for some 65000 mappings, and single pages need one each. If they run out, all pages are taken, which needs
+ * just one.
+ */
 static void signal_allow(struct rvm *v, size_t first, size_t count)
 {
 	if (!mprotect(v->mem + first * RVM_PAGE, count * RVM_PAGE, PROT_READ | PROT_WRITE))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * rvm_alloc() and rvm_free(): blocks with boundary tags after Knuth (The Art of Computer Programming, 2.5), free ones in a
- * list for each power of two. A block knows its own size and that of the block before it, so that a block that is freed is
- * joined with free neighbours at once: no two free blocks lie side by side.
+ * rvm_alloc() and rvm_free(): blocks with boundary tags after Knuth (The Art of Computer Programming, 2.5). Free blocks are in a
+ * list for each power of two. A block knows its own size and that of the block before it. So a block that is freed is joined with
+ * free neighbours at once, and no two free blocks lie side by side.
  *
- * All state lies in the recoverable memory, and each change of it is announced by txn_touch(). So rvm_abort() undoes it, and
- * the next process goes on with it.
+ * All state lies in the recoverable memory, and txn_touch() announces each change of it. So rvm_abort() undoes it, and the next
+ * process goes on with it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static struct heap *heap_of(struct rvm *v)
 	return &rvm_header(v)->heap;
 }
 
-/* A block of 16 bytes, used, ends the heap. */
+/* A used block of 16 bytes ends the heap. */
 static struct block *heap_end(struct rvm *v)
 {
 	return (struct block *)(v->mem + v->size - BLOCK_HEAD);
@@ -122,7 +122,7 @@ static struct block *first_fit(struct block *b, uint64_t size, size_t limit)
 	return NULL;
 }
 
-/* Any block of a larger bin fits. The rest of the own bin comes last, since it may be long. */
+/* Any block of a larger bin fits. The rest of the own bin is searched last, since it may be long. */
 static struct block *find_free(struct rvm *v, uint64_t size)
 {
 	struct heap *h = heap_of(v);
@@ -197,7 +197,7 @@ static _Noreturn void bad_free(const void *p, const char *what)
 	abort();
 }
 
-/* Both neighbours must say the same of @b as it does itself. */
+/* Both neighbours must agree with @b about it. */
 static bool tags_agree(struct rvm *v, const struct block *b)
 {
 	uintptr_t start = (uintptr_t)heap_of(v)->first, end = (uintptr_t)heap_end(v), here = (uintptr_t)b;
@@ -212,7 +212,7 @@ static bool tags_agree(struct rvm *v, const struct block *b)
 	return size_of(at(b, -b->before)) == b->before;
 }
 
-/* What is wrong with a pointer that is to be freed; NULL: nothing. */
+/* The fault of a pointer that is to be freed; NULL: none. */
 static const char *bad_pointer(struct rvm *v, const void *p)
 {
 	uintptr_t start = (uintptr_t)heap_of(v)->first, end = (uintptr_t)heap_end(v), here = (uintptr_t)p - BLOCK_HEAD;

@@ -74,15 +74,15 @@ struct rvm {
 	size_t size;
 	bool registered;
 	uint64_t session;
-	unsigned int connection; /* the one on which the header was seen to be ours: on another one nothing is committed */
+	unsigned int connection; /* the connection on which the header was seen to be ours; nothing is committed on another one */
 	unsigned int timeout_ms;
 
 	pthread_mutex_t lock;	/* of owner; held for moments only */
 	pthread_cond_t ended;
-	_Atomic pid_t owner;	/* the thread whose transaction is open; 0: none. The rest of the transaction is this thread's */
+	_Atomic pid_t owner;	/* thread of the open transaction; 0: none. The rest of the transaction belongs to it */
 	enum txn_state state;
 	uint64_t txn;		/* unsure: the last transaction's number before this one */
-	bool stale;		/* the donor has this memory no more, or another process took it over: for good */
+	bool stale;		/* the donor does not have this memory any more, or another process took it over; this is final */
 
 	uint8_t *undo;		/* at each page's offset: what it was at rvm_begin(), if it is dirty */
 	_Atomic uint64_t *dirty; /* a bit for each page */
@@ -127,22 +127,24 @@ void pages_clean(struct rvm *v);
 int txn_open(struct rvm *v); /* what transactions need */
 void txn_close(struct rvm *v);
 bool txn_mine(struct rvm *v);
-/* As rvm_set_range(), also of the header; the caller has looked at the range and has the transaction. */
+/* Like rvm_set_range(), but also for the header. The caller has checked the range and has the transaction. */
 void txn_touch(struct rvm *v, const void *p, size_t size);
 /* Changes remain; the next thread may begin. */
 void txn_end(struct rvm *v);
 
 /* ------------------------------------------------------------------ commit.c */
 
-/* One attempt over the connection as it is, for a transaction that is open. Does not end it. */
+/* One attempt over the present connection, for an open transaction. Does not end the transaction. */
 int commit_once(struct rvm *v);
 /*
- * Connects anew, until it works or timeout_ms are over, which begin when *@until is 0. 0; -ESTALE: the donor has this memory
- * no more, or another process has it now; -ENOTCONN, -EACCES, -EPROTO
+ * Connects again, until it works or timeout_ms have passed; the time begins when *@until is 0. Returns 0; -ESTALE: the donor does
+ * not have this memory any more, or another process has it now; or -ENOTCONN, -EACCES, -EPROTO.
  */
 int connect_anew(struct rvm *v, int64_t *until);
 bool connection_broke(int ret);
-/* 0; -ESTALE: as connect_anew(); or the connection broke. Asks the donor only after a new connection, whoever made that. */
+/*
+ * 0; -ESTALE as in connect_anew(); or the connection broke. Asks the donor only after a new connection, whichever thread made it.
+ */
 int still_ours(struct rvm *v);
 
 /* ------------------------------------------------------------------ transfer.c */
@@ -160,28 +162,28 @@ struct transfer {
 void transfer_put(struct transfer *t, struct rmem *r);
 void transfer_get(struct transfer *t, struct rmem *r);
 void transfer_add(struct transfer *t, uint64_t remote, void *local, size_t len);
-/* Waits for all; 0 or what failed first. Memory is the caller's again. */
+/* Waits for all operations. Returns 0 or the first failure. The memory belongs to the caller again. */
 int transfer_end(struct transfer *t);
 
 /* ------------------------------------------------------------------ fault.c */
 
-/* Write-protects all of the memory. -EOPNOTSUPP, -ENOMEM and those of system calls: no way works */
+/* Write-protects all of the memory. -EOPNOTSUPP, -ENOMEM or the error of a system call: neither way works. */
 int fault_open(struct rvm *v, unsigned int flags);
 void fault_close(struct rvm *v);
-/* Lets pages be written to that are dirty. Safe in a signal handler. */
+/* Lets dirty pages be written to. Safe in a signal handler. */
 void fault_allow(struct rvm *v, size_t first, size_t count);
 /* Protects all dirty pages again. */
 void fault_protect(struct rvm *v);
 /*
- * Between these two nothing is protected, and the thread whose transaction is open does not write: librmem registers the
- * memory with the new connection, for which the kernel wants to write to it.
+ * Nothing is protected between these two calls, and the thread whose transaction is open does not write. librmem registers the
+ * memory with the new connection meanwhile, and the kernel wants write access for that.
  */
 void fault_suspend(struct rvm *v);
 void fault_resume(struct rvm *v);
 
 /* ------------------------------------------------------------------ heap.c */
 
-/* What is wrong in the heap, in a few words; NULL: nothing. For tests. *@used: blocks that are allocated. */
+/* For tests. Describes a fault in the heap in a few words; NULL: none. *@used: the number of allocated blocks. */
 const char *heap_check(struct rvm *v, size_t *used);
 
 #endif

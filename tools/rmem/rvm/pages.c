@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Which pages the open transaction changed, and what they were before. The old contents lie in an area as large as the
- * memory, of which only the pages that are used take memory. So keeping a page allocates nothing, and can be done in a
- * signal handler.
+ * The pages that the open transaction changed, and their old contents. The old contents lie in an area as large as the memory, of
+ * which only used pages take memory. So keeping a page allocates nothing, and can be done in a signal handler.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +47,7 @@ bool page_take(struct rvm *v, size_t page)
 	if (atomic_load_explicit(word, memory_order_acquire) & bit)
 		return false;
 	memcpy(v->undo + page * RVM_PAGE, v->mem + page * RVM_PAGE, RVM_PAGE);
-	/* Who sees the bit sees the old contents: rvm_abort(), when the thread of fault.c kept the page. */
+	/* A thread that sees the bit also sees the old contents: rvm_abort() does, when the thread of fault.c kept the page. */
 	atomic_fetch_or_explicit(word, bit, memory_order_release);
 	atomic_fetch_add(&v->taken, 1);
 	return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A memory's life. It is made by its first transaction, which writes the header to the reals: they are zeros until then, and
- * a process that finds zeros in place of a header makes the memory anew. So it exists wholly or not at all.
+ * The life of a memory. Its first transaction makes it, by writing the header to the reals. They are zeros until then, and a
+ * process that finds zeros in place of a header makes the memory again. So the memory exists wholly or not at all.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ enum {
 	ADDRESSES = 64, /* that are tried */
 };
 
-/* Where neither the kernel nor a sanitizer puts anything by itself. */
+/* Addresses at which neither the kernel nor a sanitizer puts anything by itself. */
 #define ADDRESS_FIRST 0x680000000000ull
 #define ADDRESS_SPACE 0x080000000000ull
 #define ADDRESS_ALIGN 0x200000ull /* of a huge page */
@@ -54,7 +54,7 @@ static bool header_good(const struct header *h, uint64_t tag, uint64_t size)
 	       h->size == size && h->addr && h->addr % RVM_PAGE == 0 && h->addr + size > h->addr;
 }
 
-/* The header that lies at the donor. -ENOENT: none, @size is what the region has, if there is one */
+/* Reads the header at the donor. -ENOENT: there is none; @size is the size of the region, if there is one. */
 static int find_header(struct rmem *r, uint64_t tag, size_t *size, struct header *header)
 {
 	struct rmem_region region;
@@ -89,7 +89,7 @@ static int map_at(struct rvm *v, uintptr_t addr)
 		munmap(p, v->size);
 		return -EADDRINUSE;
 	}
-	/* A child would share pages that RDMA has pinned, and a transaction that is not its own. */
+	/* A child would share pages that RDMA has pinned, and a transaction of its parent. */
 	madvise(p, v->size, MADV_DONTFORK);
 	v->mem = p;
 	return 0;
@@ -107,7 +107,7 @@ static int map_anywhere(struct rvm *v)
 	return ret;
 }
 
-/* Memory that cannot be registered goes through buffers of librmem. */
+/* Memory that can't be registered goes through buffers of librmem. */
 static void unmap(struct rvm *v)
 {
 	if (v->registered)
@@ -145,8 +145,8 @@ static int fill(struct rvm *v)
 }
 
 /*
- * The transaction that makes this memory, or takes it over. One attempt: once the connection has broken, another process may
- * have changed what was read.
+ * The transaction that makes this memory, or takes it over. There is one attempt: after the connection has broken, another
+ * process may have changed what was read.
  */
 static int open_session(struct rvm *v)
 {
@@ -258,7 +258,7 @@ void rvm_close(struct rvm *v)
 	free(v);
 }
 
-/* If the connection broke, whether the tags are there says whether it was done. */
+/* If the connection broke, the tags show whether it was done. */
 static int free_regions(struct rvm *v)
 {
 	struct rmem_region region;

@@ -3,10 +3,10 @@
  * librvm: recoverable virtual memory on librmem. A range of this process's memory whose committed state lies at a donor,
  * where the next process finds it, at the same address.
  *
- * After Satyanarayanan et al., "Lightweight recoverable virtual memory" (begin, set_range, commit, abort), with remote
- * memory in place of a log on disk: each local page has a real and a shadow page at the donor. A commit puts the pages that
- * changed to their shadows, and has the donor copy shadows over reals in one transaction. So the reals change wholly or not
- * at all, whoever dies when.
+ * After Satyanarayanan et al., "Lightweight recoverable virtual memory" (begin, set_range, commit, abort), with remote memory in
+ * place of a log on disk. Each local page has a real and a shadow page at the donor. A commit puts the changed pages to their
+ * shadows, and has the donor copy shadows over reals in one transaction. So the reals change wholly or not at all, whichever side
+ * dies at whatever moment.
  *
  *	rvm_init()	makes the memory, or recovers what there is under this tag
  *	rvm_begin()
@@ -14,8 +14,8 @@
  *	rvm_commit()	or rvm_abort(), after which memory is as at rvm_begin()
  *	rvm_close()
  *
- * One transaction at a time: rvm_begin() waits until another thread's has ended. Memory may be read at any time.
- * Calls return 0 or a negative errno value; rmem_error() says more, if it was a call of librmem's that failed.
+ * There is one transaction at a time: rvm_begin() waits until the transaction of another thread has ended. Memory may be read at
+ * any time. Calls return 0 or a negative errno value. rmem_error() says more if a call of librmem has failed.
  */
 #ifndef RVM_H
 #define RVM_H
@@ -54,17 +54,17 @@ struct rvm_options {
  * stay until rvm_close().
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
-/* An open transaction is aborted. The memory is no more in this process; the donor keeps it. */
+/* Aborts an open transaction. The memory is not in this process any more, and the donor keeps it. */
 void rvm_close(struct rvm *v);
-/* Ends the memory at the donor, too, and closes. On failure it is closed, and still at the donor. */
+/* Ends the memory at the donor, too, and closes it. On failure it is closed, and still exists at the donor. */
 int rvm_destroy(struct rvm *v);
 
 void *rvm_base(struct rvm *v);
 size_t rvm_size(struct rvm *v); /* that programs may use; some pages are the library's */
 
 /*
- * Memory of that recoverable memory, aligned to 16 bytes; not zeroed. Only within a transaction, and undone with it.
- * NULL: there is none, or no transaction. rvm_free() of NULL does nothing.
+ * A block of the recoverable memory, aligned to 16 bytes and not zeroed. Only within a transaction, and undone with it. NULL:
+ * there is no block, or no transaction. rvm_free() of NULL does nothing.
  */
 void *rvm_alloc(struct rvm *v, size_t size);
 void rvm_free(struct rvm *v, void *p);

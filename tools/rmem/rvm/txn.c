@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* One transaction at a time, of one thread. All of this happens in local memory. */
+/* One transaction at a time, of one thread. Everything here happens in local memory. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ void txn_close(struct rvm *v)
 	pages_close(v);
 }
 
-/* Only this thread makes itself the owner, so the answer stays right. */
+/* Only this thread makes itself the owner, so the answer stays true. */
 bool txn_mine(struct rvm *v)
 {
 	return atomic_load(&v->owner) == gettid();
@@ -82,7 +82,7 @@ int rvm_abort(struct rvm *v)
 {
 	if (!txn_mine(v))
 		return -EPERM;
-	/* If it took place, and memory went back here, the next commit would mix the pages of both. */
+	/* If the commit took place, and memory were restored here, the next commit would mix the pages of both. */
 	if (v->state == TXN_UNSURE)
 		return -EINPROGRESS;
 	pages_undo(v);

@@ -24,7 +24,7 @@ static void say_line(int priority, const char *format, va_list ap)
 			line[i] = '?';
 	line[end++] = '\n';
 	if (write(STDERR_FILENO, line, end) < 0)
-		return; /* (there is nobody else to tell) */
+		return; /* there is no other place for messages */
 }
 
 void say(int priority, const char *format, ...)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What rmemd and rmemswap say, and how they take memory and time. */
+/* Messages of rmemd and rmemswap, and how both get memory and time. */
 #ifndef RMEM_SAY_H
 #define RMEM_SAY_H
 

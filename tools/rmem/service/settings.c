@@ -124,7 +124,7 @@ const char *settings_named(const char *section, const char *kind)
 	return section + length + strspn(section + length, " ");
 }
 
-/* inih's reader. It takes space at the start of a line for "the last value goes on", which we do not want. */
+/* The reader for inih. inih would take space at the start of a line for "the last value goes on", which is not wanted. */
 static char *next_line(char *line, int size, void *arg)
 {
 	struct parse *p = arg;

@@ -27,7 +27,7 @@ struct setting {
 
 struct parse {
 	const char *path;
-	/* A section begins: sets settings, base and kind. 0; or -1, and it has said why by settings_wrong(). */
+	/* A section begins: sets settings, base and kind. Returns 0, or -1 after a call of settings_wrong(). */
 	int (*begin)(struct parse *p, const char *name);
 	const char *sections; /* what there may be, in words */
 	void *arg;
@@ -44,10 +44,10 @@ struct parse {
 /* Keeps the first reason. -1. */
 int settings_wrong(struct parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void settings_read(struct parse *p);
-/* 0; or -1, and it has said what is wrong, with the file and the line. */
+/* Returns 0, or -1 after a message with the fault, the file and the line. */
 int settings_end(struct parse *p);
 
-/* What is behind "KIND " in a section's name; or NULL. */
+/* The text after "KIND " in a section's name, or NULL. */
 const char *settings_named(const char *section, const char *kind);
 
 /* Of struct setting; @to is what the name says. */
