@@ -46,7 +46,7 @@ int nl_tcp_destroy(int family, const struct in6_addr *local);
 /* The inode of the Unix socket that this one, of this inode, is connected to; 0: of none that is known. */
 uint32_t nl_unix_peer(int sock, uint32_t inode);
 
-/* nftables: delete the tables of this name, of inet and of arp; that there is none is no error. */
+/* nftables.c: delete the tables of this name, of inet and of arp; that there is none is no error. */
 int nl_tables_delete(const char *name);
 /* The one of this family (NFPROTO_). That there is none is -ENOENT. */
 int nl_table_delete(int family, const char *name);
