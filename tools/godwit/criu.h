@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * Stock CRIU, run as `criu swrk` and talked to by its RPC: it asks at each step ("pre-dump", "post-dump",
- * ...) and does nothing more until it is answered. A refused post-dump makes it undo the dump.
+ * Stock CRIU, run as `criu swrk`, to which we talk by its RPC. CRIU asks at each step ("pre-dump", "post-dump", ...) and does
+ * nothing more until it is answered. If post-dump is refused, CRIU undoes the dump.
  */
 #ifndef GODWIT_CRIU_H
 #define GODWIT_CRIU_H
@@ -12,8 +12,8 @@ struct criu {
 	pid_t pid;
 	int pidfd;
 	int sk;
-	int images;		/* the folder; CRIU finds it as /proc/us/fd/N */
-	int status;	/* as of waitpid(), once it is gone */
+	int images;		/* the folder, which CRIU opens as /proc/PID/fd/N of ours */
+	int status;		/* as of waitpid(), once it has ended */
 };
 
 #define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1 }
@@ -28,37 +28,40 @@ enum criu_event {
 	CRIU_NOTIFY,		/* it waits for criu_answer() */
 	CRIU_DONE,
 	CRIU_FAILED,		/* with fault() */
-	CRIU_DIED,		/* killed, or ended without a word; with fault() */
+	CRIU_DIED,		/* it was killed, or ended without a word; with fault() */
 };
 
 /*
- * Start it; what it is to do comes then, so that it is up when it counts. images: a folder; its logs go there,
- * too; NULL: none. inherit: a descriptor that it shall have, or -1.
+ * Start it. It is told what to do later, so that it is up when time counts. images: the folder of its images and logs; NULL:
+ * none. inherit: a descriptor that it is to have, or -1.
  */
 int criu_start(struct criu *criu, const char *images, int inherit);
 int criu_dump(struct criu *criu, const struct criu_options *options);
 int criu_restore(struct criu *criu, const struct criu_options *options);
-/* What somebody else asks of it: its folders are descriptors of ours. */
+/* Ask it for what somebody else has put together. The folders in req are descriptors of ours. */
 typedef struct CriuReq CriuReq;
 int criu_request(struct criu *criu, const CriuReq *req);
 
-/* What it says next; blocks. script: the step's name on CRIU_NOTIFY. pid: that of a restored root. */
+/* What it says next; this blocks. script: with CRIU_NOTIFY, the name of the step. pid: of the restored root; or NULL. */
 enum criu_event criu_next(struct criu *criu, char script[64], pid_t *pid);
 int criu_answer(struct criu *criu, bool ok);
 
-/* In who is about to become it, or a program that starts it: 0, or -1 with errno. */
+/*
+ * In a process that is about to become CRIU, or a program that starts it: put away groups and keys, which restored tasks
+ * would keep. 0, or -1 with errno.
+ */
 int criu_lay_down(void);
 
 /* How long it may take to tidy up. */
 #define CRIU_END_MS	15000
 
-/* Wait until it is gone; -1 when it still runs then. */
+/* Wait until it has ended; -1: it still runs. */
 int criu_wait(struct criu *criu, int timeout_ms);
 void criu_close(struct criu *criu);
 
 /* major * 10000 + minor * 100 + sublevel, 0 when there is none. */
 int criu_version(void);
-/* Let it find out what this kernel can do, which it keeps in a file: the first time takes it long. */
+/* Have it find out what this kernel can do. It keeps that in a file; the first time takes long. */
 int criu_probe(void);
 
 #endif /* GODWIT_CRIU_H */

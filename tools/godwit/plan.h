@@ -21,27 +21,27 @@ struct plan {
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
 	bool own_netns;
-	bool contained;		/* see plan_make() */
-	bool passing;		/* something stood in the way that may be gone in a moment */
+	bool contained;		/* as of plan_make() */
+	bool passing;		/* something stands in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */
-	json_t *notes;		/* strings: worth knowing */
+	json_t *notes;		/* strings that are worth knowing */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
-	json_t *watches;	/* what the destination must have: pid, fd, path, mode; mount: as the root of a mount */
-	json_t *leased;		/* paths of files whose opening would break a lease of the process */
-	json_t *locks;		/* what must be free there: pid, path, flock, write, start, length */
+	json_t *watches;	/* files that the destination must have: pid, fd, path, mode; mount: it must be the root of a mount */
+	json_t *leased;		/* paths of files on which the process has a lease, which ends when somebody opens them */
+	json_t *locks;		/* that must be free there: pid, path, flock, write, start, length */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
-	json_t *cm_peers;	/* whom some of them must find again: pid, fd, id, address */
+	json_t *cm_peers;	/* that some of these ids must find again: pid, fd, id, address */
 	json_t *gids;		/* that it sends from: {OLD: {"there": NEW, "mtu": of its interface here}}, by map_gids() */
-	json_t *stock_peers;	/* GIDs of peers that live, and do not speak our protocol */
-	json_t *silent_peers;	/* GIDs of these and of peers that may be gone, where the address moves along all the same */
-	const struct addresses *addresses; /* that move along */
-	json_t *units;		/* what systemd says of units: plan_supervisor() */
+	json_t *stock_peers;	/* GIDs of peers that live but do not speak our protocol */
+	json_t *silent_peers;	/* GIDs of these, and of peers that may be gone, if the address moves along */
+	const struct addresses *addresses;	/* that move along */
+	json_t *units;		/* what systemd has said of units: plan_supervisor() */
 };
 
 /*
- * Look at it all. -1 with fault(): it can't even be looked at. contained: it is a container's, whose runtime knows what it
- * shares with its host, and what it has of files and namespaces, which go along. addresses: those that move along; asked: what
+ * Look at all that the tree has. -1 with fault(): it can't be looked at. contained: a container moves; its runtime knows what
+ * the container shares with the host, and its files and namespaces go along. addresses: those that move along. asked: what
  * plan_ask_peers() left, or no contexts.
  */
 int plan_make(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
@@ -51,17 +51,20 @@ void plan_free(struct plan *plan);
 /* What the destination is asked about. */
 json_t *plan_json(const struct plan *plan);
 
-/* plan_supervisor.c: who would start another one when the tree dies here. Is any of it in a container? */
+/* plan_supervisor.c: would somebody start the program anew when the tree dies here? Gives whether any of it is in a container. */
 bool plan_supervisor(struct plan *plan);
-/* plan_ns.c: namespaces of the tree that CRIU does not make again. */
+/* plan_ns.c: has the tree namespaces that CRIU does not make again? */
 void plan_namespaces(struct plan *plan);
-/* plan_watch.c: what the tree watches by inotify and fanotify. */
+/* plan_watch.c: what does the tree watch by inotify and fanotify? */
 int plan_watches(struct plan *plan);
-/* plan_fd.c, with contexts in the plan: what descriptors, other than those of contexts, stand in the way with. */
+/* plan_fd.c, once the plan has contexts: which descriptors of other files stand in the way? */
 int plan_fds(struct plan *plan);
-/* plan_cm.c: a file of librdmacm, and its ids. */
+/* plan_cm.c: look at a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
-/* What of those there are is other on this host; guids: of its devices, by name. contexts have their names there. */
+/*
+ * What do these files and ids lose if their device has another node GUID at host? guids: of its devices, by name. The contexts
+ * have their names there already.
+ */
 void plan_cm_there(struct plan *plan, const char *host, json_t *guids);
 /* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */
 int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct contexts *asked);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What migrate says while it works, and at its end. Phases go to stderr, if that is a terminal or asked
- * for; the closing line, or JSON, to stdout.
+ * What migrate says while it works, and at its end. Phases go to stderr, if that is a terminal or --verbose is given; the
+ * closing line, or JSON, goes to stdout.
  */
 #ifndef GODWIT_REPORT_H
 #define GODWIT_REPORT_H
@@ -23,21 +23,21 @@ struct report {
 };
 
 void report_start(bool verbose, bool json);
-/* A phase begins; the one before it is done. */
+/* A phase begins; the phase before it is over. */
 void report_phase(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What there is to say about it is known better now. */
+/* A better text for the phase. */
 void report_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* How far the phase is, of a whole. */
 void report_progress(uint64_t done, uint64_t whole);
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What whoever calls godwit must know before the process is frozen; shown in any case. */
+/* What the operator must know before the process is frozen. It is always shown. */
 void report_beforehand(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_warn(struct report *report, const char *text);
 void report_fault(struct report *report);	/* a fault(), if there is one, becomes a warning */
 
-/* The closing line; gives back the exit code. */
+/* The closing line. Gives the exit code. */
 int report_moved(const struct report *report, bool json);
-int report_could(const struct report *report, bool json);	/* nothing was to be moved */
+int report_could(const struct report *report, bool json);	/* of --dry-run */
 int report_failed(int code, const struct report *report, bool json);
 
 #endif /* GODWIT_REPORT_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What is written down of a move, at either end: for `godwit status`, for who settles it by hand, and for who
+ * What either end writes down of a move: for `godwit status`, for a person who settles the move, and for the process that
  * goes on when a godwit was killed.
  */
 #ifndef GODWIT_STATE_H
@@ -11,23 +11,23 @@
 
 #define STATE_DIR	"/run/godwit"
 
-/* STATE_DIR/ID and this; to be freed. */
+/* STATE_DIR/ID and the suffix; to be freed. */
 char *state_path(const char *id, const char *suffix);
 /* The same as an address. -1 with fault(). */
 struct sockaddr_un;
 int state_address(const char *id, const char *suffix, struct sockaddr_un *sun);
 
 /*
- * Who sees to a move: this process, its children, or nobody. -1 with fault(): others do. It ends with the last of
- * them, however that ends; or with close().
+ * Take the lock of a move, which says that somebody works on it: this process and its children. -1 with fault(): others have
+ * it. The lock ends with the last of its processes, or with close().
  */
 int state_lock(const char *id);
 
 int state_save(const char *id, json_t *state);	/* takes state over; whole or not at all */
 json_t *state_load(const char *id);		/* or NULL */
 /*
- * An array of all moves to and from this host that are not over. -1 with fault(): it is not all, as one can't be read;
- * nothing may be moved before somebody has seen to that.
+ * An array of all moves to and from this host that are not over. -1 with fault(): one can't be read, and nothing may be moved
+ * before a person has looked at it.
  */
 int state_all(json_t **all);
 void state_remove(const char *id);

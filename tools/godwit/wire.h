@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What two godwits say to each other, through the pipes of ssh: frames of a big-endian length and a type
- * byte. 'J' carries a JSON object, 'D' a piece of the file that the last JSON object announced.
+ * What two godwits say to each other through the pipes of ssh: frames, which begin with a big-endian length and a type byte.
+ * 'J' has a JSON object, 'D' a piece of the file that the last JSON object announced.
  */
 #ifndef GODWIT_WIRE_H
 #define GODWIT_WIRE_H
@@ -10,9 +10,9 @@
 #include "godwit.h"
 
 #define WIRE_VERSION	3
-#define WIRE_MAX	(64 << 20)	/* both ends are root's: this is against a peer that talks no sense */
+#define WIRE_MAX	(64 << 20)	/* both ends are root's: this is against an end that talks no sense */
 
-/* How long a pipe may take no byte, or give none of what has begun, before we call the other end gone. */
+/* If a pipe takes no byte for so long, or gives none of a frame that has begun, the other end counts as gone. */
 #define STALL_MS	20000
 
 enum { WIRE_JSON = 'J', WIRE_DATA = 'D' };
@@ -22,16 +22,16 @@ struct wire {
 	int in, out;
 };
 
-/* All of these give 0, or -1 with fault(). timeout_ms: -1 waits for ever, for a frame to begin. */
+/* All of these give 0, or -1 with fault(). timeout_ms: for a frame to begin; -1: for ever. */
 int wire_send(const struct wire *wire, json_t *message);	/* takes message over */
 int wire_send_data(const struct wire *wire, const void *data, size_t length);
-/* Between these two, what is sent waits for more of it: small pieces cost ssh as much as large ones. */
+/* Between these two calls small frames are sent together: a small piece costs ssh as much as a large one. */
 void wire_cork(void);
 int wire_uncork(const struct wire *wire);
 /* One frame. JSON: *message is to be freed with json_decref(). DATA: *message is NULL. */
 int wire_receive(const struct wire *wire, json_t **message, void *data, size_t *length, int timeout_ms);
 
-/* Does the connection have something to read, or its end? */
+/* Is there something to read, or the end of the connection? */
 bool wire_ready(const struct wire *wire, int timeout_ms);
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length);

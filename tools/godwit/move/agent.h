@@ -17,12 +17,12 @@
 enum stage {
 	STAGE_IDLE,		/* nothing is here to undo */
 	STAGE_PREPARED,		/* images, addresses, files may be here */
-	STAGE_RESTORING,
+	STAGE_RESTORING,	/* CRIU, or podman, restores the process */
 	STAGE_READY,		/* all tasks are restored, and frozen; only the source knows what becomes of them */
 	STAGE_COMMITTED,	/* the copy is the only one: the tasks may run */
 	STAGE_RUNNING,		/* they run, and their connections have resumed, or we wait no longer for that */
 	STAGE_LOST,		/* they were let go, and have ended with CRIU */
-	STAGE_END,
+	STAGE_END,		/* the agent ends */
 };
 
 struct agent {

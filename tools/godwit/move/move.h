@@ -6,10 +6,10 @@
 #define GODWIT_MOVE_H
 
 #include "address.h"
+#include "connect.h"
 #include "container.h"
 #include "criu.h"
 #include "images.h"
-#include "connect.h"
 #include "plan.h"
 #include "report.h"
 
@@ -94,7 +94,7 @@ int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);
 /* Is the process in the middle of another move? -1 with fault(). */
 int move_check_others(const struct move *m);
-/* Both, for a move. EXIT_OK, or the exit code with fault(). */
+/* Look at both, and have the destination prepare. EXIT_OK, or the exit code with fault(). */
 int move_check(struct move *m);
 
 /*
@@ -121,6 +121,14 @@ int move_may_decide(struct move *m);
 void move_decide(struct move *m);
 /* Bring the move to its end, by commit if that is decided, else by abort. Gives the exit code. */
 int move_end(struct move *m);
+
+/*
+ * commit_source.c, abort_source.c. Both give an exit code. Or MOVE_TURNS, since the destination has the first word: the copy
+ * was never let go, or was let go already. A fault() before an abort is the reason of the failure, and stays set.
+ */
+#define MOVE_TURNS	(-1)
+int move_commit(struct move *m);
+int move_abort(struct move *m);
 
 /*
  * files_source.c, in the order of a move. files_asked(): what speaks against --copy and --shared becomes the plan's
@@ -205,13 +213,5 @@ int move_load(struct move *m, json_t *state);
 void move_remember_stopped(struct move *m, json_t *state);
 /* The same: what podman has said of a container that moves. */
 void move_remember_container(struct move *m, json_t *state);
-
-/*
- * commit_source.c, abort_source.c. Both give an exit code. Or MOVE_TURNS, since the destination has the first word: the copy
- * was never let go, or was let go already. A fault() before an abort is the reason of the failure, and stays set.
- */
-#define MOVE_TURNS	(-1)
-int move_commit(struct move *m);
-int move_abort(struct move *m);
 
 #endif /* GODWIT_MOVE_H */
