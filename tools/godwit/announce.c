@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Telling a link who has an address now. Neighbours differ in which form they learn from, so both go out:
- * an ARP request and an ARP reply, each from and to the address itself (RFC 5944, 4.6).
+ * Tell the link who has an address now. Some neighbours learn from an ARP request, others from an ARP reply. So we send both,
+ * each from and to the address itself (RFC 5944, 4.6).
  */
 #include <arpa/inet.h>
 #include <errno.h>

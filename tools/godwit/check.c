@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit check: can this host take part in a move? Can this process move, and what of it can't?
+ * godwit check: can this host take part in a move? Can this process move, and if not, why?
  */
 #include <errno.h>
 #include <getopt.h>
@@ -15,7 +15,7 @@
 #include "move/move.h"
 #include "text.h"
 
-/* One line for each thing looked at: it holds, or why not. */
+/* One line for each thing that we look at: it is ok, or why not. */
 static void look(json_t *list, const char *what, int failure)
 {
 	json_array_append_new(list, json_pack("{s:s, s:b, s:s*}", "what", what, "ok", !failure,
@@ -106,7 +106,7 @@ static json_t *process_json(const struct plan *plan)
 			 "problems", plan->problems, "notes", plan->notes);
 }
 
-/* What the destination has against it: an array, with why it can't be asked. */
+/* What the destination has against the move: an array; also why it can't be asked. */
 static json_t *look_there(struct move *m)
 {
 	json_t *problems = NULL;
@@ -121,7 +121,7 @@ static json_t *look_there(struct move *m)
 	return problems;
 }
 
-/* needs_key: nobody else says so, as the plan of a process does, nor need it not */
+/* needs_key: a missing key counts here. For a process its plan says so, and a host may be told to do without a key. */
 static bool all_ok(json_t *list, bool needs_key)
 {
 	json_t *entry;
@@ -168,7 +168,7 @@ static int check(struct move *m)
 	return ok ? EXIT_OK : EXIT_REFUSED;
 }
 
-/* The child ends with us. */
+/* Work in a child, which ends with us. */
 static int check_first(struct move *m)
 {
 	int status;
@@ -225,7 +225,7 @@ int cmd_check(int argc, char **argv)
 		case 't': m.host = parse_text(optarg); break;
 		default: usage();
 		}
-	/* (ssh would take it for an option) */
+	/* (ssh would take a host that begins with - for an option) */
 	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
 		usage();
 	m.pid = argc > optind ? parse_pid(argv[optind]) : 0;

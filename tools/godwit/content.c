@@ -12,7 +12,7 @@
 
 #define PIECE	(256 * 1024)
 
-/* What stands in files of these tells of the host, and is there anew at each look. */
+/* Is it on a file system whose files the kernel makes up at each read, from what the host is? */
 static bool is_made_up(int fd)
 {
 	struct statfs st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What a file holds. Two hosts have the same one if what is in it is the same: its size and its time are a first look.
+ * The content of files. Two hosts have the same file if its content is the same. Size and time are a first look.
  */
 #ifndef GODWIT_CONTENT_H
 #define GODWIT_CONTENT_H
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "godwit.h"
 
-#define CHECK_BYTES_MS	10000	/* bytes of files that a host reads and digests at least in a ms */
+#define CHECK_BYTES_MS	10000	/* a host reads and digests at least so many bytes in a ms */
 #define DIGEST_TEXT	65
 
 /*
@@ -18,15 +18,15 @@
  */
 int content_digest(const char *path, uint64_t size, int64_t deadline, char text[DIGEST_TEXT]);
 
-/* The library takes its time when it is first used: not while a process stands still. */
+/* The library takes its time when it is first used. Call this before the process is frozen. */
 void content_warm_up(void);
 
 /* Nanoseconds since 1970. */
 int64_t content_time(const struct timespec *t);
 
-/* "file PATH: it has other data there than here: ...": with fault(). Each end says it in these words. */
+/* fault("file PATH: it has other data there than here: ..."): both ends say it in these words. */
 int content_differs(const char *path, bool writable);
-/* What to do about a file that is not there as it is here. */
+/* What the operator can do about such a file. */
 const char *content_advice(bool writable);
 
 #endif /* GODWIT_CONTENT_H */

@@ -9,7 +9,7 @@
 
 /* -------------------------------------------------------------- reading -- */
 
-/* The value in a line of /proc/PID/status, or "" where it has no such line. Free it. */
+/* The value of a line of /proc/PID/status, or "" if there is no such line. Free it. */
 static char *status_line(const char *status, const char *name)
 {
 	char *key = xasprintf("\n%s:", name), *value;
@@ -44,7 +44,7 @@ static void add_lines(json_t *creds, const char *status)
 	}
 }
 
-/* (a host without a security module gives an error, one with AppArmor calls the same "unconfined") */
+/* (without a security module the kernel gives an error, where AppArmor says "unconfined": both mean the same) */
 static void add_label(json_t *creds, pid_t pid, pid_t tid)
 {
 	char *path = xasprintf("/proc/%d/task/%d/attr/current", pid, tid);
@@ -89,7 +89,7 @@ static int add_limits(json_t *creds, pid_t pid)
 	return 0;
 }
 
-/* Most threads have the same. Takes creds over. */
+/* The index of these credentials in kinds: most threads have the same. Takes creds over. */
 static size_t kind_of(json_t *kinds, json_t *creds)
 {
 	json_t *kind;
@@ -116,7 +116,7 @@ static int add_thread(json_t *kinds, json_t *threads, json_t *limits, pid_t pid,
 	state = status_line(status, "State");
 	numbers = status_line(status, "NSpid");
 	inner = strrchr(numbers, ' ');
-	/* (CRIU makes the dead anew, as itself) */
+	/* (CRIU makes a dead thread anew with its own credentials) */
 	if (state[0] != 'Z' && state[0] != 'X') {
 		creds = json_object();
 		add_lines(creds, status);

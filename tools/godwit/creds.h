@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What the threads of a tree may do, as this host's /proc has it: user and groups, capabilities, no_new_privs, seccomp,
+ * What the threads of a tree may do, as /proc says on this host: user and groups, capabilities, no_new_privs, seccomp,
  * the label of the security module, limits. Both ends of a move read them while all tasks are frozen, and compare.
  */
 #ifndef GODWIT_CREDS_H
@@ -10,7 +10,7 @@
 #include "proc.h"
 
 /*
- * Of each thread that has not ended. NULL with fault().
+ * The credentials of each thread that has not ended. NULL with fault().
  * {"kinds": [{NAME: VALUE, ...}, ...], "threads": {INNER-TID: [index of its kind, PID, TID], ...}}
  * Threads are known by their numbers in their own namespace, which a move keeps.
  */

@@ -24,8 +24,8 @@
 #define EXIT_NO_CRIU	127
 
 /*
- * What CRIU does not restore, a restored task keeps of CRIU: it calls no setgroups() for a task that has no supplementary
- * groups, and knows nothing of keyrings. So it has no groups itself, and a session keyring that is empty.
+ * A restored task keeps of CRIU what CRIU does not restore. CRIU calls no setgroups() for a task without supplementary
+ * groups, and knows nothing of keyrings. So CRIU itself gets no groups, and an empty session keyring.
  */
 int criu_lay_down(void)
 {
@@ -118,7 +118,7 @@ int criu_request(struct criu *criu, const CriuReq *req)
 
 static void common_options(CriuOpts *opts, const struct criu *criu, const struct criu_options *options)
 {
-	/* (a path it would take for a link) */
+	/* (by a descriptor: CRIU would take a path for a link) */
 	opts->images_dir_fd = criu->images;
 	opts->log_file = (char *)options->log;
 	opts->has_log_level = true;
@@ -127,7 +127,7 @@ static void common_options(CriuOpts *opts, const struct criu *criu, const struct
 	opts->tcp_established = true;
 	opts->has_shell_job = true;
 	opts->shell_job = options->shell_job;
-	/* always: whose a lock is /proc/locks does not tell if it was inherited, or is an open file description's */
+	/* always: /proc/locks does not tell the owner of a lock that is inherited, or an open file description's */
 	opts->has_file_locks = true;
 	opts->file_locks = true;
 	opts->has_notify_scripts = true;
@@ -147,7 +147,7 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	opts.pid = options->pid;
 	opts.has_network_lock = true;
 	opts.network_lock = CRIU_NETWORK_LOCK_METHOD__NFTABLES;
-	/* files without a name go along, however large: shared memory in /dev/shm, mostly */
+	/* files without a name go along, however large; most are shared memory in /dev/shm */
 	opts.has_ghost_limit = true;
 	opts.ghost_limit = UINT32_MAX;
 	req.type = CRIU_REQ_TYPE__DUMP;
@@ -166,7 +166,7 @@ int criu_restore(struct criu *criu, const struct criu_options *options)
 	return criu_request(criu, &req);
 }
 
-/* CRIU puts the place in its source before its messages: "(00.123456) Error (criu/x.c:12): text" */
+/* The text of a message of CRIU: "(00.123456) Error (criu/x.c:12): text" */
 static const char *bare(const char *message)
 {
 	const char *p = strstr(message, "Error (");

@@ -30,7 +30,7 @@ int path_mtu_within(int mtu)
 
 /* ------------------------------------------------------------- a device's -- */
 
-/* The address of its interface that a GID is, or NULL. */
+/* The address of an interface that this GID stands for, or NULL. */
 static const struct nl_address *address_of(const struct gid *gid, const struct nl_address *list, ssize_t n)
 {
 	struct nl_address wanted = nl_of_gid(&gid->gid);
@@ -57,7 +57,7 @@ json_t *gids_json(const char *device)
 		char text[INET6_ADDRSTRLEN];
 
 		inet_ntop(AF_INET6, &gid[i].gid, text, sizeof(text));
-		/* (a VLAN has the link-local address of the interface below it: a restore, by value, takes the first) */
+		/* (a VLAN has the link-local GID of the interface below it; a restore finds GIDs by value, so it takes the first) */
 		if (!gid[i].rocev2 || gids_find(list, text))
 			continue;
 		json_array_append_new(list, json_pack("{s:s, s:o, s:b, s:i, s:b, s:i}", "gid", text,
@@ -88,7 +88,7 @@ struct subnet {
 	bool own;
 };
 
-/* -1: it is in none. */
+/* The subnet of a GID; -1: it is in none. */
 static int subnet_of(json_t *entry, struct subnet *s)
 {
 	const char *text = json_string_value(json_object_get(entry, "gid"));
@@ -102,7 +102,10 @@ static int subnet_of(json_t *entry, struct subnet *s)
 	return s->address.prefixlen < 0 || s->address.prefixlen > (s->address.family == AF_INET ? 32 : 128) ? -1 : 0;
 }
 
-/* Every link has the same link-local subnet: of one interface it is that of another only if both are the devices' own. */
+/*
+ * Can a GID of the new subnet take the place of one of the old? All links have the same link-local subnet: it counts only if
+ * both GIDs are on the devices' own interfaces.
+ */
 static bool stands_for(const struct subnet *new, const struct subnet *old)
 {
 	return new->address.prefixlen == old->address.prefixlen && nl_same_subnet(&old->address, &new->address) &&
@@ -135,7 +138,7 @@ const char *gids_choose(json_t *here, json_t *there, const char *old, const char
 		return NULL;
 	}
 	json_array_foreach(there, i, entry) {
-		/* (a secondary one may have come with another process, and may leave with it; a temporary one ends) */
+		/* (a secondary address may have come with another process, and may leave with it; a temporary address ends) */
 		if (subnet_of(entry, &new) || new.address.secondary || !stands_for(&new, &gone))
 			continue;
 		several = found;
@@ -160,7 +163,7 @@ const char *gids_choose(json_t *here, json_t *there, const char *old, const char
 
 /* -------------------------------------------------------- the command line -- */
 
-/* A GID as inet_ntop() has it; IPv4 is mapped. */
+/* Write an address as inet_ntop() writes the GID; IPv4 is mapped. */
 static int canonical(const char *ip, size_t length, char gid[INET6_ADDRSTRLEN])
 {
 	struct in6_addr raw = { .s6_addr = { [10] = 0xff, [11] = 0xff } };

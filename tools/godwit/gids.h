@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * The addresses of RDMA devices, at both hosts, and which one takes the place of one that stays behind.
+ * The GIDs of RDMA devices, at both hosts; and which GID takes the place of one that stays behind.
  */
 #ifndef GODWIT_GIDS_H
 #define GODWIT_GIDS_H
@@ -18,17 +18,17 @@ json_t *gids_json(const char *device);
 /* One of them, by its text; or NULL. */
 json_t *gids_find(json_t *gids, const char *gid);
 /*
- * Which of the GIDs there, of a device of host, takes the place of an old one of those here: the only one in the same
- * subnet. NULL with fault().
+ * The GID there, of a device of host, that takes the place of an old GID here: the only one in the same subnet. NULL with
+ * fault().
  */
 const char *gids_choose(json_t *here, json_t *there, const char *old, const char *host, const char *device);
 
 /* OLD=NEW of the command line, as IPv4 or IPv6 addresses, into an object of GIDs. -1 with fault(). */
 int gids_parse(json_t *map, const char *text);
 
-/* Of an interface; 0: there is none of that name. */
+/* The MTU of an interface; 0: there is none of that name. */
 int interface_mtu(const char *ifname);
-/* Packets of a path MTU are longer by so much at most, as the driver counts. */
+/* Packets have so many bytes more than their path MTU at most, as the driver counts. */
 #define PATH_MTU_HEADERS 80
 /* The largest path MTU, in bytes, that goes through an interface or route of this one. */
 int path_mtu_within(int mtu);

@@ -20,7 +20,7 @@ enum {
 	EXIT_REFUSED	= 2,	/* before anything was stopped */
 	EXIT_STAYED	= 3,	/* failed; the process runs at the source as before */
 	EXIT_WARNED	= 4,	/* moved, but something was left undone */
-	EXIT_LOST	= 5,	/* failed after the commit, or it is unknown who holds what */
+	EXIT_LOST	= 5,	/* failed after the commit, or nobody knows where the process runs */
 };
 
 /*
@@ -32,7 +32,7 @@ const char *fault_text(void);	/* never NULL */
 bool fault_is_set(void);
 void fault_clear(void);
 
-/* These end the program when memory does. */
+/* These end the program when there is no memory left. */
 void *xrealloc(void *p, size_t size);
 void *xcalloc(size_t n, size_t size);
 char *xstrdup(const char *s);
@@ -47,10 +47,10 @@ char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int64_t now_ns(void);		/* CLOCK_MONOTONIC */
 void close_fd(int *fd);		/* and set it to -1 */
 
-/* Over a Unix socket, two of them at most. 0, or -1: other than n came, or nothing. flags: of recvmsg(). */
+/* Send and receive n descriptors, at most two, over a Unix socket. -1: another number came, or none. flags: of recvmsg(). */
 int fds_send(int sk, const int *fd, size_t n);
 int fds_receive(int sk, int *fd, size_t n, int flags);
-/* Who connects, if that is root; else -1. pid: its process, or NULL. */
+/* Accept a connection, if it is root's; else -1. pid: of the other process, or NULL. */
 int accept_root(int listener, pid_t *pid);
 
 /* The whole file as text, or NULL with errno. Free it. */
@@ -58,8 +58,8 @@ char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
 /*
- * In a child that is to be another program: a session of its own, so that a terminal's ^C is for godwit alone; signals do
- * what they do by themselves, as who that starts would keep what they don't. output: a file for all that it says, or NULL.
+ * In a child that becomes another program. It gets a session of its own, so that a terminal's ^C is for godwit alone. Signals
+ * get their default actions, since the program would inherit ignored ones. output: a file for all that it says, or NULL.
  */
 void stand_alone(const char *output);
 /*

@@ -18,13 +18,13 @@ int host_check_key(uint64_t fingerprints[2]);
 bool host_allows_unsigned(void);
 
 #define KEY_FILE	"/etc/godwit/key"
-/* What is to be done where there is none. */
+/* What the operator is to do if there is no key. */
 #define KEY_HOW		"godwit key generate FILE, and godwit key set FILE here, at the destination and at all peers' hosts; or, " \
 			"on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"
 
 const char *host_boot_id(void);
 int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */
-int host_pause_max(void);	/* for a peer that asks it to go on waiting; never less than the above */
+int host_pause_max(void);	/* the same for a peer that asks it to wait on; never less */
 /* What a container runtime says of itself, "crun version 1.21"; NULL: it does not run. Free it. */
 char *host_runtime_version(const char *runtime);
 const char *host_plugin_path(void);

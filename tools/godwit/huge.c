@@ -7,14 +7,14 @@
 #include <sys/vfs.h>
 #include "huge.h"
 
-/* What is mapped of a file, or of memory without one: after fork() it is the parent's, until it is written to. */
+/* Huge pages of one file, or of memory without one. After fork() parent and child have the same, until one writes to it. */
 struct used {
 	dev_t dev;
 	ino_t ino;
 	uint64_t page;
 	uint64_t bytes;
-	pid_t pid;		/* the last that was looked at, */
-	uint64_t its;		/* and what that has */
+	pid_t pid;		/* the process that was looked at last, */
+	uint64_t its;		/* and how many bytes it has */
 };
 
 struct all_used {
@@ -52,7 +52,7 @@ static int add_map(const struct proc_map *map, void *arg)
 		used->its = 0;
 	used->pid = map->pid;
 	used->its += length;
-	/* (what is shared is made again from its beginning on) */
+	/* (a restore makes shared memory again from its beginning on) */
 	if (map->shared && used->its < map->offset + length)
 		used->its = map->offset + length;
 	if (used->bytes < used->its)
@@ -94,7 +94,7 @@ uint64_t huge_free(uint64_t size)
 	uint64_t extra = pool_value(size, "nr_overcommit_hugepages"), surplus = pool_value(size, "surplus_hugepages");
 	uint64_t free_pages = pool_value(size, "free_hugepages"), reserved = pool_value(size, "resv_hugepages");
 
-	/* (those that are reserved are among the free ones) */
+	/* (reserved pages are counted as free) */
 	free_pages += extra > surplus ? extra - surplus : 0;
 	return free_pages > reserved ? free_pages - reserved : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * Huge pages (hugetlbfs): what a process tree has of them, and what is free on this host.
+ * Huge pages (hugetlbfs): how many a process tree has, and how many are free on this host.
  */
 #ifndef GODWIT_HUGE_H
 #define GODWIT_HUGE_H

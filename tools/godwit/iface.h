@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * An interface of a container's in its own network namespace, on one of this host's, and the RDMA device on it.
+ * An interface in the network namespace of a container, which lies on an interface of this host; and the RDMA device on it.
  *
- * A process that asks or changes something in another namespace goes there, and must come back: whatever it asks
- * next, it asks there.
+ * A process enters another namespace to ask or change something there, and must come back: until then all its questions go to
+ * that namespace.
  */
 #ifndef GODWIT_IFACE_H
 #define GODWIT_IFACE_H
@@ -29,7 +29,7 @@ int tool(const char *what, const char *todo, const char *const argv[]);
 
 #define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
 
-/* From the namespace of its parent: it is down, and has no address. */
+/* Call this in the namespace of its parent. The interface is down, and has no address. */
 int iface_make(const struct iface *i, int ns);
 /* These work in the namespace of the interface. -1 with fault(). */
 int iface_add_addresses(const struct iface *i);
@@ -38,13 +38,13 @@ int iface_add_device(const struct iface *i);
 int iface_lo_up(void);
 int iface_delete_device(const char *device);
 int iface_delete(const char *ifname, const char *what, const char *todo);
-bool iface_can_be_deleted(const char *ifname);	/* it is of a type that is made here */
+bool iface_can_be_deleted(const char *ifname);	/* is it of a type that godwit makes? */
 /* The interface of a device, if it lies in this namespace; to be freed. NULL: it does not. */
 char *iface_of(const char *device);
-/* That nobody has the device open. The kernel would wait for whoever has, and nothing would end that. */
+/* -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. */
 int iface_check_unused(const char *device);
 
-/* Is it what the kernel, ip and rdma take, and nothing else? -1 with fault(). */
+/* Is it a name that the kernel, ip and rdma take as such? -1 with fault(). */
 int iface_check_name(const char *what, const char *name, size_t max);
 int iface_check_parent(const char *name);
 int iface_check_mac(const char *mac);

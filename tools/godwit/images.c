@@ -47,7 +47,7 @@ uint64_t images_space(const char *base)
 	struct statvfs st;
 	uint64_t space = 0;
 
-	/* (it may not be there yet, nor its parent) */
+	/* (the folder, and its parent, need not be there yet) */
 	while (statvfs(path, &st)) {
 		slash = strrchr(path, '/');
 		if (!slash)
@@ -167,7 +167,7 @@ int images_send_file(const struct wire *wire, const char *path, images_progress 
 
 /* ------------------------------------------------------------ receiving -- */
 
-/* A name that stays in its folder. */
+/* Does the name stay in its folder? */
 static bool good_name(const char *name)
 {
 	return name && name[0] && name[0] != '.' && !strchr(name, '/');
@@ -188,7 +188,7 @@ static int open_new(const char *path, json_t *message)
 
 	if (fd < 0)
 		return fd;
-	/* (who changes its owner takes bits of its mode away) */
+	/* (the owner first: to change it clears bits of the mode) */
 	if (fchown(fd, json_integer_value(json_object_get(message, "uid")),
 		   json_integer_value(json_object_get(message, "gid"))) ||
 	    fchmod(fd, mode & 07777)) {
@@ -271,7 +271,7 @@ static bool explain_by_plugin(const char *dir)
 	return told;
 }
 
-/* Lines that say only that something before them failed. */
+/* Does this line only say that something before it failed? */
 static bool follows(const char *text, size_t length)
 {
 	static const char *const marks[] = { "FAILED", "failed with", "exited with", "killed by signal", "RPC" };
@@ -283,8 +283,8 @@ static bool follows(const char *text, size_t length)
 }
 
 /*
- * CRIU goes on after some errors, so the first need not be the one; and it reports the one again at each
- * level, so the last isn't. It is the first of the last ones that stand together.
+ * Which error of CRIU's log is the cause? CRIU goes on after some errors, so it need not be the first. CRIU reports the cause
+ * again at each level, so it is not the last. It is the first of the last errors that stand together.
  */
 #define TOGETHER	40	/* lines */
 
@@ -331,7 +331,7 @@ char *images_lock_table(const char *dir)
 	char *text = read_file(path);
 	const char *at = text;
 
-	/* (it names itself twice, and the second time it means it) */
+	/* (CRIU prints its run id twice; the second one counts) */
 	while (at && (at = strstr(at, key))) {
 		at += sizeof(key) - 1;
 		free(table);

@@ -19,7 +19,7 @@
 #define KEY_DIGITS	(2 * RXE_MIGR_KEY_LEN)
 
 struct keys {
-	uint8_t key[2][RXE_MIGR_KEY_LEN];	/* the one in force, one that is accepted, too */
+	uint8_t key[2][RXE_MIGR_KEY_LEN];	/* the key in force, and one that is accepted, too */
 	int n;
 };
 
@@ -51,7 +51,7 @@ static int parse(FILE *f, const char *name, struct keys *keys)
 	return keys->n ? 0 : fault("%s: it is empty", name);
 }
 
-/* A key that others can read is none. */
+/* -1 with fault(), also if others can read the file. */
 static int read_keys(const char *name, struct keys *keys)
 {
 	FILE *f = strcmp(name, "-") ? fopen(name, "re") : stdin;
@@ -88,7 +88,7 @@ static int write_keys(const char *path, const struct keys *keys)
 	return ret ? fault("%s: %s", path, strerror(errno)) : 0;
 }
 
-/* The file is whole at any time. What lies at the new one's name is not ours: it is not written through. */
+/* The file is whole at any time. A file that has the new file's name already is not ours: we do not write to it. */
 static int store(const struct keys *keys)
 {
 	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
@@ -111,7 +111,7 @@ static int tell_device(const char *device, void *arg)
 		return -1;
 	ret = ibv_migration_key(ctx, arg, NULL);
 	ibv_close_device(ctx);
-	/* (one device speaks for all of this host) */
+	/* (the key is one for all devices of this host) */
 	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
 }
 

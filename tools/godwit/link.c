@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit link: a device of its own for a container, on an interface of its own in the container's network namespace.
+ * godwit link: an RDMA device of its own for a container, on an interface of its own in the container's network namespace.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static int open_its(struct link *l)
 
 /* ------------------------------------------------------------------ add -- */
 
-/* In its namespace. lo comes last: who undoes the rest can't know what it was. */
+/* In the container's namespace. lo comes last: nobody could undo that, as nobody knows whether lo was up. */
 static int fill(const struct link *l)
 {
 	int ret;
@@ -89,7 +89,7 @@ static int fill(const struct link *l)
 	return ret;
 }
 
-/* In its namespace; the reason for the failure is set. */
+/* In the container's namespace. The fault() is set already. */
 static void take_back(const struct link *l)
 {
 	if (iface_delete(l->iface.ifname, "", ""))
@@ -134,7 +134,7 @@ struct search {
 	size_t n;
 };
 
-/* 1: it is there. The namespace stays open then. */
+/* Is the interface in this namespace? 1: yes, and the namespace stays open. */
 static int look_in(struct search *s, const char *path)
 {
 	int ns = ns_open(path);
@@ -190,7 +190,7 @@ static int look_at_names(struct search *s)
 	return found;
 }
 
-/* This host's own comes first: what lies there is not ours to take. */
+/* This host's own namespace comes first: an interface there is not ours to take. */
 static char *find_interface(struct link *l)
 {
 	struct search s = { .l = l };
@@ -206,7 +206,7 @@ static char *find_interface(struct link *l)
 	return s.ifname;
 }
 
-/* In its namespace. */
+/* In the container's namespace. */
 static int take_away(const struct link *l, const char *ifname)
 {
 	char *what = xasprintf("interface %s in %s", ifname, l->path);
@@ -310,7 +310,7 @@ int cmd_link(int argc, char **argv)
 		return failed(EXIT_USAGE);
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
-	/* (interrupted, it would leave half of it; its programs can be interrupted: then all is undone) */
+	/* (a signal would leave half of it. It still ends the programs that we run: then all is undone) */
 	block_signals();
 	ret = add ? link_add(&l) : link_del(&l);
 	close_fd(&l.ns);

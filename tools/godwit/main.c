@@ -15,7 +15,7 @@ static const struct command {
 	{ "agent", cmd_agent },	/* not for people: usage.c leaves it out */
 };
 
-/* What JSON has no memory for would be missing from a list, and a problem that is not listed is taken for none. */
+/* Without memory, a text would be missing from a list, and a problem that is not listed counts as none. So we end. */
 static void *json_memory(size_t size)
 {
 	return xrealloc(NULL, size);
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 	if (!strcmp(name ? name + 1 : argv[0] ?: "", "criu"))
 		return cmd_relay(argc, argv);
 	signal(SIGPIPE, SIG_IGN);
-	/* (the podman of another host is none of ours) */
+	/* (podman must not ask another host) */
 	unsetenv("CONTAINER_HOST");
 	unsetenv("CONTAINER_CONNECTION");
 	if (argc < 2)

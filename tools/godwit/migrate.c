@@ -44,12 +44,12 @@ static int work(struct move *m)
 {
 	sigset_t set = block_signals();
 
-	go_first();	/* who kills a process group hits one of us only, too */
+	go_first();	/* in a session of our own, so that a signal to a process group hits worker or keeper, not both */
 	m->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return conclude(m, move_transact(m));
 }
 
-/* CRIU is our child now, unless the worker had seen its end. */
+/* CRIU is a child of the keeper now, unless the worker had seen its end. */
 static void adopt_criu(struct move *m)
 {
 	siginfo_t info;
@@ -66,7 +66,7 @@ static int recover(struct move *m, int status)
 {
 	json_t *state = state_load(m->id);
 
-	/* (what has ended by now needs nobody) */
+	/* (tasks that have ended need nobody) */
 	tree_refresh(&m->plan.tree, m->pid);
 	if (state) {
 		move_remember_stopped(m, state);
@@ -101,7 +101,7 @@ static int keep(struct move *m)
 	worker = fork();
 	if (worker == 0)
 		return work(m);
-	prctl(PR_SET_NAME, "godwit-keeper");	/* who kills by name hits one of us only */
+	prctl(PR_SET_NAME, "godwit-keeper");	/* a kill by name hits worker or keeper, not both */
 	signal(SIGINT, pass_on);
 	signal(SIGHUP, pass_on);
 	signal(SIGTERM, pass_on);
@@ -179,7 +179,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		case 'v': *verbose = true; break;
 		default: usage();
 		}
-	/* (ssh would take it for an option) */
+	/* (ssh would take a host that begins with - for an option) */
 	if (optind != argc - !m->container.name || !m->host || m->host[0] == '-' || m->images_base[0] != '/' ||
 	    (m->container.name ? m->copy.n || m->device_map || m->gids_asked : m->container.parent || m->volumes.n))
 		usage();

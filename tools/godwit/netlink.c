@@ -31,7 +31,7 @@ static int address_change(const struct nl_address *a, int type, int flags)
 	struct nl_request r = nl_request(type, NLM_F_ACK | flags);
 	struct ifaddrmsg msg = {
 		.ifa_family = a->family, .ifa_prefixlen = a->prefixlen, .ifa_index = a->ifindex,
-		/* the other host has it still: no duplicate detection */
+		/* no duplicate detection: the other host still has the address */
 		.ifa_flags = a->family == AF_INET6 ? IFA_F_NODAD : 0,
 	};
 
@@ -183,7 +183,7 @@ int nl_nsid(int ns)
 
 struct route {
 	bool local;
-	int ifindex;	/* 0: not told */
+	int ifindex;	/* 0: the kernel did not say */
 	int mtu;
 };
 
@@ -213,7 +213,7 @@ int nl_route(const struct nl_address *to, const struct nl_address *from, int ifi
 	size_t size = address_size(to->family);
 	struct rtmsg msg = {
 		.rtm_family = to->family, .rtm_dst_len = 8 * size, .rtm_src_len = from ? 8 * size : 0,
-		/* (without a route of this interface IPv4 takes for granted that the address is on its link) */
+		/* (without this, IPv4 takes an address for one on the link of the interface where there is no route) */
 		.rtm_flags = to->family == AF_INET ? RTM_F_FIB_MATCH : 0,
 	};
 	struct route route = { 0 };
@@ -227,7 +227,7 @@ int nl_route(const struct nl_address *to, const struct nl_address *from, int ifi
 	ret = nl_talk(NETLINK_ROUTE, &r, read_route, &route);
 	if (ret)
 		return ret;
-	/* (IPv6 takes another interface where it must) */
+	/* (IPv6 may answer with a route of another interface) */
 	if (!route.local && route.ifindex && route.ifindex != ifindex)
 		return -EHOSTUNREACH;
 	*mtu = route.mtu;
@@ -296,7 +296,7 @@ static void find_peer(const struct nlmsghdr *h, void *arg)
 		memcpy(arg, peer, sizeof(uint32_t));
 }
 
-/* The kernel tells of those of one network namespace only, the asking socket's. */
+/* The kernel tells only of Unix sockets in the network namespace of the socket that asks. Open it in that of sock. */
 static int nl_open_beside(int sock, int protocol)
 {
 	int ours = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), its = ioctl(sock, SIOCGSKNS), fd;

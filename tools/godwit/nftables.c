@@ -28,8 +28,8 @@ static struct nl_request nft_request(int type, int flags, int family, int res_id
 #define TABLES_MAX 2
 
 /*
- * All of them at once, or none. The socket is left to the end of the process: closed, it waits until no CPU
- * looks at the rules any more, and nobody runs meanwhile.
+ * Change all tables at once, or none. The socket stays open to the end of the process: to close it waits until no CPU looks at
+ * the rules any more, and the process is frozen meanwhile.
  */
 static int change_tables(int type, const int *family, size_t n, const char *name)
 {
@@ -43,7 +43,7 @@ static int change_tables(int type, const int *family, size_t n, const char *name
 		return fd;
 	part[0] = nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	for (size_t i = 0; i < n; i++) {
-		/* (one that fails is answered anyway, and first) */
+		/* (a part that fails is answered in any case, and first) */
 		part[i + 1] = nft_request(NFNL_SUBSYS_NFTABLES << 8 | type,
 					  i == n - 1 ? NLM_F_ACK : 0, family[i], 0);
 		nl_put_attr(&part[i + 1], NFTA_TABLE_NAME, name, strlen(name) + 1);

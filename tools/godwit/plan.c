@@ -97,7 +97,7 @@ static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
 
 /* ------------------------------------------------------------- together -- */
 
-/* units: what is known of them from a look before */
+/* units: what systemd has said of them at an earlier look. */
 static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 		       const struct contexts *asked, json_t *units)
 {
@@ -112,7 +112,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
-	/* (of one in a container, that says enough) */
+	/* (if it is in a container, that problem says enough) */
 	alone = !contained && !plan_supervisor(plan);
 	look_at_tasks(plan);
 	if (alone)
@@ -134,9 +134,8 @@ fail:
 }
 
 /*
- * The process runs: a region that was there may be gone, with its memory, a moment later, and so may what
- * librdmacm is about. What is there to stay is there again at each look. (UCX unmaps first, and deregisters
- * when it comes by.)
+ * The process runs. A memory region may lose its memory a moment before it is deregistered itself, and ids of librdmacm come and
+ * go. A problem that stays is there at each look. (UCX unmaps memory first, and deregisters it some time later.)
  */
 int plan_make(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 	      const struct contexts *asked)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What stands in the way of a move: files of librdmacm and their ids. */
+/* Which files of librdmacm, and which of their ids, stand in the way of a move? */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 	return json_sprintf(a.sa.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", text, ntohs(a.in.sin_port));
 }
 
-/* The plugin binds it again, to what stands for that address. */
+/* The plugin binds the id again, to the address that takes the place of this one. */
 static void add_source(struct contexts *list, const struct rxe_migr_cm_id *id)
 {
 	struct in6_addr gid = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
@@ -78,7 +78,7 @@ static bool is_connected(const struct rxe_migr_cm_id *id)
 	return id->state == RXE_MIGR_CM_CONNECTED || id->state == RXE_MIGR_CM_LEFT;
 }
 
-/* As the CRIU plugin looks for it. dgid: its peer's */
+/* Has the tree this QP, as the CRIU plugin looks for it? dgid: of its peer. */
 static bool have_qp(const struct contexts *list, const char *device, uint32_t qpn, struct in6_addr *dgid)
 {
 	for (size_t i = 0; i < list->n; i++) {
@@ -99,7 +99,7 @@ static bool have_qp(const struct contexts *list, const char *device, uint32_t qp
 	return false;
 }
 
-/* The contexts were read before the ids: what is not there may be new. */
+/* The same. Contexts were read before ids: a QP that is missing may be new, so we look again. */
 static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, struct in6_addr *dgid)
 {
 	struct contexts now;
@@ -113,7 +113,7 @@ static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, st
 	return has;
 }
 
-/* Whom the destination must find */
+/* A peer that the destination must find. */
 static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, const char *address)
 {
 	json_array_append_new(plan->cm_peers, json_pack("{s:i, s:i, s:I, s:s}", "pid", fd->pid, "fd", fd->fd, "id",
@@ -131,8 +131,8 @@ static bool has_threads(pid_t pid)
 }
 
 /*
- * rdma_get_request() hands each new id over to an event channel of its own, which the kernel refuses if the listener's
- * file is no longer as stock opened it. Whether the program does that, only its memory tells.
+ * rdma_get_request() hands each new id over to an event channel of its own. The kernel refuses that if the listener's file was
+ * not opened by the program itself. Only the memory of the program tells whether it does that.
  */
 static void say_refuses(struct plan *plan, json_t *object, const char *why)
 {
@@ -182,7 +182,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		plan->passing = true;
 }
 
-/* What cannot be kept, wherever it moves to: criu-plugin/README.md has it. */
+/* What can't be kept wherever the id moves to: see criu-plugin/README.md. */
 static void say_limits(struct plan *plan, json_t *object, const struct proc_fd *fd, const struct rxe_migr_cm_id *ids,
 		       int count)
 {
@@ -224,7 +224,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 	free(ids);
 }
 
-/* By what GUID the process of such a file knows the device of a context, as sysfs has it; "" if nobody tells. */
+/* The node GUID by which the process of such a file knows the device of a context, as in sysfs; "": unknown. */
 static void known_guid(const struct context *c, pid_t pid, int fd, char text[NODE_GUID])
 {
 	struct ibv_context *ctx = context_attach(c);
@@ -258,7 +258,7 @@ void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 		int fd = json_integer_value(json_object_get(object, "fd"));
 		bool file = is_object(object, "object", "rdma_cm");
 
-		/* (of one that has a note, its process has threads) */
+		/* (an id that has a note already: its process has threads) */
 		if (!file && !(is_object(object, "object", "cm_id") && is_object(object, "state", "listening") &&
 			       !json_object_get(object, "note")))
 			continue;

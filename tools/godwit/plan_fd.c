@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
-/* What the descriptors of the tree stand in the way with. */
+/* Which descriptors of the tree stand in the way of a move? */
 #include <linux/major.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_
 						       "path", text_json(fd->link)));
 }
 
-/* The number of the pseudo-terminal that this is an end of, or -1: none. */
+/* The number of the pseudo-terminal of which this is an end; or -1. */
 static int pty_number(const struct proc_fd *fd, bool *master)
 {
 	int number = -1, copy;
@@ -50,7 +50,7 @@ static int pty_number(const struct proc_fd *fd, bool *master)
 	return number;
 }
 
-/* A number, once. */
+/* Add a number, once. */
 static void add_number(json_t *list, int number)
 {
 	json_t *value;
@@ -66,7 +66,7 @@ struct pty_search {
 	const struct tree *tree;
 	int number;
 	bool master;		/* in the tree */
-	bool elsewhere;		/* an end is held by a process that stays */
+	bool elsewhere;		/* a process that stays has an end open */
 };
 
 static int pty_end(const struct proc_fd *fd, void *arg)
@@ -83,7 +83,7 @@ static int pty_end(const struct proc_fd *fd, void *arg)
 	return s->elsewhere;
 }
 
-/* A pseudo-terminal goes along if nobody else has it, under the number that it has. */
+/* A pseudo-terminal goes along with its number, if nobody else has it open. */
 static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 {
 	bool master;
@@ -154,8 +154,8 @@ static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
 }
 
 /*
- * A Unix socket goes along with the one that it is connected to. (Of one that nobody has accepted yet CRIU knows.)
- * Many last for a moment only: a line for syslog, a question to nscd.
+ * A Unix socket goes along together with the socket that it is connected to. (CRIU finds one that nobody has accepted yet.)
+ * Many connections last for a moment only: a line for syslog, a question to nscd.
  */
 static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 {
@@ -168,7 +168,7 @@ static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 	plan->passing = true;
 }
 
-/* Descriptors that were passed, and that the tree has no other of. */
+/* Is it a descriptor of the file that was passed? */
 static int is_this_file(const struct proc_fd *fd, void *arg)
 {
 	return proc_same_file(getpid(), *(int *)arg, fd->pid, fd->fd);
@@ -187,8 +187,8 @@ static bool is_stray_rdma(const struct plan *plan, int passed)
 }
 
 /*
- * What has been passed through a socket and is not received yet is in no table of descriptors. What comes first can
- * be looked at. (Who peeks himself, from where he has come to, would be moved on by us.)
+ * A descriptor that was sent through a socket and is not received yet is in no table of descriptors. We can peek at the first
+ * message. (Not if the process peeks itself, with SO_PEEK_OFF: our peek would move its offset.)
  */
 static void look_at_queue(struct plan *plan, const struct proc_fd *fd, int copy)
 {
@@ -250,7 +250,7 @@ static void look_at_socket(struct plan *plan, const struct proc_fd *fd)
 	close_fd(&copy);
 }
 
-/* Files without a name of their own; of a kind that CRIU dumps (without libbpf, as Debian's), or our plugin does. */
+/* Anonymous files: CRIU, which Debian builds without libbpf, or our plugin must be able to dump them. */
 static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
 {
 	static const char *const kinds[] = {
@@ -266,7 +266,7 @@ static void look_at_anon(struct plan *plan, const struct proc_fd *fd)
 		     fd->pid, fd->fd, fd->link);
 }
 
-/* An inherited descriptor shows the same one again. */
+/* Is the lock listed already? An inherited descriptor shows it again. */
 static bool have_lock(const struct plan *plan, const json_t *path, long long start, bool whole)
 {
 	json_t *lock;
@@ -281,8 +281,8 @@ static bool have_lock(const struct plan *plan, const json_t *path, long long sta
 }
 
 /*
- * CRIU takes each lock again, and waits until it gets it. (What a lease needs only who sets it can tell.) Whose it is
- * says the file, not /proc/locks: an inherited one may be of a process that is gone.
+ * CRIU takes each lock again, and waits until it gets it. (What a lease needs shows only when it is set.) fdinfo of the file
+ * tells which locks the tree has. /proc/locks does not: an inherited lock may name a process that is gone.
  */
 static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 {
@@ -327,7 +327,7 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 	return 0;
 }
 
-/* Of a container: what is RDMA's, and nobody but our plugin knows. */
+/* For a container, only files of RDMA, which podman's runtime does not know. */
 static int look_at_contained(const struct proc_fd *fd, void *arg)
 {
 	char device[64];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Namespaces. CRIU makes those of some kinds again, one for the whole tree. It makes none for a part of the tree.
+ * Namespaces. CRIU makes some kinds again, one namespace for the whole tree. It makes none for a part of the tree.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static const struct kind {
 	{ "net", "network", true },
 	{ "ipc", "IPC", true },
 	{ "uts", "UTS", true },
-	/* (what has moved once has one, in which its clocks went on) */
+	/* (a process that has moved once has one, in which its clocks went on) */
 	{ "time", "time", true },
 };
 
-/* Of a task, or one of its threads: the first kind that is not as it must be says enough. */
+/* Look at a task, or one of its threads. The first kind that is not as it must be says enough. */
 static void look_at_thread(struct plan *plan, pid_t pid, pid_t tid)
 {
 	uint64_t time = proc_ns(tid, "time"), children = proc_ns(tid, "time_for_children");
@@ -53,7 +53,7 @@ static void look_at_thread(struct plan *plan, pid_t pid, pid_t tid)
 			     "dump: start the program in that one", pid, tid);
 }
 
-/* An end of a veth, say, has its other end here. */
+/* An interface can't move: the other end of a veth, for example, stays here. */
 static void look_at_interfaces(struct plan *plan)
 {
 	pid_t root = plan->tree.task[0].pid;
@@ -61,7 +61,7 @@ static void look_at_interfaces(struct plan *plan)
 	char *text = read_file(path), *line, *save;
 
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
-		/* (of the two lines of headings neither has a colon) */
+		/* (the two lines of headings have no colon) */
 		if (sscanf(line, " %31[^:]:", name) == 1 && strchr(line, ':') && strcmp(name, "lo"))
 			plan_problem(plan, "process %d: its network namespace has the interface %s, which can't be moved: "
 				     "only one that has no interface but lo can", root, name);
@@ -69,7 +69,7 @@ static void look_at_interfaces(struct plan *plan)
 	free(path);
 }
 
-/* A descriptor of a namespace: "net:[4026531840]" */
+/* Is it a descriptor of a namespace ("net:[4026531840]"), other than the tree's? */
 static int look_at_fd(const struct proc_fd *fd, void *arg)
 {
 	struct plan *plan = arg;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the parts of a plan say: problems, and notes. Each is said once.
+ * The parts of a plan name problems and notes. Each text is listed once.
  */
 #include <stdarg.h>
 #include <stdio.h>

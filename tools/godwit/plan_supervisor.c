@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Who watches over a process, and starts another one when this one dies at its source: the runtime of its container, or
- * systemd. The control group of a process tells which. What else may watch over it, a loop in a script say, nobody can know.
+ * Does somebody watch over the process, and start the program anew when it dies at its source? That may be the runtime of its
+ * container, or systemd: the control group of the process tells. We can't know of others, such as a loop in a script.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,19 +27,19 @@ static bool ends_in(const char *text, const char *end)
 #define ID_DIGITS	64
 #define ID_SHOWN	12	/* as podman ps does */
 
-/* What is before the container's ID in the name of a control group. */
+/* What the name of a control group has before the container's ID. */
 static const struct {
 	const char *start, *whose;
 } runtimes[] = {
 	{ "libpod-conmon-", "podman" },
-	{ "libpod-payload-", "podman" },	/* (below that of a unit) */
+	{ "libpod-payload-", "podman" },	/* (below the control group of a unit) */
 	{ "libpod-", "podman" },
 	{ "docker-", "Docker" },
 	{ "cri-containerd-", "containerd" },
 	{ "crio-", "CRI-O" },
 };
 
-/* (a scope of systemd's has an ending) */
+/* The container's ID in such a name, or NULL. (A scope of systemd has an ending.) */
 static const char *id_in(const char *name, const char *start)
 {
 	const char *id = begins_with(name, start) ? name + strlen(start) : "";
@@ -48,7 +48,7 @@ static const char *id_in(const char *name, const char *start)
 	return n == ID_DIGITS && (!id[n] || !strcmp(id + n, ".scope")) ? id : NULL;
 }
 
-/* uid: whose rootless podman it would be; -1: it is root's */
+/* uid: if it is podman's, whose rootless podman it is; -1: root's. */
 static bool look_at_name(struct plan *plan, pid_t pid, const char *name, int uid)
 {
 	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
@@ -88,13 +88,13 @@ static bool look_at_container(struct plan *plan, pid_t pid, const char *cgroup)
 
 struct unit {
 	const char *name;	/* of a service */
-	int uid;		/* whose manager has it; -1: that of the host */
-	const json_t *says;	/* what its manager says of it: {"Restart": "always", ...}; no object: why it does not */
+	int uid;		/* of the user whose manager runs the unit; -1: the host's manager */
+	const json_t *says;	/* what the manager says of the unit: {"Restart": "always", ...}; or a string: why it says nothing */
 };
 
 #define PROPERTIES	"ActiveState,MainPID,Restart,RestartForceExitStatus,FailureAction,WatchdogUSec,RuntimeMaxUSec"
 
-/* What is done when the unit dies, unless it says this. The drop-in that says so is made in this order. */
+/* What systemd does when the unit dies, unless the property is harmless. A drop-in lists the properties in this order. */
 static const struct {
 	const char *property, *harmless, *section;
 } deeds[] = {
@@ -105,7 +105,7 @@ static const struct {
 
 #define N_DEEDS	(sizeof(deeds) / sizeof(deeds[0]))
 
-/* When its processes are killed, stopped or not, and how a unit's file has that. */
+/* Limits after which systemd kills the unit's processes, frozen or not; and how a unit's file calls them. */
 static const struct {
 	const char *property, *setting;
 } limits[] = {
@@ -113,12 +113,12 @@ static const struct {
 	{ "RuntimeMaxUSec", "RuntimeMaxSec" },
 };
 
-/* What names of units are made of. (Ours goes into a command: who may make control groups could call one as he likes.) */
+/* The letters of unit names. (We print the name in a command, and whoever may make control groups chooses names.) */
 #define UNIT_LETTERS	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
 
 /*
- * The first that is no slice is the unit. Below that of a user's manager are the manager's own. Nobody starts scopes, of
- * sessions say, anew.
+ * The first name that is no slice is the unit. If that is a user's manager, the units of that manager follow. Scopes, such as
+ * those of sessions, are not started anew.
  */
 static bool find_unit(char *cgroup, struct unit *unit)
 {
@@ -126,7 +126,7 @@ static bool find_unit(char *cgroup, struct unit *unit)
 
 	unit->uid = -1;
 	for (name = strtok_r(cgroup, "/", &save); name; name = strtok_r(NULL, "/", &save)) {
-		name += *name == '_';	/* (what would be the name of a file of the kernel's has it in front) */
+		name += *name == '_';	/* (systemd puts _ before a name that would be one of the kernel's files) */
 		if (ends_in(name, ".slice"))
 			continue;
 		if (!ends_in(name, ".service") || name[strspn(name, UNIT_LETTERS)])
@@ -143,7 +143,7 @@ static const char *said(const struct unit *unit, const char *property)
 	return json_string_value(json_object_get(unit->says, property)) ?: "";
 }
 
-/* A line for each: Restart=always */
+/* Each line has a property: Restart=always */
 static json_t *read_answer(char *text)
 {
 	json_t *says = json_object();
@@ -160,14 +160,14 @@ static json_t *read_answer(char *text)
 	return says;
 }
 
-/* Its answer, or why there is none. A manager that hangs, a user's say, is not waited for for long. */
+/* What the manager says of the unit, or why it says nothing. A manager that hangs gets 10 s. */
 static json_t *ask_systemd(const struct unit *unit)
 {
 	char *uid = xasprintf("%d", unit->uid), *folder = xasprintf("XDG_RUNTIME_DIR=/run/user/%d", unit->uid), *text = NULL;
 	const char *const hosts[] = {
 		"timeout", "-k", "1", "10", "systemctl", "show", "--property", PROPERTIES, "--", unit->name, NULL,
 	};
-	/* (a user's manager answers nobody but this user; what has root's group this user can't trace) */
+	/* (a user's manager answers only that user. We keep root's group, so that the user can't trace us) */
 	const char *const users[] = {
 		"timeout", "-k", "1", "10", "setpriv", "--reuid", uid, "--clear-groups", "env", folder, "systemctl", "--user",
 		"show", "--property", PROPERTIES, "--", unit->name, NULL,
@@ -183,7 +183,7 @@ static json_t *ask_systemd(const struct unit *unit)
 	return says;
 }
 
-/* Once for all looks of a plan */
+/* Ask once for all looks of a plan. */
 static void know_unit(struct plan *plan, struct unit *unit)
 {
 	char *key = xasprintf("%d/%s", unit->uid, unit->name);
@@ -194,7 +194,7 @@ static void know_unit(struct plan *plan, struct unit *unit)
 	free(key);
 }
 
-/* Its manager does more, when it dies, than see it end. */
+/* When the unit dies, its manager would do more than note that. */
 static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, const char *end)
 {
 	char *whose = unit->uid < 0 ? xstrdup("systemd") : xasprintf("systemd of user %d", unit->uid);
@@ -225,7 +225,7 @@ static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, 
 	free(whose);
 }
 
-/* (what systemctl shows is what counts for the unit that runs, whatever its file says meanwhile) */
+/* (systemctl shows what counts for the unit that runs; its file may have changed since) */
 static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
 {
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
@@ -238,8 +238,8 @@ static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
 }
 
 /*
- * If its main process dies, the unit does; one without such dies with its last process. If the tree's parent is the main
- * process, a script say, it may have nothing left to do. What a unit left behind that has ended is nobody's.
+ * A unit dies with its main process, or, if it has none, with its last process. If the main process is the tree's parent, such
+ * as a script, it may end when the tree does. Processes that a unit left behind are nobody's.
  */
 static void refuse_unit(struct plan *plan, pid_t pid, struct unit *unit)
 {
@@ -282,7 +282,7 @@ bool plan_supervisor(struct plan *plan)
 		pid_t pid = plan->tree.task[i].pid;
 		char *cgroup = proc_cgroup(pid);
 
-		/* (most are in that of their parent) */
+		/* (most processes are in the control group of their parent) */
 		if (cgroup && strcmp(cgroup, before)) {
 			if (look_at_container(plan, pid, cgroup))
 				contained = true;

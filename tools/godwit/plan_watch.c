@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the tree watches by inotify and fanotify. CRIU sets each watch again by a path, and looks for this path when all
- * is frozen. So it is looked for here before, as CRIU does it, and at the destination something must be at it.
+ * What the tree watches by inotify and fanotify. CRIU sets each watch again by a path, and looks for the path when all tasks
+ * are frozen. So we look for the path before, as CRIU does it, and the destination must have a file there.
  */
 #include <fcntl.h>
 #include <fts.h>
@@ -39,7 +39,7 @@ struct mounts {
 
 /* --------------------------------------------------------------- mounts -- */
 
-/* A space, say, is written as \040. */
+/* /proc writes a space, for example, as \040. */
 static char *unescape(const char *text)
 {
 	char *plain = xstrdup(text), *to = plain;
@@ -84,7 +84,7 @@ static void free_mounts(struct mounts *mounts)
 	free(mounts->mount);
 }
 
-/* A folder that is the root of this mount, and not covered by another. */
+/* Open the root of this mount, if no other mount covers it. */
 static int open_mount(const struct mount *mount)
 {
 	int fd = open(mount->point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -97,7 +97,7 @@ static int open_mount(const struct mount *mount)
 
 /* ---------------------------------------------------------------- paths -- */
 
-/* The name of a file by its handle, to be freed, or NULL. *opened: its file system knows it by that. */
+/* The name of a file by its handle, to be freed; or NULL. *opened: the file system knows the handle. */
 static char *path_by_handle(const struct mounts *mounts, struct watch *w, bool *opened)
 {
 	char *path = NULL;
@@ -110,7 +110,7 @@ static char *path_by_handle(const struct mounts *mounts, struct watch *w, bool *
 
 		if (fd >= 0) {
 			*opened = true;
-			/* (it may have lost the name, or another file has it now) */
+			/* (the file may have lost the name, or another file has it now) */
 			if (readlink(link, text, sizeof(text) - 1) > 0 && !stat(text, &st) && st.st_ino == w->ino)
 				path = xstrdup(text);
 		}
@@ -121,7 +121,7 @@ static char *path_by_handle(const struct mounts *mounts, struct watch *w, bool *
 	return path;
 }
 
-/* Where CRIU looks for a file that its file system (an overlay, say) does not know by its handle. */
+/* Where CRIU looks for a file whose file system, such as an overlay, does not know the handle. */
 static char *path_by_search(const struct watch *w)
 {
 	char *const places[] = {
@@ -156,7 +156,7 @@ static bool parse(const char *line, struct watch *w)
 	if (!inode || sscanf(inode, " ino:%" SCNx64 " sdev:%x", &ino, &dev) != 2)
 		return false;
 	w->ino = ino;
-	w->dev = makedev(dev >> 20, dev & 0xfffff);	/* as the kernel has it in itself */
+	w->dev = makedev(dev >> 20, dev & 0xfffff);	/* the kernel's own form of a device number */
 	if (!handle || sscanf(handle, " fhandle-bytes:%x fhandle-type:%x f_handle:%n", &bytes, &type, &at) != 2 ||
 	    !at || bytes > MAX_HANDLE_SZ)
 		return false;

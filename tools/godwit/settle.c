@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit settle: the word of a person where one end of a move can't hear the other's any more.
+ * godwit settle: a person decides how a move ends whose two ends can't talk to each other any more.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static json_t *word_abort(void)
 	return json_pack("{s:s, s:b}", "op", "abort", "word", 1);
 }
 
-/* At the destination, through its agent. What it lets go, it remembers for the source. */
+/* At the destination, through its agent, which remembers for the source that it let the copy go. */
 static int settle_there(const char *id, bool commit)
 {
 	struct dest dest = DEST_INIT;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit status: what is not plainly running on this host's devices, which peers have not answered connections that have
- * moved here, and which moves from and to this host are not over.
+ * godwit status: which queue pairs of this host's devices do not plainly run, which peers have not answered connections that
+ * have moved here, and which moves from and to this host are not over.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -56,14 +56,14 @@ static int query_calls(struct ibv_context *ctx, int *count, void *list, int max)
 	return ibv_query_device_calls(ctx, count, list, max);
 }
 
-/* All of them, each of this size, to be freed; NULL, none and an errno if the driver does not tell. */
+/* Read a whole list of the driver; each entry has this size. Free it. NULL, with *err: the driver does not tell. */
 static void *read_all(struct ibv_context *ctx, int (*query)(struct ibv_context *, int *, void *, int), size_t size, int *count,
 		      int *err)
 {
 	void *list = NULL;
 	int room = 0;
 
-	/* (there may be more of them by the next call) */
+	/* (there may be more entries by the next call) */
 	for (int tries = 0; tries < 10; tries++) {
 		*count = 0;
 		*err = query(ctx, count, list, room);
@@ -91,7 +91,7 @@ static int add_qps(struct status *status, const char *device, struct ibv_context
 	return err;
 }
 
-/* A time of CLOCK_MONOTONIC, as the wall clock has it */
+/* A time of CLOCK_MONOTONIC, by the wall clock. */
 static void wall_clock(uint64_t ns, char text[32])
 {
 	struct timespec now;
@@ -115,7 +115,7 @@ static json_t *call_json(const char *device, const struct rxe_migr_call *c)
 			 "answer", c->answer == RXE_MIGR_ANSWER_AWAITED ? "awaited" : "missed", "since", since);
 }
 
-/* An older driver, which does not know the question, has none. */
+/* (an older driver does not know the question, and has no calls) */
 static int add_calls(struct status *status, const char *device, struct ibv_context *ctx)
 {
 	struct rxe_migr_call *list;
@@ -146,7 +146,7 @@ static int add_device(const char *device, void *arg)
 	return 0;
 }
 
-/* A line for each; its first member has this name there. */
+/* A line for each object. The first member is printed with this name. */
 static void print_list(json_t *list, const char *first)
 {
 	json_t *object, *value;

@@ -7,7 +7,7 @@
 #include "godwit.h"
 #include "text.h"
 
-/* How many bytes the character here has; 0 if it is none, or controls a terminal. */
+/* How many bytes this character has; 0: it is not UTF-8, or controls a terminal. */
 static size_t good_bytes(const char *p)
 {
 	unsigned char first = p[0], second = first ? p[1] : 0;

@@ -21,10 +21,10 @@ json_t *path_json(const char *path);
 /* NULL if that is no string. Free it. */
 char *path_from_json(const json_t *json);
 
-/* Programs warn first, and say last what counts. The text is cut for that. */
+/* The last line: programs warn first, and say last what counts. The text is cut for that. */
 char *text_last_line(char *text);
 
-/* One more of the lines that say why something can't be done. A hundred of them tell enough. */
+/* Add a line that says why something can't be done. A hundred of them tell enough. */
 void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* An argument that goes into messages as it is. If it is not clean, the program says so and ends. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the command line says of itself, and how a subcommand ends. A file of its own: main.c calls the subcommands, and
- * they call this.
+ * The usage, and how a subcommand fails. A file of its own: main.c calls the subcommands, and they call this.
  */
 #include <stdio.h>
 #include <stdlib.h>

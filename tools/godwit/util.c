@@ -18,7 +18,7 @@
 
 #define REASON_MAX 1024
 
-static char reason[REASON_MAX * 4];	/* (\xHH for each byte, at worst) */
+static char reason[REASON_MAX * 4];	/* (at worst, each byte becomes \xHH) */
 
 int fault(const char *format, ...)
 {
@@ -209,7 +209,7 @@ void stand_alone(const char *output)
 	int out = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
 	sigset_t none;
 
-	/* (first: a ^C at the terminal must not reach us once signals end us) */
+	/* (first: once signals end us, a ^C at the terminal must not reach us) */
 	setsid();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -228,8 +228,8 @@ void go_first(void)
 	setsid();
 	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
-		return;	/* no autogroups: then there is no session's share either */
-	/* (a caller without CAP_SYS_NICE may not, and takes longer) */
+		return;	/* no autogroups: sessions have no shares */
+	/* (this fails without CAP_SYS_NICE: then it takes longer) */
 	(void)!write(fd, "-20", 3);
 	close(fd);
 }
@@ -239,7 +239,7 @@ int run(const char *const argv[], const char *text, char **output)
 	return run_with(argv, text, output, true);
 }
 
-/* (what programs warn of is no JSON) */
+/* (stderr is left out: warnings are no JSON) */
 json_t *run_json(const char *const argv[])
 {
 	char *text = NULL;

@@ -267,7 +267,7 @@ static int keep(struct agent *a, pid_t worker)
 	char *path;
 	int status;
 
-	prctl(PR_SET_NAME, "godwit-keeper");	/* who kills by name hits one of us only */
+	prctl(PR_SET_NAME, "godwit-keeper");	/* a kill by name hits agent or keeper, not both */
 	close_fd(&a->plugin_sk);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
