@@ -23,23 +23,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "plugin.h"
-
-/*
- * CRIU is linked with libnftables, if it can lock by nftables at all, and the
- * plugin finds it there. Its interface is stable; no header is needed for this.
- */
-struct nft_ctx;
-extern struct nft_ctx *nft_ctx_new(uint32_t flags) __attribute__((weak));
-extern void nft_ctx_free(struct nft_ctx *ctx) __attribute__((weak));
-extern int nft_ctx_buffer_output(struct nft_ctx *ctx) __attribute__((weak));
-extern int nft_ctx_buffer_error(struct nft_ctx *ctx) __attribute__((weak));
-extern const char *nft_ctx_get_error_buffer(struct nft_ctx *ctx) __attribute__((weak));
-extern int nft_run_cmd_from_buffer(struct nft_ctx *ctx, const char *commands)
-	__attribute__((weak));
 
 /* CRIU's own: "inet CRIU-" and the number of this run. */
 extern int nftables_get_table(char *table, int n) __attribute__((weak));
@@ -51,75 +40,79 @@ extern int nftables_get_table(char *table, int n) __attribute__((weak));
  * IPv6 a host that does not answer its neighbours is soon dead to them; ARP is
  * not CRIU's matter.
  */
-#define RULES(chain)								\
-	"chain " chain " {\n"							\
-	"type filter hook " chain " priority filter - 1;\n"			\
+#define CHAIN(hook)								\
+	"chain " hook " {\n"							\
+	"type filter hook " hook " priority filter - 1;\n"			\
 	"udp dport 4791 meta mark set 0xc114\n"					\
 	"icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } meta mark set 0xc114\n" \
 	"}\n"
 
-#define REMOVE	"delete table " TABLE "\n"
-#define ADD	"add table " TABLE "\n" REMOVE "table " TABLE " {\n" RULES("output") RULES("input") "}\n"
+/* One transaction with what follows it. No table of this name is no error. */
+#define REMOVE	"add table " TABLE "\n" "delete table " TABLE "\n"
+#define ADD	REMOVE "table " TABLE " {\n" CHAIN("output") CHAIN("input") "}\n"
 
 static int netns = -1;		/* of the tree, if it is not CRIU's */
 
 /* ------------------------------------------------------------------- nft -- */
 
-/* The first line of what nft says is enough. */
-static void note_why(struct nft_ctx *ctx, char why[128])
+/*
+ * In a network namespace: a process of its own enters it, so CRIU stays where it
+ * is. CRIU handles no SIGCHLD at these moments. The first line of what nft says
+ * is enough.
+ */
+static int run_nft(int ns, const char *commands, char why[128])
 {
-	const char *text = nft_ctx_get_error_buffer(ctx);
+	int output, status = -1;
+	ssize_t length;
+	pid_t pid;
 
-	snprintf(why, 128, "%s", text && *text ? text : "nftables do not say why");
+	snprintf(why, 128, "no memory");
+	output = memfd_create("nft", 0);
+	if (output < 0)
+		return -1;
+	pid = fork();
+	if (!pid) {
+		if (!setns(ns, CLONE_NEWNET) && dup2(output, 1) == 1 &&
+		    dup2(output, 2) == 2)
+			execlp("nft", "nft", commands, NULL);
+		dprintf(output, "nft: %m");
+		_exit(1);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	length = pid > 0 ? pread(output, why, 127, 0) : -1;
+	if (length >= 0)
+		why[length] = '\0';
+	if (!length)
+		snprintf(why, 128, "nft does not say why");
 	why[strcspn(why, "\n")] = '\0';
-}
-
-static int run_here(const char *commands, char why[128])
-{
-	struct nft_ctx *ctx;
-	int ret = -1;
-
-	ctx = nft_ctx_new(0);
-	if (!ctx) {
-		strcpy(why, "no memory");
-		return -1;
-	}
-	if (nft_ctx_buffer_output(ctx) || nft_ctx_buffer_error(ctx))
-		strcpy(why, "no memory");
-	else if (nft_run_cmd_from_buffer(ctx, commands))
-		note_why(ctx, why);
-	else
-		ret = 0;
-	nft_ctx_free(ctx);
-	return ret;
-}
-
-/* In a network namespace, as CRIU does it: it has one thread. */
-static int run(int ns, const char *commands, char why[128])
-{
-	int own, ret = -1;
-
-	if (!nft_ctx_new || !nft_ctx_free || !nft_ctx_buffer_output ||
-	    !nft_ctx_buffer_error || !nft_ctx_get_error_buffer ||
-	    !nft_run_cmd_from_buffer) {
-		strcpy(why, "this CRIU was built without nftables");
-		return -1;
-	}
-	own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (own < 0 || setns(ns, CLONE_NEWNET)) {
-		snprintf(why, 128, "%s", strerror(errno));
-	} else {
-		ret = run_here(commands, why);
-		/* (whoever was allowed to leave it may come back) */
-		if (setns(own, CLONE_NEWNET))
-			abort();
-	}
-	if (own >= 0)
-		close(own);
-	return ret;
+	close(output);
+	return status ? -1 : 0;
 }
 
 /* ------------------------------------------------------------------ table -- */
+
+static void remove_table(int ns)
+{
+	char why[128];
+
+	if (run_nft(ns, REMOVE, why))
+		warn("the table " TABLE " may be left behind in the network namespace: %s",
+		     why);
+}
+
+/* By nftables, or by iptables that are made of them, as Debian's are. */
+static bool is_locked(int ns)
+{
+	char table[64], command[96], why[128];
+
+	if (nftables_get_table && !nftables_get_table(table, sizeof(table))) {
+		snprintf(command, sizeof(command), "list table %s", table);
+		if (!run_nft(ns, command, why))
+			return true;
+	}
+	return !run_nft(ns, "list chain ip filter CRIU", why);
+}
 
 /* The network namespace of a process, or -1 if it is ours. */
 static int open_other_netns(pid_t pid)
@@ -139,24 +132,7 @@ static int open_other_netns(pid_t pid)
 	return -1;
 }
 
-/* By nftables, or by iptables that are made of them, as Debian's are. */
-static bool is_locked(int ns)
-{
-	char table[64], command[96], why[128];
-
-	if (nftables_get_table && !nftables_get_table(table, sizeof(table))) {
-		snprintf(command, sizeof(command), "list table %s", table);
-		if (!run(ns, command, why))
-			return true;
-	}
-	return !run(ns, "list chain ip filter CRIU", why);
-}
-
-/* (a look is quick, and the tasks wait) */
-static int remove_table(int ns, char why[128])
-{
-	return run(ns, "list table " TABLE, why) ? 0 : run(ns, REMOVE, why);
-}
+/* ----------------------------------------------------------- checkpoint -- */
 
 /* Before it is locked. Who has it dumped with GODWIT_HOLDS locks it otherwise. */
 void pass_lock(pid_t root)
@@ -166,7 +142,7 @@ void pass_lock(pid_t root)
 	if (getenv("GODWIT_HOLDS"))
 		return;
 	netns = open_other_netns(root);
-	if (netns < 0 || !run(netns, ADD, why))
+	if (netns < 0 || !run_nft(netns, ADD, why))
 		return;
 	warn("CRIU's lock of the network drops RDMA's packets, too, so a peer that does not hear the first STOP may die: %s",
 	     why);
@@ -177,16 +153,15 @@ void pass_lock(pid_t root)
 /* At the end of a checkpoint. Of a tree that lives on the lock has been lifted. */
 void pass_lock_end(void)
 {
-	char why[128];
-
 	if (netns < 0)
 		return;
-	if (!is_locked(netns) && remove_table(netns, why))
-		warn("the table " TABLE " is left behind in the network namespace: %s",
-		     why);
+	if (!is_locked(netns))
+		remove_table(netns);
 	close(netns);
 	netns = -1;
 }
+
+/* --------------------------------------------------------------- restore -- */
 
 /*
  * A restored tree's lock has been lifted. (godwit, which has the last word in
@@ -195,10 +170,9 @@ void pass_lock_end(void)
 void forget_lock(pid_t root)
 {
 	int ns = commit_is_asked() ? -1 : open_other_netns(root);
-	char why[128];
 
 	if (ns < 0)
 		return;
-	remove_table(ns, why);
+	remove_table(ns);
 	close(ns);
 }
