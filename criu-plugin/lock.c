@@ -16,6 +16,9 @@
  * does ours: in a namespace that somebody keeps, tombstones answer peers. A
  * restore into such a namespace lifts the lock before RESUME_DEVICES_LATE. One
  * that has made the namespace from the image has both tables from there.
+ *
+ * Trees that share a namespace may be dumped at once, so each run has a table of
+ * its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,10 +33,15 @@
 
 #include "plugin.h"
 
-/* CRIU's own: "inet CRIU-" and the number of this run. */
+/*
+ * The name of CRIU's table, if it locks by nftables: "inet CRIU-" and the ID of
+ * the run; in a restore, of the run that made the images.
+ */
 extern int nftables_get_table(char *table, int n) __attribute__((weak));
 
-#define TABLE	"inet godwit-rdma"
+/* CRIU has the name cut off to fit this, and that is the table's name. */
+#define CRIU_TABLE_SIZE	32
+#define CRIU_PREFIX	"inet CRIU-"
 
 /*
  * 0xc114 is CRIU's mark (SOCCR_MARK). RoCEv2 is UDP, to port 4791 both ways. With
@@ -48,10 +56,11 @@ extern int nftables_get_table(char *table, int n) __attribute__((weak));
 	"}\n"
 
 /* One transaction with what follows it. No table of this name is no error. */
-#define REMOVE	"add table " TABLE "\n" "delete table " TABLE "\n"
-#define ADD	REMOVE "table " TABLE " {\n" CHAIN("output") CHAIN("input") "}\n"
+#define REMOVE	"add table %s\n" "delete table %s\n"
 
 static int netns = -1;		/* of the tree, if it is not CRIU's */
+static char criu_table[CRIU_TABLE_SIZE];
+static char table[64];		/* ours */
 
 /* ------------------------------------------------------------------- nft -- */
 
@@ -92,26 +101,42 @@ static int run_nft(int ns, const char *commands, char why[128])
 
 /* ------------------------------------------------------------------ table -- */
 
+static int name_tables(void)
+{
+	if (!nftables_get_table || nftables_get_table(criu_table, sizeof(criu_table)) ||
+	    strncmp(criu_table, CRIU_PREFIX, strlen(CRIU_PREFIX)))
+		return -1;
+	snprintf(table, sizeof(table), "inet godwit-rdma-%s", criu_table + strlen(CRIU_PREFIX));
+	return 0;
+}
+
+static int add_table(int ns, char why[128])
+{
+	char commands[1024];
+
+	snprintf(commands, sizeof(commands), REMOVE "table %s {\n" CHAIN("output") CHAIN("input") "}\n",
+		 table, table, table);
+	return run_nft(ns, commands, why);
+}
+
 static void remove_table(int ns)
 {
-	char why[128];
+	char commands[256], why[128];
 
-	if (run_nft(ns, REMOVE, why))
-		warn("the table " TABLE " may be left behind in the network namespace: %s",
-		     why);
+	snprintf(commands, sizeof(commands), REMOVE, table, table);
+	if (run_nft(ns, commands, why))
+		warn("the table %s may be left behind in the network namespace: %s",
+		     table, why);
 }
 
 /* By nftables, or by iptables that are made of them, as Debian's are. */
 static bool is_locked(int ns)
 {
-	char table[64], command[96], why[128];
+	char command[64], why[128];
 
-	if (nftables_get_table && !nftables_get_table(table, sizeof(table))) {
-		snprintf(command, sizeof(command), "list table %s", table);
-		if (!run_nft(ns, command, why))
-			return true;
-	}
-	return !run_nft(ns, "list chain ip filter CRIU", why);
+	snprintf(command, sizeof(command), "list table %s", criu_table);
+	return !run_nft(ns, command, why) ||
+	       !run_nft(ns, "list chain ip filter CRIU", why);
 }
 
 /* The network namespace of a process, or -1 if it is ours. */
@@ -137,12 +162,12 @@ static int open_other_netns(pid_t pid)
 /* Before it is locked. Who has it dumped with GODWIT_HOLDS locks it otherwise. */
 void pass_lock(pid_t root)
 {
-	char why[128];
+	char why[128] = "this CRIU does not name its tables";
 
 	if (getenv("GODWIT_HOLDS"))
 		return;
 	netns = open_other_netns(root);
-	if (netns < 0 || !run_nft(netns, ADD, why))
+	if (netns < 0 || (!name_tables() && !add_table(netns, why)))
 		return;
 	warn("CRIU's lock of the network drops RDMA's packets, too, so a peer that does not hear the first STOP may die: %s",
 	     why);
@@ -173,6 +198,7 @@ void forget_lock(pid_t root)
 
 	if (ns < 0)
 		return;
-	remove_table(ns);
+	if (!name_tables())
+		remove_table(ns);
 	close(ns);
 }
