@@ -314,6 +314,6 @@ void dump_end(bool failed)
 {
 	end_contexts(failed);
 	end_cm();
-	pass_lock_end();
+	pass_lock_end(dump.collected);
 	watchdog_leave(!failed);
 }

@@ -175,12 +175,16 @@ void pass_lock(pid_t root)
 	netns = -1;
 }
 
-/* At the end of a checkpoint. Of a tree that lives on the lock has been lifted. */
-void pass_lock_end(void)
+/*
+ * At the end of a checkpoint. Of a tree that lives on the lock has been lifted.
+ * A tree may have closed all files of RDMA before it was frozen: then the images
+ * do not name us, and no restore would remove the table.
+ */
+void pass_lock_end(bool saved)
 {
 	if (netns < 0)
 		return;
-	if (!is_locked(netns))
+	if (!saved || !is_locked(netns))
 		remove_table(netns);
 	close(netns);
 	netns = -1;

@@ -196,7 +196,7 @@ bool commit_is_asked(void);
 
 /* CRIU's lock of a network namespace lets RDMA's packets pass. */
 void pass_lock(pid_t root);
-void pass_lock_end(void);
+void pass_lock_end(bool saved);
 void forget_lock(pid_t root);	/* a restored tree's */
 
 #endif /* RDMA_PLUGIN_H */
