@@ -38,7 +38,7 @@ bool area_used(const char *device, uint64_t *used)
 	return found;
 }
 
-/* Runs a program to its end: its exit code, and its output, if that is shorter than @size; or -1, and it has said why. */
+/* Runs a program to its end. Returns its exit code, and its output if that is shorter than @size; or -1 after a message. */
 static int run(char *const *words, char *output, size_t size)
 {
 	posix_spawn_file_actions_t files;
@@ -65,7 +65,7 @@ static int run(char *const *words, char *output, size_t size)
 	return WEXITSTATUS(status);
 }
 
-/* (blkid and wipefs find nothing where they can't read) */
+/* blkid and wipefs find nothing where they can't read. */
 static int can_read(const char *path)
 {
 	static char buf[64 << 10];
@@ -94,8 +94,8 @@ static const char *not_swap(char *words)
 }
 
 /*
- * wipefs names all signatures. blkid knows some more, without a magic number; but it ends with 2 as well when it finds several,
- * and so can't be asked alone. A partition is not told by its table (-D).
+ * wipefs names all signatures. blkid also knows some without a magic number. But blkid ends with 2 as well when it finds several,
+ * so it can't be asked alone. A partition is not judged by its entry in the table (-D).
  */
 int area_is_free(const char *name, const char *path)
 {
@@ -141,8 +141,8 @@ int area_on(const struct conf_device *device)
 }
 
 /*
- * 0 or an errno. EINVAL is told of an area that somebody else swaps off: that is waited for, while it gets on. If it fails, the
- * area is as it was, and is swapped off here.
+ * Returns 0 or an errno. EINVAL says that another process swaps the area off. This one waits for that, as long as pages come
+ * back. If the other swapoff fails, the area is as it was, and is swapped off here.
  */
 static int swap_off(const char *device, const char *path)
 {
@@ -182,9 +182,9 @@ pid_t area_off(const char *device)
 		return fault("device %s: swapoff: %s", device, strerror(errno));
 	if (pid)
 		return pid;
-	/* A signal would end the swapoff, and its handler is not for us. What the service has open is not, either. */
+	/* A signal would end the swapoff, and its handler belongs to the service. The service's open files do, too. */
 	close_range(STDERR_FILENO + 1, ~0U, 0);
-	/* It brings pages in, so it may have others written. */
+	/* The swapoff brings pages in, so other pages may have to be written. */
 	prctl(PR_SET_IO_FLUSHER, 0, 0, 0, 0);
 	_exit(swap_off(device, path));
 }

@@ -129,7 +129,7 @@ static int take_name(struct parse *p, const char *name, char *to, size_t size)
 	return 0;
 }
 
-/* It is a name in /dev, too. */
+/* The name is also a name in /dev. */
 static bool device_name_good(const char *name)
 {
 	return isalpha((unsigned char)*name) &&
@@ -202,7 +202,9 @@ static int begin_section(struct parse *p, const char *section)
 
 /* ------------------------------------------------------------------ the whole */
 
-/* Each client of a donor has one connection: two of the same would end each other's, again and again. */
+/*
+ * Each client of a donor has one connection. Two devices with the same client would end each other's connection, again and again.
+ */
 static const struct conf_donor *twin(const struct conf *conf, const struct conf_donor *donor)
 {
 	for (const struct conf_donor *d = conf->donors; d != donor; d = d->next)

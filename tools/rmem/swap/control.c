@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The operator's socket: one line, "drain DONOR"; one line in answer, "ok" or why not. */
+/* The operator's socket: one line, "drain DONOR". One line in answer, "ok" or the reason why not. */
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "rmemswap.h"
 
-#define PATIENCE_S 2 /* with who connects and says nothing */
+#define PATIENCE_S 2 /* with a program that connects and says nothing */
 
 static int listener = -1;
 static char listens_at[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -27,7 +27,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 	(void)what, (void)arg;
 	if (sk < 0)
 		return;
-	/* Only root can connect, and rmemswap drain says its line at once. */
+	/* Only root can connect, and rmemswap drain sends its line at once. */
 	setsockopt(sk, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	n = recv(sk, line, sizeof(line) - 1, 0);
 	line[n > 0 ? n : 0] = 0;
@@ -45,7 +45,7 @@ void control_answer(int fd, const char *error)
 	close(fd);
 }
 
-/* One that is left behind by a service that was killed is no service. */
+/* A socket that a killed service has left is not a service. */
 static int take_place(const struct sockaddr_un *address)
 {
 	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

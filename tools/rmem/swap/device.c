@@ -37,7 +37,7 @@ static bool same_disk(const char *a, const char *b)
 				 one.st_rdev == two.st_rdev);
 }
 
-/* A device that is there was left by another of us, and is taken over with its donors. */
+/* A device that exists was left by another rmemswap, and is taken over with its donors. */
 static int take_device(struct conf_device *device, const struct there *there)
 {
 	if (!same_disk(device->disk, there->disk))

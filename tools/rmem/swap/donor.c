@@ -43,7 +43,7 @@ static int refused(struct donor *d, const char *what, int ret)
 	return ret;
 }
 
-/* (-EBUSY: the kernel still ends the connection that was lost; a later attempt succeeds, and of this one nothing is left) */
+/* -EBUSY: the kernel still ends the lost connection. A later attempt succeeds, and nothing is left of this one. */
 static int make_queue_pair(struct donor *d, struct rmem_handshake *h)
 {
 	struct rmem_port port;
@@ -76,7 +76,7 @@ static int pair_up(struct donor *d, struct rmem_handshake *h)
 	if (ret)
 		return failed(d, ret, why);
 	ret = kernel_donor_connect(&d->kernel, d->device, d->conf->name, &h->welcome);
-	/* (what failed on the wire is down, and keeps its counters; what was refused before that is as new as it was) */
+	/* A donor that failed on the wire is down, and keeps its counters. One that was refused before that is unchanged. */
 	d->half = ret == -EINVAL || ret == -EBUSY;
 	return ret ? refused(d, "its connection", ret) : 0;
 }
@@ -91,8 +91,9 @@ static void take_state(struct nlattr **attrs, void *arg)
 }
 
 /*
- * The kernel has it already. It is ours and up, and an event of an older connection had us believe that it is not; or it is half
- * made; or it is of other settings, and could not leave with them: those two go. One that is leaving is waited for.
+ * The kernel has the donor already. It may be this one and up, and an event of an older connection has hidden that. It may be
+ * half made, or belong to other settings and could not be removed with them; in these two cases it is removed. If it is leaving,
+ * this waits for it.
  */
 static int is_there(struct donor *d)
 {
@@ -105,7 +106,7 @@ static int is_there(struct donor *d)
 	return -EEXIST;
 }
 
-/* What is no use to the next attempt. */
+/* Removes what the next attempt can't use. */
 static void remove_half(struct donor *d)
 {
 	int ret = kernel_donor_del(&d->kernel, d->device, d->conf->name);
@@ -150,7 +151,7 @@ static void unlocked_attempt(struct donor *d)
 		*d->why = 0;
 		say(LOG_INFO, "donor %s: connected, %s port %s", d->conf->name, d->conf->host, d->conf->port);
 	} else {
-		/* (the same again and again would fill the log) */
+		/* the same line again and again would fill the log */
 		if (ret && strcmp(before, d->why))
 			say(LOG_WARNING, "%s; it is tried again", d->why);
 		d->next = now_ms() + d->pause_ms;
@@ -179,7 +180,7 @@ static void unlocked_leave(struct donor *d)
 	}
 	d->left = ret;
 	d->answered = true;
-	/* (-EIO: it has pages that the disk does not take, and stays; -ETIMEDOUT: it has such, and does not answer) */
+	/* -EIO: it has pages that the disk does not take, and stays. -ETIMEDOUT: it has such pages, and does not answer. */
 	if (ret != -EIO && ret != -ETIMEDOUT)
 		d->state = DONOR_AWAY;
 	told();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Generic netlink: requests to the module, what it tells, its events. */
+/* Generic netlink: requests to the module, the module's answers, and its events. */
 #include <errno.h>
 #include <linux/netlink.h>
 #include <netlink/genl/ctrl.h>
@@ -67,7 +67,7 @@ static int on_done(struct nl_msg *msg, void *arg)
 	return NL_STOP;
 }
 
-/* The module says why in words (NETLINK_EXT_ACK), which come behind the error. */
+/* The module gives a reason in words (NETLINK_EXT_ACK), which comes after the error. */
 static int on_error(struct sockaddr_nl *from, struct nlmsgerr *error, void *arg)
 {
 	const struct nlmsghdr *header = (struct nlmsghdr *)((char *)error - NLMSG_HDRLEN);
@@ -121,7 +121,7 @@ static struct nl_msg *request(struct kernel *k, uint8_t command, int flags, cons
 	return NULL;
 }
 
-/* @msg: NULL if it could not be made; it is freed. @bad: something did not go into it. */
+/* @msg is NULL if it could not be made; it is freed. @bad: something did not fit into it. */
 static int call_kernel(struct kernel *k, struct nl_msg *msg, int bad, kernel_message *each, void *arg)
 {
 	struct call call = { .kernel = k, .each = each, .arg = arg };

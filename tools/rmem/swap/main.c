@@ -44,7 +44,7 @@ static bool number(const char *text, unsigned int least, unsigned int *to)
 	return true;
 }
 
-/* An exit code, or -1: go on. */
+/* Returns an exit code, or -1 to go on. */
 static int parse_arguments(int argc, char **argv, struct arguments *a)
 {
 	static const struct option options[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rmemswap: what user space does for rmem_swap.ko (rmem/swap.h). The kernel goes on without it: a donor that is lost costs no
- * page, it is only not connected again while nobody runs.
+ * rmemswap: the part of rmem_swap.ko in user space (rmem/swap.h). The kernel goes on without it. A donor that is lost costs no
+ * page, but it is not connected again while no rmemswap runs.
  *
- * The service has an event loop in its first thread (service.c), and a thread for each donor (donor.c), so that one that does
- * not answer holds up nobody. What both use is protected by service.lock.
+ * The service has an event loop in its first thread (service.c), and a thread for each donor (donor.c), so that a donor that does
+ * not answer delays no other. service.lock protects the data that both use.
  */
 #ifndef RMEMSWAP_H
 #define RMEMSWAP_H
@@ -64,7 +64,7 @@ struct conf {
 	struct conf_donor *donors;
 };
 
-/* 0; or -1, and it has said why. conf_free() also after a failure. */
+/* Returns 0, or -1 after a message. Call conf_free() also after a failure. */
 int conf_read(struct conf *conf, const char *path);
 void conf_free(struct conf *conf);
 struct conf_device *conf_device(const struct conf *conf, const char *name);
@@ -86,7 +86,7 @@ struct kernel {
 /* The attributes of one message, by number. */
 typedef void kernel_message(struct nlattr **attrs, void *arg);
 
-/* 0, or -1 and it has said why. */
+/* Returns 0, or -1 after a message. */
 int kernel_open(struct kernel *k);
 void kernel_close(struct kernel *k);
 
@@ -111,23 +111,27 @@ uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64
 
 #define SWAPOFF_PATIENCE_MS 60000 /* with one that brings no page back */
 
-/* Of /proc/swaps, in bytes. False: it is not swapped to. */
+/* From /proc/swaps, in bytes. False: nothing is swapped to it. */
 bool area_used(const char *device, uint64_t *used);
-/* mkswap, if the device may be overwritten, and swapon, unless it is on. 0 or -1, and it has said why. */
+/* mkswap, if the device may be overwritten, and swapon, unless it is on. Returns 0, or -1 after a message. */
 int area_on(const struct conf_device *device);
-/* For the device of this @name, what lies at @path may be overwritten: nothing, or swap. 0 or -1, and it has said why. */
+/*
+ * The data at @path may be overwritten for the device of this @name: there is none, or it is swap. Returns 0, or -1 after a
+ * message.
+ */
 int area_is_free(const char *name, const char *path);
 /*
- * Swapoff in a process of its own: the kernel takes whoever runs it for the first that may be killed when memory is short.
- * Its exit code is 0 or an errno. -1, and it has said why.
+ * Runs swapoff in a process of its own: when memory is short, the kernel first kills a process that runs swapoff. The exit code
+ * of that process is 0 or an errno. Returns -1 after a message.
  */
 pid_t area_off(const char *device);
 
 /* ------------------------------------------------------------------ device.c */
 
 /*
- * Each is made, or taken over, and swapped to. If one fails, those that were made go again: -1, and it has said why. But one that
- * was taken over, and may be swapped to, needs its donors connected: then only the bad ones are left out of service.conf.
+ * Each device is made, or taken over, and swapped to. If one fails, those that were made are removed: -1, after a message. But a
+ * device that was taken over may be swapped to, and needs its donors connected. If there is one, only the bad devices are left
+ * out of service.conf.
  */
 int devices_make(struct kernel *k);
 
@@ -162,7 +166,10 @@ struct donor {
 	struct donor *next_donor;
 };
 
-/* All of these with service.lock. @taken: the kernel has it, and it is taken over; @up: connected. NULL, and it has said why. */
+/*
+ * Call all of these with service.lock. @taken: the kernel has the donor, and it is taken over. @up: it is connected. Returns NULL
+ * after a message.
+ */
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up);
 void donor_lost(struct donor *d);
 void donor_leave(struct donor *d, bool end);
@@ -182,12 +189,12 @@ struct service {
 extern struct service service;
 
 int service_run(const char *conf_path, const char *socket_path);
-/* An operator's line from this descriptor, which is the service's from now on. */
+/* Takes over this descriptor, and a line of the operator from it. */
 void service_asked(int fd, char *line);
-/* For a thread that may run while memory is short: its system calls wait for no write to a disk. */
+/* For a thread that may run while memory is short: its system calls do not wait for writes to a disk. */
 void spare_memory(void);
 
-/* control.c: the operator's socket. 0 or -1, and it has said why. */
+/* control.c: the operator's socket. Returns 0, or -1 after a message. */
 int control_open(const char *path);
 void control_close(void);
 void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
@@ -199,7 +206,7 @@ void control_listen(struct event_base *base);
 int status_command(bool json, bool slabs);
 int top_command(unsigned int interval, unsigned int count);
 int drain_command(const char *donor, const char *socket_path);
-/* All that the kernel tells, as rmemswap status --json prints it. NULL, and it has said why. */
+/* Everything that the kernel tells, as rmemswap status --json prints it. Returns NULL after a message. */
 json_t *status_json(struct kernel *k);
 
 #endif

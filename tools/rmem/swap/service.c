@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmemswap run: it makes the devices, swaps to them, has the donors connected, and takes all of it back at its end.
+ * rmemswap run: makes the devices, swaps to them, has the donors connected, and undoes all of it at its end.
  *
- * Memory may be short at any time, and what is short may be swapped to our own device. The kernel never waits for us, so that
- * nothing here can stop it; that a lost donor comes back soon needs our memory to be there: all of it is locked, the heap and
- * the stacks are taken at the start and are kept, and system calls of ours start no write-back (spare_memory()).
+ * Memory may be short at any time, and this process's own memory may be swapped to its own device. The kernel never waits for
+ * this process, so nothing here can stop the kernel. But a lost donor can come back soon only if this process's memory is there.
+ * So all of it is locked, the heap and the stacks are allocated at the start and kept, and system calls start no write-back
+ * (spare_memory()).
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -25,7 +26,7 @@
 #include "rmemswap.h"
 
 #define HEAP_SIZE (2 << 20)
-#define LOOK_S 60	 /* events may be lost: so often the kernel is asked */
+#define LOOK_S 60	 /* events may get lost, so the kernel is asked this often */
 #define PROGRESS_S 1
 
 struct service service = { .lock = PTHREAD_MUTEX_INITIALIZER, .wake = -1 };
@@ -34,7 +35,7 @@ static struct event_base *base;
 static struct kernel requests, events;
 static int exit_code;
 
-/* The end: one device after the other is swapped off, then all goes. */
+/* The end: one device after the other is swapped off, then everything is removed. */
 static struct {
 	bool begun;
 	struct conf_device *device; /* whose swapoff runs */
@@ -45,7 +46,7 @@ static struct {
 
 void spare_memory(void)
 {
-	/* (a kernel before 5.6, or without the capability, goes on as ever) */
+	/* A kernel before 5.6, or a process without the capability, goes on without this. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
@@ -84,7 +85,7 @@ static struct donor *donor_of(const char *name)
 	return NULL;
 }
 
-/* The one that the kernel tells of. (Another device may have one of that name, which is not in the settings any more.) */
+/* The donor that the kernel tells of. (Another device may have a donor of that name, which is not in the settings any more.) */
 static struct donor *donor_told(struct nlattr **attrs)
 {
 	const char *device = attr_text(attrs, RMEM_SWAP_A_DEV), *name = attr_text(attrs, RMEM_SWAP_A_DONOR);
@@ -93,7 +94,7 @@ static struct donor *donor_told(struct nlattr **attrs)
 	return d && device && !strcmp(d->device, device) ? d : NULL;
 }
 
-/* Each donor of the settings has a thread, unless an older one of that name is not over yet, or its device was not made. */
+/* Each donor of the settings has a thread, unless an older thread for that name has not ended yet, or its device was not made. */
 static void start_donors(void)
 {
 	struct donor *d;
@@ -111,7 +112,7 @@ static void start_donors(void)
 	}
 }
 
-/* The kernel tells of a donor: it may be another than we think. */
+/* The kernel tells of a donor, which may be another one than this process thinks. */
 static void look_at(struct nlattr **attrs, void *arg)
 {
 	struct donor *d = donor_told(attrs);
@@ -152,7 +153,7 @@ static void tell_state(void)
 		sd_notifyf(0, "STATUS=%u of %u donors are connected", up, all);
 }
 
-/* A thread has something to tell: a donor has left or stays, or its thread has ended; then donor_free() answers who asked. */
+/* A thread has a result: its donor has left or stays, or the thread has ended. Then donor_free() answers the operator who asked. */
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct donor **at = &service.donors, *d;
@@ -174,7 +175,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 		pthread_mutex_unlock(&service.lock);
 		donor_free(d);
 		pthread_mutex_lock(&service.lock);
-		at = &service.donors; /* (nobody else changes the list) */
+		at = &service.donors; /* nobody else changes the list */
 	}
 	start_donors();
 	tell_state();
@@ -202,7 +203,7 @@ static void heard(struct nlattr **attrs, void *arg)
 		    device ? device : "?", reason ? ": " : "", reason ? reason : "");
 		break;
 	}
-	/* (what a donor takes back is counted, and told by rmemswap status) */
+	/* Slabs that a donor takes back are counted, and rmemswap status shows the count. */
 }
 
 static void on_events(evutil_socket_t fd, short what, void *arg)
@@ -245,7 +246,7 @@ static bool same_text(const char *a, const char *b)
 	return !strcmp(a ? a : "", b ? b : "");
 }
 
-/* What can't change while the device is there stays as it was, and is said. */
+/* Settings that can't change while the device exists stay as they were, and a line says so. */
 static void reload_devices(struct conf *conf)
 {
 	for (struct conf_device *old = service.conf.devices; old; old = old->next) {
@@ -312,7 +313,7 @@ static void donors_leave(void)
 	while ((d = service.donors)) {
 		service.donors = d->next_donor;
 		pthread_mutex_unlock(&service.lock);
-		donor_free(d); /* (waits for its thread) */
+		donor_free(d); /* waits for its thread */
 		pthread_mutex_lock(&service.lock);
 	}
 }
@@ -341,7 +342,7 @@ static void stays(const struct conf_device *device, const char *why)
 	pthread_mutex_unlock(&service.lock);
 }
 
-/* Begins the swapoff of the next device that is swapped to; when there is none, all else goes. */
+/* Begins the swapoff of the next device that is swapped to. If there is none, everything else is removed. */
 static void end_next(void)
 {
 	struct conf_device *device = ending.device ? ending.device->next : service.conf.devices;
@@ -400,7 +401,7 @@ static void on_progress(evutil_socket_t fd, short what, void *arg)
 	if (!ending.pid || !area_used(ending.device->name, &used))
 		return;
 	sd_notifyf(0, "STATUS=device %s: swapoff, %" PRIu64 " MiB are left", ending.device->name, used >> 20);
-	/* (other programs may have more written meanwhile) */
+	/* Other programs may cause more writes meanwhile. */
 	if (used < ending.least) {
 		ending.least = used;
 		sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%d", SWAPOFF_PATIENCE_MS * 1000);
@@ -444,7 +445,7 @@ static void find_donor(struct nlattr **attrs, void *arg)
 	*list = found;
 }
 
-/* A donor that the settings do not have any more goes, and one that is half made; the others stay connected. */
+/* Donors that are not in the settings any more are removed, and so is one that is half made. The others stay connected. */
 static void take_over(const struct found *found)
 {
 	const struct conf_donor *conf = conf_donor(&service.conf, found->donor);
@@ -501,7 +502,7 @@ static int make_events(void)
 	return 0;
 }
 
-/* Signals are the loop's: no other thread takes one. */
+/* The loop handles signals, and no other thread takes one. */
 static int serve(void)
 {
 	sigset_t all, before;
@@ -539,7 +540,7 @@ int service_run(const char *conf_path, const char *socket_path)
 	control_close();
 	kernel_close(&events);
 	kernel_close(&requests);
-	/* (what SIGQUIT leaves: threads that use it) */
+	/* SIGQUIT leaves threads that use it. */
 	if (code != EXIT_LEFT)
 		conf_free(&service.conf);
 	return code;

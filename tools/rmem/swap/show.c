@@ -12,7 +12,7 @@
 
 #include "rmemswap.h"
 
-/* What is shown, in this order. */
+/* The values that are shown, in this order. */
 static const struct shown {
 	int number;
 	const char *name;
@@ -98,7 +98,7 @@ static void add_device(json_t *device, const char *name, struct nlattr **attrs)
 	json_object_set_new(device, "hottest", json_array());
 }
 
-/* The kernel tells of a device first, then of what belongs to it. */
+/* The kernel tells of a device first, then of its donors and slabs. */
 static void add_message(struct nlattr **attrs, void *arg)
 {
 	const char *name = attr_text(attrs, RMEM_SWAP_A_DEV), *donor = attr_text(attrs, RMEM_SWAP_A_DONOR);
@@ -164,7 +164,7 @@ json_t *status_json(struct kernel *k)
 
 /* ------------------------------------------------------------------ printing */
 
-/* Key and value pairs, as rdma(8) prints them. */
+/* Prints key and value pairs as rdma(8) does. */
 static void print_pairs(const char *indent, const json_t *object)
 {
 	const char *key;
@@ -268,7 +268,7 @@ static const json_t *same_one(const json_t *list, const json_t *one, const char 
 	return NULL;
 }
 
-/* In place of its counters, what they have gained in a second. */
+/* Replaces the counters by their growth in a second. */
 static json_t *rates(const json_t *now, const json_t *before, double seconds)
 {
 	json_t *object = json_object(), *value;
@@ -339,7 +339,7 @@ int top_command(unsigned int interval, unsigned int count)
 		if (code == EXIT_OK)
 			code = printed();
 		if (!count || i < count)
-			sleep(interval); /* (a signal ends it) */
+			sleep(interval); /* a signal ends it */
 	}
 	json_decref(before);
 	kernel_close(&k);
@@ -362,7 +362,7 @@ static void find(struct nlattr **attrs, void *arg)
 
 	if (!device || !donor || attrs[RMEM_SWAP_A_SLAB_INDEX] || strcmp(donor, where->donor))
 		return;
-	/* (two devices may have one of that name) */
+	/* Two devices may have a donor of that name. */
 	if (*where->device && strcmp(device, where->device))
 		return;
 	snprintf(where->device, sizeof(where->device), "%s", device);
@@ -383,7 +383,7 @@ static int connect_service(const char *path)
 	return -1;
 }
 
-/* Until the service answers, what is left is told each second. */
+/* Until the service answers, prints each second how many slabs are left. */
 static int wait_for_service(int sk, struct kernel *k, struct where *where)
 {
 	const struct timeval second = { .tv_sec = 1 };
@@ -414,7 +414,7 @@ static int drain(struct kernel *k, struct where *where, const char *socket_path)
 		close(sk);
 		return ret;
 	}
-	/* Nobody runs that would connect it again. */
+	/* No service runs that would connect it again. */
 	if (!*where->device)
 		return fault("donor %s: rmem_swap has no such donor: rmemswap status lists them", where->donor);
 	if (kernel_donor_del(k, where->device, where->donor))
