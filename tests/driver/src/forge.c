@@ -29,7 +29,7 @@ static unsigned long sent, counted;
 enum state { RUNNING, PAUSED, RESUMING, STOPPED, TOMB, STATES };
 static const char *const state_names[] = { "running", "paused", "resuming", "stopped", "tombstone" };
 
-/* The last epoch of the peer that was accepted, and that of its next stop. */
+/* The peer's last accepted epoch, and the epoch of its next stop. */
 enum { PEER_EPOCH = 2, NEXT_EPOCH };
 
 static struct {
@@ -201,7 +201,7 @@ static const char *origin(enum kind k)
 	return k == RESUME_ELSEWHERE || (k == MOVED && s.state == TOMB) ? THIRD : FAR;
 }
 
-/* A packet that is accepted in this state; not signed. A tombstone takes no more than RESUME and MOVED. */
+/* A packet that is accepted in this state; not signed. A tombstone accepts only RESUME and MOVED. */
 static struct rxe_migr_hdr good(enum kind k)
 {
 	struct rxe_migr_hdr hdr = migr_hdr(opcode_of(k), s.qpn, NEXT_EPOCH, 0);
@@ -312,7 +312,7 @@ static void put_address(struct frame *f, int at, const char *address)
 	memcpy(f->at + FRAME_IP + at, &a, sizeof(a));
 }
 
-/* False: in this packet it is nothing wrong, or nothing that is looked at. */
+/* False: in this packet the field is right, or nobody looks at it. */
 static bool forge(enum kind k, enum forgery how, struct frame *f)
 {
 	enum { SRC = 12, DST = 16 };
@@ -330,7 +330,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	case SQ_PSN: hdr.sq_psn = htobe32(1u << below(32)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
 	case OLD_EPOCH:
-		/* (a RESUME in place that comes again is answered again; a tombstone is of one epoch) */
+		/* A RESUME in place that comes again is answered again. A tombstone has one epoch. */
 		if (k == RESUME || (s.state == TOMB && resumes))
 			return false;
 		hdr.epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH);
@@ -357,7 +357,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 		set_gid(hdr.old_gid, FOURTH);
 		break;
 	case FROM_SIGNED:
-		/* (who has the key may move a connection) */
+		/* a sender with the key may move a connection */
 		if (k == RESUME || (s.state == TOMB && k == RESUME_ELSEWHERE))
 			return false;
 		if (k == MOVED || k == RESUME_ELSEWHERE)
@@ -412,7 +412,7 @@ static void forgeries(enum kind k)
 		shoot(&f);
 		unchanged(&before, 1, about(k, forgery_names[how]));
 	}
-	/* without the key as anybody, and as himself */
+	/* without the key, as anybody and as the sender itself */
 	for (int i = 0; i < 2; i++) {
 		struct rxe_migr_hdr hdr = good(k);
 
@@ -425,10 +425,10 @@ static void forgeries(enum kind k)
 	}
 }
 
-/* Bits of the BTH that mean nothing here: SE, M, full membership, 8 reserved ones, AckReq with 7 reserved ones. */
+/* Bits of the BTH that mean nothing here: SE, M, full membership, 8 reserved bits, and AckReq with 7 reserved bits. */
 static const uint8_t meaningless[FRAME_DATA - FRAME_BTH] = { 0, 0xc0, 0x80, 0, 0xff, 0, 0, 0, 0xff };
 
-/* Is a packet with this bit changed one of the protocol, if its ICRC is right? */
+/* If this bit is changed and the ICRC is right, is it still a packet of the protocol? */
 static bool reaches(const struct frame *f, int byte)
 {
 	uint8_t opcode = f->at[FRAME_BTH];
@@ -461,7 +461,7 @@ static void flips(enum kind k)
 	unchanged(&before, refused, about(k, "a bit"));
 }
 
-/* Cut anywhere, as if by a fault or with lengths and checksums that fit. */
+/* Cut at any length, as by a fault, or with lengths and checksums that fit. */
 static void cuts(enum kind k)
 {
 	struct snapshot before = snapshot();
@@ -482,7 +482,7 @@ static void cuts(enum kind k)
 	unchanged(&before, 0, about(k, "cut"));
 }
 
-/* Without anything wrong it is accepted. */
+/* The form without a fault is accepted. */
 static void control(enum kind k)
 {
 	uint64_t refused = migr_counter("migr_refused");
@@ -537,7 +537,7 @@ static struct frame *last_of(int opcode)
 	DIE("opcode %#x was never sent", opcode);
 }
 
-/* An ordinary request that is damaged, or of another kind of queue pair, is not told NAK_STOPPED. */
+/* A damaged ordinary request, or one for another kind of queue pair, is not answered with NAK_STOPPED. */
 static void damaged(void)
 {
 	struct packet p = { .opcode = SEND_ONLY, .qpn = s.qpn, .psn = s.psn, .ack = true, .len = 8 };
@@ -562,7 +562,7 @@ static void damaged(void)
 	answered(RXE_MIGR_OPCODE_NAK_STOPPED, s.epoch);
 }
 
-/* All that was genuine once, in this state. */
+/* All packets that were genuine once, in this state. */
 static void replayed(enum state state)
 {
 	struct frame *last[RXE_MIGR_OPCODE_MOVED + 1] = {};
@@ -586,12 +586,12 @@ static void replayed(enum state state)
 				refused = false;
 				answer = RXE_MIGR_OPCODE_STOP_ACK;
 			} else if (op == RXE_MIGR_OPCODE_STOP_ACK && state != TOMB) {
-				refused = false;	/* of this stop, which it ends no sooner */
+				refused = false;	/* an answer of this stop, which does not end the stop sooner */
 			} else if (op == RXE_MIGR_OPCODE_RESUME_ACK && (state == RUNNING || state == PAUSED)) {
-				refused = false;	/* of a RESUME that is no longer owed */
+				refused = false;	/* an answer to a RESUME that is no longer owed */
 			}
 		} else if (op == RXE_MIGR_OPCODE_RESUME && state == TOMB) {
-			/* a tombstone says to all that the peer asks that it is one */
+			/* a tombstone answers each question of the peer */
 			refused = false;
 			answer = RXE_MIGR_OPCODE_NAK_STOPPED;
 		}
@@ -612,7 +612,7 @@ static void replayed(enum state state)
 	unmake();
 }
 
-/* Nobody is sent back what he has said himself. */
+/* A queue pair's own packets, sent back to it, are refused. */
 static void reflected(void)
 {
 	struct snapshot before;
@@ -643,7 +643,7 @@ static void reflected(void)
 	unmake();
 }
 
-/* All that was said of one connection is refused by another, of the same numbers and addresses. */
+/* All packets of one connection are refused by another connection with the same numbers and addresses. */
 static void refuses_the_past(const char *what)
 {
 	for (unsigned i = 0; i < num_seen; i++)
@@ -663,7 +663,7 @@ static struct rxe_migr_hdr next_of_ours(void)
 	return hdr;
 }
 
-/* A connection ends, and another one has its numbers, its addresses, but not the PSNs that it began with. */
+/* A connection ends, and another one has its numbers and addresses, but other first PSNs. */
 static void connected_anew(void)
 {
 	enum { RQ = 0x123456, SQ = 0x654321 };
@@ -676,7 +676,7 @@ static void connected_anew(void)
 	wire_lead_from(s.qp, 4, RQ, SQ, IBV_QPS_RTR);
 	refuses_the_past("RTR");
 
-	/* one that has not yet got to RTS either names one PSN, which nobody here can check */
+	/* a connection that has not reached RTS either names one PSN, which nobody here can check */
 	hdr = migr_hdr(RXE_MIGR_OPCODE_STOP, s.qpn, 1, 0);
 	hdr.flags = 0;
 	say(hdr, NULL);
@@ -705,7 +705,7 @@ static void connected_anew(void)
 		CHECK(be32toh(hdr.rq_psn) == RQ && be32toh(hdr.sq_psn) == SQ);
 	}
 
-	/* with the PSNs of the first one again, its past is believed: so the numbers above are what was in the way */
+	/* with the PSNs of the first connection, its old packets are believed: so only the PSNs were in the way */
 	IS(0, ibv_modify_qp(s.qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, IBV_QP_STATE));
 	wire_lead(s.qp, 4);
 	wire_send_frame(&seen[0]);
@@ -713,7 +713,7 @@ static void connected_anew(void)
 	unmake();
 }
 
-/* Without a key whoever is on the wire can stop a connection, but not move it. */
+/* Without a key anybody on the wire can stop a connection, but nobody can move it. */
 static void no_key(void)
 {
 	static const enum kind moves[] = { RESUME_ELSEWHERE, MOVED };

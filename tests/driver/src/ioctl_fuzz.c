@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * ioctl_fuzz [--seed N] [--calls N] [--restores N] [--least N] [--no-cap]: call the driver's migration methods with
- * random and boundary arguments: on contexts with and without objects, from two threads, and restore
- * dumps in which something is changed.
+ * ioctl_fuzz [--seed N] [--calls N] [--restores N] [--least N] [--no-cap]: calls the driver's migration methods with random and
+ * boundary arguments, on contexts with and without objects, from two threads, and restores changed dumps.
  *
- * Nothing is expected of a call but that it comes back; the kernel log tells the rest. But one with an attribute
- * of a wrong length, without one that it needs, or with one that is mandatory and unknown, must fail. With --no-cap
- * no method may do anything: EPERM where a proper call would have been made, an error in any case.
- * Prints how often each error came, and each method was called properly; --least: so often at least.
+ * A call must come back, and the kernel log tells the rest. A call with an attribute of a wrong length, without a needed
+ * attribute, or with an unknown mandatory one must fail. With --no-cap no method may do anything: a valid call gives EPERM, and
+ * any other call an error. Prints how often each error came, and how often each method was called with valid arguments; --least
+ * N: at least so often.
  */
 #include <endian.h>
 #include <errno.h>
@@ -76,7 +75,7 @@ struct cmd {
 	struct ib_uverbs_attr attrs[8];
 };
 
-/* An attribute: from least to most bytes. What the caller gets may be longer; what is not MUST need not be there. */
+/* An attribute of least to most bytes. An output may be longer. An attribute that is not MUST may be missing. */
 struct length {
 	uint16_t least, most;
 	bool must;
@@ -127,7 +126,7 @@ static const struct method *method_of(const struct cmd *c)
 	return NULL;
 }
 
-/* Must the driver, or uverbs before it, refuse this for its attributes? */
+/* Must the driver, or uverbs before it, refuse this call because of its attributes? */
 static bool is_wrong(const struct cmd *c)
 {
 	const struct method *m = method_of(c);
@@ -181,7 +180,7 @@ static void attr(struct cmd *c, uint16_t id, const void *data, uint16_t len)
 		a->data = (uintptr_t)data;
 }
 
-/* An attribute gets a wrong length, or is not there, or there is one more. */
+/* One attribute gets a wrong length, or is removed, or one more is added. */
 static void spoil_attrs(struct cmd *c)
 {
 	unsigned n = c->hdr.num_attrs;
@@ -216,7 +215,7 @@ static int method(int fd, uint16_t object, uint16_t id, const void *in, uint16_t
 	return call(fd, &c);
 }
 
-/* Anything at all. */
+/* Random bytes for everything. */
 static void noise(int fd)
 {
 	static const uint16_t lengths[] = { 0, 1, 4, 8, 16, 24, 40, 64, 4096, 65535 };
@@ -236,11 +235,11 @@ static void noise(int fd)
 	call(fd, &c);
 }
 
-/* What a caller might give by mistake, or on purpose: proper calls with bad fields. */
+/* Calls that a caller might make by mistake or on purpose: valid calls with bad fields. */
 static void proper(int fd)
 {
 	static __thread uint64_t out[OUT_SIZE / 8];
-	/* (what the driver allocates for a length that is an edge may be much, and takes its time) */
+	/* The driver may allocate much for a boundary length, which takes time. */
 	struct rxe_migr_buf buf = { .addr = address(), .length = below(16) ? below(MEM_SIZE) : edge(),
 				    .flags = below(4) ? below(4) : rnd(), .reserved = below(8) ? 0 : rnd() };
 	struct rxe_migr_begin begin = { .session = edge(), .fd = below(2) ? fd : (int)edge(),
@@ -343,7 +342,7 @@ static struct ibv_context *open_device(void)
 	DIE("no IPv4 GID");
 }
 
-/* Errors are welcome from here on: the context may be in any state. */
+/* Errors are allowed from here on, since the context may be in any state. */
 static void connect_qp(struct ibv_qp *qp, uint32_t to)
 {
 	static const struct {
@@ -454,7 +453,7 @@ static void use(struct context *x, unsigned n)
 	}
 }
 
-/* Not ibv_destroy_qp(): that waits for the events that REFILL says were reported. */
+/* Not ibv_destroy_qp(), which waits for the events that REFILL says were reported. */
 static void destroy_qp(struct context *x, struct ibv_qp *qp)
 {
 	struct ib_uverbs_destroy_qp_resp resp;
@@ -505,8 +504,8 @@ static void *other_thread(void *arg)
 }
 
 /*
- * Calls on one context, which is used and emptied meanwhile. Without objects a call costs next to nothing: there
- * each method gets its number.
+ * Calls on one context, which is used and emptied meanwhile. Without objects a call costs next to nothing, so each method gets
+ * its number of calls there.
  */
 static void abuse(bool objects)
 {
@@ -542,7 +541,7 @@ static struct rxe_migr_rec *record_at(uint8_t *d, size_t at)
 	return (void *)(d + at);
 }
 
-/* Where the number of an object of the device is in its record; 0: it has none */
+/* The place of an object's number on the device in its record; 0: it has none. */
 static size_t number_at(const struct rxe_migr_rec *rec)
 {
 	switch (le16toh(rec->type)) {
@@ -553,7 +552,7 @@ static size_t number_at(const struct rxe_migr_rec *rec)
 	return 0;
 }
 
-/* A dump of a busy context fits one that is filled in the same way, but for these numbers. */
+/* A dump of a busy context fits a context that is filled in the same way, except for these numbers. */
 static void fit(uint8_t *d, size_t length, int fd)
 {
 	static uint8_t own[MAX_DUMP];
@@ -584,7 +583,7 @@ static void change_number(uint8_t *at, uint64_t value)
 #define CHANGES 12
 #define GROWTH 8	/* of a dump, for one word of a ring that was zero */
 
-/* A word of a ring, which becomes one that is saved. */
+/* A word of a ring that was zero becomes one that is saved. */
 static uint8_t *some_word(uint8_t *d, size_t *length, struct rxe_migr_rec_ring *ring)
 {
 	uint32_t words = (1 << le32toh(ring->log2_elem_size)) / 8;
@@ -618,7 +617,7 @@ static uint8_t *some_word(uint8_t *d, size_t *length, struct rxe_migr_rec_ring *
 	return at;
 }
 
-/* What drives a QP: its own record from the requester on, or a WQE in one of its rings. */
+/* The part of a dump that drives a QP: its own record from the requester on, or a WQE in one of its rings. */
 static void change_qp(uint8_t *d, size_t *length)
 {
 	struct rxe_migr_rec_ring *ring;
@@ -685,7 +684,7 @@ static int refill(int fd, const uint8_t *d, size_t length)
 	return method(fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_REFILL, &buf, sizeof(buf), NULL, 0);
 }
 
-/* One changed dump into one new context, which is then used. Unchanged, it must fit. */
+/* Restores a changed dump into a new context, which is then used. An unchanged dump must fit. */
 static void restore(const uint8_t *original, size_t length, bool changed)
 {
 	struct context x = { .ctx = open_device() };
@@ -716,12 +715,12 @@ static void restore(const uint8_t *original, size_t length, bool changed)
 	}
 	free(d);
 	if (below(2)) {
-		usleep(below(4) * 1000);	/* what was resumed gets somewhere */
+		usleep(below(4) * 1000);	/* resumed work gets somewhere */
 		empty(&x);
 	}
 }
 
-/* librxe reads its rings at whatever index stands in them; what the driver makes of it is what counts. */
+/* librxe reads its rings at any index that they have. The test is what the driver does with it. */
 static void own_rings(int sig)
 {
 	(void)sig;
@@ -742,7 +741,7 @@ static void restore_many(void)
 			length = dump(x.ctx->cmd_fd, d, RXE_MIGR_DUMP_STOP);
 			method(x.ctx->cmd_fd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
 		}
-		/* A child: the end of its file takes down what can't be destroyed. */
+		/* A child process: the end of its file removes objects that can't be destroyed. */
 		uint64_t s = rnd();
 		pid_t pid = fork();
 		int status;

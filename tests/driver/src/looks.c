@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * looks: a process makes and destroys objects as fast as it can, with three threads, while another looks at its
- * context, and asks for the size of its dump, a thousand times. No call of the first may fail, and nothing of it may
- * be left.
- * looks storm: the context is stopped and let go all the time, as no checkpoint does, under a program that runs: its
- * calls may fail, but nothing of it may be left, or hang.
- * looks churn: the first of the two alone, until SIGTERM. Its first line is its PID.
+ * looks: a process makes and destroys objects as fast as it can, with three threads. Another process looks at its context, and
+ * asks for the size of its dump, a thousand times. No call of the first may fail, and it may leave nothing.
+ * looks storm: the context is stopped and goes on all the time, under a running program, as no checkpoint does it. The program's
+ * calls may fail, but it may leave nothing, and may not hang.
+ * looks churn: only the first process, until SIGTERM. Its first line is its PID.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,7 +24,7 @@ static struct shared {
 
 static struct ibv_context *ctx;
 
-static bool storm;	/* its context is stopped, and let go, meanwhile: then calls that make or change something may fail */
+static bool storm;	/* its context is stopped, and goes on, meanwhile: calls that make or change something may fail */
 
 #define MAY_FAIL(cond) CHECK((cond) || storm)
 
@@ -43,8 +42,8 @@ static void to_rts(struct ibv_qp *qp)
 }
 
 /*
- * To a window of type 2: its record says which QP's it is. It is waited for: upstream's look-up of a window that is
- * being deallocated may find freed memory (docs/LIMITS.md).
+ * Binds a window of type 2, whose record says which QP it belongs to. The bind is waited for: upstream's look-up of a window that
+ * is being deallocated may find freed memory (docs/LIMITS.md).
  */
 static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 {
@@ -68,7 +67,7 @@ static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 /* Everything that rxe has, each once. */
 static void round_of_all(void *memory)
 {
-	/* (one that is closed in the moment of a stop, ib_core leaves to the end of the context) */
+	/* If one is closed at the moment of a stop, ib_core leaves it until the end of the context. */
 	struct ibv_comp_channel *channel = storm ? NULL : ibv_create_comp_channel(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, channel, 0);
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
@@ -86,7 +85,7 @@ static void round_of_all(void *memory)
 		to_rts(qp);
 	if (qp && mw && mr)
 		bind(qp, mw, mr);
-	/* (the window first, and the QP at once: who reads the window's record still knows of it) */
+	/* The window goes first, and the QP at once after it: a reader of the window's record still knows the QP. */
 	IS(0, mw ? ibv_dealloc_mw(mw) : 0);
 	IS(0, qp ? ibv_destroy_qp(qp) : 0);
 	IS(0, ah ? ibv_destroy_ah(ah) : 0);
@@ -106,7 +105,7 @@ static void *churn_all(void *memory)
 	return NULL;
 }
 
-/* (rdma-core's provider does not know how to, the driver does) */
+/* rdma-core's provider can't do this, but the driver can. */
 static void give_to(struct ibv_mr *mr, const struct ibv_pd *pd)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
@@ -122,7 +121,7 @@ static void give_to(struct ibv_mr *mr, const struct ibv_pd *pd)
 	CHECK(write(ctx->cmd_fd, &to, sizeof(to)) == sizeof(to));
 }
 
-/* A region whose pages take their time, and one that goes from PD to PD, of which one is destroyed. */
+/* A region whose pages take time, and a region that goes from PD to PD, one of which is destroyed. */
 static void *churn_regions(void *memory)
 {
 	struct ibv_pd *first = ibv_alloc_pd(ctx), *second;
@@ -232,7 +231,7 @@ static void looks(int times)
 	struct dump d;
 	long before;
 
-	/* (the other has said why) */
+	/* the other process has printed the reason */
 	signal(SIGCHLD, died);
 	while (!shared->began)
 		usleep(1000);

@@ -183,7 +183,7 @@ static uint64_t read_counter(const char *name)
 	return strtoull(text, NULL, 10);
 }
 
-/* What was read within its life and the same jiffy is not read again. */
+/* A value that was read in the same life and the same jiffy is not read again. */
 static void read_anew(void)
 {
 	static bool fresh;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The migration protocol as the far end of the wire speaks it (docs/PROTOCOL.md), right or wrong, and what the
- * driver says of itself. Nothing here is the driver's code: the MAC is computed from RFC 7693.
+ * The migration protocol as the far end of the wire speaks it (docs/PROTOCOL.md), right or wrong, and what the driver says of
+ * itself. Nothing here is the driver's code: the MAC is computed from RFC 7693.
  */
 #ifndef MIGR_H
 #define MIGR_H
@@ -17,16 +17,19 @@ void migr_sign(struct rxe_migr_hdr *hdr, const uint8_t *key);
 /* The GID of an IPv4 address. */
 union ibv_gid migr_gid(const char *address);
 
-/* A header from FAR_QPN at FAR, which is where it was, to this QP; not signed. Both sides' first PSN is 0. A STOP_ACK answers the STOP that came last. */
+/*
+ * A header from FAR_QPN at FAR, which is also the old place, to this QP; not signed. The first PSN of both sides is 0. A STOP_ACK
+ * answers the last STOP that came.
+ */
 struct rxe_migr_hdr migr_hdr(int opcode, uint32_t qpn, uint32_t epoch, uint32_t psn);
 
-/* In a packet from this address (NULL: FAR). */
+/* Sends it in a packet from this address (NULL: FAR). */
 struct frame migr_frame(const struct rxe_migr_hdr *hdr, const char *from);
 
-/* Those that are repeated until they are answered, and once more perhaps: it was on its way. */
+/* Packets that are repeated until they are answered. One more may come, which was on its way. */
 bool migr_is_call(int opcode);
 
-/* The next packet of the protocol, but for such ones; it is in order, for FAR_QPN, of a QP in RTS, and has this opcode. */
+/* The next packet of the protocol, except repeated ones. It must be in order, for FAR_QPN, of a QP in RTS, and have this opcode. */
 struct rxe_migr_hdr migr_expect(int opcode, const uint8_t *key);
 
 /* One of rxe0's counters. */
@@ -40,13 +43,13 @@ struct migr_counts {
 
 void migr_counters(struct migr_counts *c);
 
-/* What STATUS says of this number; false: nothing, so it is RUNNING or gone. */
+/* What STATUS says of this number. False: nothing, so the QP is RUNNING or gone. */
 bool migr_status(struct ibv_context *ctx, uint32_t qpn, bool tombstone, struct rxe_migr_status *st);
 
-/* The record of a QP in a dump that stops nothing. */
+/* The record of a QP, from a dump that stops nothing. */
 struct rxe_migr_rec_qp migr_record(struct ibv_qp *qp);
 
-/* Stop the context, as a checkpoint does. */
+/* Stops the context as a checkpoint does. */
 void migr_stop(struct ibv_context *ctx);
 
 void migr_set_key(struct ibv_context *ctx, const uint8_t *key);	/* NULL: none */

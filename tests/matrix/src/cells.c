@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Which combinations there are. */
+/* The combinations. */
 #include "matrix.h"
 #include "../../programs/random.h"
 
@@ -11,7 +11,7 @@ static const char *const states[] = { STATES(AS_NAME) }, *const types[] = { TYPE
 	*const apis[] = { APIS(AS_NAME) }, *const groups[] = { GROUPS(AS_NAME) },
 	*const asyncs[] = { ASYNCS(AS_NAME) };
 
-/* Kinds are dealt like cards: each comes once before one comes again. */
+/* Kinds are dealt like cards: each comes once before any comes again. */
 struct deck {
 	int left;
 	uint8_t order[NUM_STATES + NUM_MEMORY];
@@ -56,38 +56,38 @@ static enum op op_in(enum state state, enum window window)
 	}
 }
 
-/* Is a request of the mover done or flushed in the move, nobody knows when? */
+/* Is a request of the mover done or flushed during the move, at a time that nobody knows? */
 static bool completes_itself(enum state state)
 {
 	return state == SQD_BUSY || (state >= ERR && state <= ATOMIC_LOST) || state == FLOW;
 }
 
-/* Before the move, can something come to it? */
+/* Can messages come to it before the move? */
 bool receives(const struct cell *c)
 {
 	return c->state >= RTR;
 }
 
-/* Has its CQ more messages than one when it is resized? (Of others than RC nobody knows when they have come.) */
+/* Does its CQ have more than one message when it is resized? (Except for RC nobody knows when they have come.) */
 bool holds(const struct cell *c)
 {
 	return c->cqs == CQ_RESIZED && c->type == RC && receives(c);
 }
 
-/* Is a request posted in SQD? In half of SQD_BUSY, behind the one that is under way. */
+/* Is a request posted in SQD? In half of SQD_BUSY, behind the request that is under way. */
 bool behind(const struct cell *c)
 {
 	return c->state == SQD_BEHIND || (c->state == SQD_BUSY && c->id % 2);
 }
 
-/* Has its peer nothing to do in the move but to write into its memory? */
+/* Does its peer only write into its memory during the move? */
 bool flows_in(const struct cell *c)
 {
 	return c->type != UD && ((c->state >= RTR && c->state <= SQD_BUSY) ||
 				 (c->state >= RNR && c->state <= ATOMIC_LOST) || c->state == FLOW);
 }
 
-/* Which asynchronous event is there, but that of an SRQ's limit? */
+/* Which asynchronous event is there, apart from that of an SRQ's limit? */
 enum raised { NOTHING = -1, DRAINED, LAST_WQE, CQ_ERROR, NUM_RAISED };
 
 static enum raised raised(const struct cell *c)
@@ -110,7 +110,7 @@ static void make_cell(struct cell *c, int id)
 	*c = (struct cell){ .id = id };
 	c->state = deal(&of_states, NUM_STATES);
 	c->type = only_rc(c->state) ? RC : deal(&of_types[c->state], NUM_TYPES);
-	/* (the specification gives UC no SRQ; of seven messages that are half received, three are from an RQ) */
+	/* The specification gives UC no SRQ. Of seven half received messages, three are from an RQ. */
 	if (c->type != UC)
 		c->receive = deal(&of_receives[c->state], NUM_RECEIVES + 2 * (c->state == SEND_HALF));
 	if (c->receive >= NUM_RECEIVES)
@@ -132,7 +132,7 @@ static void make_cell(struct cell *c, int id)
 	if (!can(c, c->op))
 		c->api = WR;
 
-	/* Nothing can have come, or gone. */
+	/* No message can have come or gone. */
 	if (c->state == RESET || c->state == INIT) {
 		if (c->event > EV_ARMED)
 			c->event = EV_ARMED;
@@ -144,7 +144,7 @@ static void make_cell(struct cell *c, int id)
 	/* Windows are bound by requests, and not for a queue pair that begins anew. */
 	if (c->state <= RTR || c->state == ERR || c->state == ERR_UNPOLLED || c->state == OVERFLOW)
 		c->window = NO_MW;
-	/* All that this one receives, it receives into its full CQ. */
+	/* It receives everything into its full CQ. */
 	if (c->state == OVERFLOW) {
 		c->receive = RQ;
 		c->cqs = CQ_PLAIN;
@@ -152,7 +152,7 @@ static void make_cell(struct cell *c, int id)
 	}
 	if (raised(c) != NOTHING)
 		c->async = AS_UNREAD + deal(&of_asyncs[raised(c)], NUM_ASYNCS - AS_UNREAD);
-	/* What is not to be read can come only after what is. */
+	/* Unread events can come only after those that are read. */
 	if (c->async == AS_UNACKED && c->event == EV_FIRED)
 		c->event = EV_UNACKED;
 	if (c->async == AS_UNACKED && c->receive == SRQ_FIRED)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Objects of a cell, its memory, and the way of its queue pair. */
+/* The objects of a cell, its memory, and the way of its queue pair through its states. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static uint8_t *map(size_t len, int flags, int fd)
 	return p;
 }
 
-/* A GiB of addresses, with the pages of a small file behind them, again and again. */
+/* A GiB of addresses, backed by the pages of a small file again and again. */
 static uint8_t *map_gib(int fd)
 {
 	uint8_t *p = mmap(NULL, 1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -92,7 +92,7 @@ static void rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, int access)
 	MUST(write(us.ctx->cmd_fd, &cmd, sizeof(cmd)) == sizeof(cmd));
 }
 
-/* Has the mapping that begins there got a huge page? */
+/* Does the mapping that begins there have a huge page? */
 static bool is_huge(const uint8_t *p)
 {
 	char *line = NULL, begin[32];
@@ -201,7 +201,7 @@ static void create_memory(struct cell *c)
 	}
 }
 
-/* What the message of this number holds. */
+/* The contents of the message with this number. */
 void fill(uint8_t *p, size_t len, const struct cell *c, bool by_mover, uint32_t number)
 {
 	uint64_t x = us.seed ^ (uint64_t)c->id << 40 ^ (uint64_t)by_mover << 32 ^ number;
@@ -386,7 +386,7 @@ static void step(struct cell *c, struct ibv_qp_attr *attr, enum ibv_qp_state sta
 		DIE("%s: its queue pair does not get into state %d: %s", cell_name(c), state, strerror(ret));
 }
 
-/* From wherever it is. */
+/* From any state. */
 void lead_to(struct cell *c, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * What goes on all through a move: WRITEs, FETCH_ADDs and READs of both ends of cells in FLOW; and WRITEs of the
- * peer into the memory, of its kind, of all cells whose peer has nothing else to do: word after word, so that
- * what has come last is there, and the many before it, too.
+ * Traffic that goes on during the whole move: WRITEs, FETCH_ADDs and READs of both ends of cells in FLOW; and WRITEs of the peer
+ * into the memory of all cells whose peer has nothing else to do. These go word after word, so that the last word that has come
+ * is there, and the many before it, too.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -82,7 +82,7 @@ void flow_begins(void)
 	MUST(!pthread_create(&thread, NULL, flow, NULL));
 }
 
-/* Of so many rounds, each place has the word of the last one that went there. (UC's may be on its way yet.) */
+/* After so many rounds, each place has the word of the last round that went there. (Words of UC may still be on their way.) */
 static void check_words(const struct cell *c, const uint8_t *p, uint32_t words, uint32_t rounds, const char *what)
 {
 	uint32_t round = rounds < words ? 1 : rounds - words + 1;

@@ -3,17 +3,17 @@
  * matrix [--total N] [--first N] [--count N] [--limit SECONDS] --seed SEED --gid ADDRESS [--then ADDRESS]
  *	--kinds LEAST | --members | --peer | HOST
  *
- * The mover connects to the peer at HOST. Both make cells --first to --first + --count of the --total that
- * the seed gives, connect their queue pairs, work on all, and bring the mover's into the state that the cell
- * names. Both print "drop QPN OPCODE" for each kind of packet that must not reach them then, and "ready".
- * On the peer's SIGUSR1 it goes on to the states, prints "loaded", and can be moved. On the next SIGUSR1 the
- * peer asks it what it found, compares it with what must be, and both work on all again and destroy
- * everything. ADDRESS is this end's own GID; after the move the other end's, --then, may be another.
+ * The mover connects to the peer at HOST. Both make cells --first to --first + --count of the --total that the seed gives,
+ * connect their queue pairs, work on all, and bring the mover's queue pairs into the states of their cells. Both print "drop QPN
+ * OPCODE" for each kind of packet that must not reach them then, and "ready". On SIGUSR1 the peer goes on to the states and
+ * prints "loaded"; now the mover can be moved. On the next SIGUSR1 the peer asks the mover what it found, and compares this with
+ * what must be. Then both work on all again and destroy everything. ADDRESS is this end's own GID. After the move that of the
+ * other end may be --then.
  *
- * What does not come within --limit (600) seconds of the first wait ends it. --kinds counts the kinds of the cells; with
- * 75 if one comes less often than LEAST.
+ * Anything that does not come within --limit (600) seconds of the first wait ends the program. --kinds counts the kinds of the
+ * cells, and ends with 75 if one comes less often than LEAST.
  *
- * Verbs attach a queue pair to a group; that the host's IP is a member, too, is up to others: --members, until killed.
+ * Verbs attach a queue pair to a group. The host's IP must be a member, too: --members makes it one, until killed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -78,7 +78,7 @@ static int connected(const char *host)
 
 /* ------------------------------------------------------------------- work -- */
 
-/* Before the move, what can be done of it? */
+/* What can be done with it before the move? */
 static bool sends(const struct cell *c)
 {
 	return c->state > RTR;
@@ -101,7 +101,7 @@ static bool fires(const struct cell *c)
 	return c->event >= EV_FIRED;
 }
 
-/* Does its event tell of what it sends? */
+/* Does its event report what it sends? */
 static bool by_send(const struct cell *c)
 {
 	return c->notify == NT_SEND;
@@ -144,13 +144,13 @@ static bool armed_limit(const struct cell *c)
 
 typedef bool which_fn(const struct cell *c);
 
-/* (a FLUSH is of what the WRITE before it wrote) */
+/* a FLUSH flushes what the WRITE before it wrote */
 static const enum op all_ops[] = { SEND, WRITE, FLUSH, SEND_IMM, READ, FADD, CSWP, WRITE_IMM, ATOMIC_WRITE };
 static const enum op one_send[] = { SEND }, two_sends[] = { SEND, SEND };
 
 /*
- * The mover does these requests on the cells of "from", the peer on those of "to". If the mover is not to
- * poll, it leaves the last completions where they are.
+ * The mover does these requests on the cells of "from", and the peer on those of "to". If the mover does not poll, it leaves the
+ * last completions where they are.
  */
 static void exchange(const enum op *ops, int count, which_fn *from, which_fn *to, bool post_them, bool poll)
 {
@@ -210,13 +210,13 @@ static void begin(struct cell *c, enum op op)
 	} while (attr.sq_psn == before.sq_psn);
 }
 
-/* Is the request that is under way the peer's? */
+/* Does the request that is under way belong to the peer? */
 static bool inward(const struct cell *c)
 {
 	return c->state == READ_LOST_IN || c->state == ATOMIC_LOST_IN || c->state == SEND_HALF;
 }
 
-/* Which answers must get lost for its state, or of SEND_HALF which packet of the request? */
+/* Which answers must get lost for its state, or for SEND_HALF which packet of the request? */
 static int lost(const struct cell *c)
 {
 	switch (c->state) {
@@ -300,7 +300,7 @@ static uint8_t *atomic_word(const struct cell *c)
 	return c->me.buf + ATOMICS * SLOT + 16;
 }
 
-/* This end's request is with the other one, which has done it, if it can be. */
+/* The other end has this end's request, and has done it, if it can. */
 static void load_request(struct cell *c)
 {
 	uint8_t *p = c->me.buf + (c->me.sent + 1) % SLOTS * SLOT;
@@ -310,12 +310,12 @@ static void load_request(struct cell *c)
 		end_send(c);
 	}
 	begin(c, c->op);
-	/* (the last packet of a message of one packet is the ONLY one, which is not dropped) */
+	/* The last packet of a message of one packet is an ONLY packet, which is not dropped. */
 	while (c->op == READ && !is_filled(p, 16, c, !us.mover, ~0))
 		MUST(in_time());
 }
 
-/* Its FETCH_ADDs, or CMP_SWAPs, each once? (A CMP_SWAP that is done again tells the other end another word.) */
+/* Were its FETCH_ADDs, or CMP_SWAPs, each done once? (A repeated CMP_SWAP gives the other end another word.) */
 static bool atomics_done(const struct cell *c)
 {
 	return (c->op != FADD || word(c, FADD) == c->me.fadds_in) && (c->op != CSWP || word(c, CSWP) == c->me.cswps_in);
@@ -341,7 +341,7 @@ static void load_answer(struct cell *c)
 		MUST(in_time());
 	while (c->op == ATOMIC_WRITE && !is_filled(atomic_word(c), 8, c, !us.mover, c->me.inbound))
 		MUST(in_time());
-	/* Whoever does it again writes there again. */
+	/* If the request is done again, it writes there again. */
 	if (c->op == ATOMIC_WRITE)
 		memset(atomic_word(c), 0, 8);
 }
@@ -365,7 +365,7 @@ static void load_mover(struct cell *c)
 			end_receive(c);
 		if (c->receive == RQ)
 			post_receives(c, FLUSHED);
-		/* (the first of RC's are under way: there is no receive for them) */
+		/* The first of RC's are under way, since there is no receive for them. */
 		for (i = 0; i < FLUSHED; i++) {
 			if (i == (c->type == RC ? FLUSHED / 2 : 0))
 				lead_to(c, IBV_QPS_ERR);
@@ -476,7 +476,7 @@ static void found(struct cell *c, char line[LINE])
 		 c->me.cq_events, c->me.async, good, bad);
 }
 
-/* What the peer knows that it must be */
+/* What the peer knows of it, and what must be so. */
 static void expected(struct cell *c, char line[LINE])
 {
 	bool err = c->state == ERR || c->state == ERR_UNPOLLED;
@@ -530,7 +530,7 @@ static void compare(void)
 	}
 }
 
-/* What was under way is done, and once. */
+/* The request that was under way is done, once. */
 static void finish(void)
 {
 	struct ibv_wc wc;
@@ -567,7 +567,7 @@ static void finish(void)
 static void revive(void)
 {
 	EACH(c) {
-		/* (whom the mover's did not know yet knows it at its old address) */
+		/* A peer that the mover did not know yet knows the mover by its old address. */
 		if (!us.mover && c->state <= INIT)
 			lead_to(c, IBV_QPS_RESET);
 		if (c->state == ERR || c->state == ERR_UNPOLLED || c->state == OVERFLOW) {
@@ -585,7 +585,7 @@ static void revive(void)
 	meet();
 }
 
-/* What was posted in SQD is done in RTS. */
+/* A request that was posted in SQD is done in RTS. */
 static void finish_behind(void)
 {
 	EACH(c) {
@@ -611,7 +611,7 @@ static void place_in_memory(const struct cell *c, size_t *at, size_t *len)
 	*len = c->memory == BYTE ? 1 : 5000;
 }
 
-/* What the peer wrote is there. Of UC nobody knows when: it is not acknowledged, and the peer's word may be faster. */
+/* What the peer wrote is there. For UC nobody knows when: it is not acknowledged, and the peer's word may be faster. */
 static bool is_written(const struct cell *c, const uint8_t *p, size_t len, uint32_t number)
 {
 	while (!is_filled(p, len, c, false, number))
@@ -687,8 +687,8 @@ static void use_memory(which_fn *which, uint32_t number)
 }
 
 /*
- * A window that is invalidated, or a region that was moved out of the queue pair's PD, is not for its peer: the last
- * request, for both fail by it.
+ * The peer may not use a window that is invalidated, or a region that was moved out of the queue pair's PD. This is the last
+ * request, since both queue pairs fail by it.
  */
 static void try_forbidden(void)
 {
@@ -963,7 +963,7 @@ static void load(void)
 	puts("loaded");
 }
 
-/* Of what was not solicited no event has told. */
+/* No event came for messages that were not solicited. */
 static void check_unsolicited(void)
 {
 	if (!us.mover)
@@ -974,7 +974,7 @@ static void check_unsolicited(void)
 			DIE("%s: an event of what was not solicited", cell_name(c));
 }
 
-/* Those of a peer lead to where the other end is now. */
+/* Address handles of a peer lead to the place where the other end is now. */
 static void renew_ahs(bool moved)
 {
 	int remade = 0, kept = 0;

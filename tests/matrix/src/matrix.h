@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One cell of the matrix is a queue pair at the mover and its peer, with all that hangs on them, brought into
- * some state before the move. Both ends make the same cells from the same seed. The mover says in a line
- * what it finds; the peer knows what must be in that line.
+ * One cell of the matrix is a queue pair at the mover and its peer, with everything that belongs to them, brought into some state
+ * before the move. Both ends make the same cells from the same seed. The mover prints in a line what it finds, and the peer knows
+ * what this line must say.
  */
 #ifndef MATRIX_H
 #define MATRIX_H

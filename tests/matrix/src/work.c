@@ -37,7 +37,7 @@ bool can(const struct cell *c, enum op op)
 		return op <= SEND_IMM;
 	if (c->type == UC)
 		return op <= WRITE_IMM;
-	/* (these two are in the new interface only) */
+	/* These two are in the new interface only. */
 	return c->api == WR || (op != ATOMIC_WRITE && op != FLUSH);
 }
 
@@ -68,7 +68,7 @@ void post_receives(struct cell *c, int count)
 	}
 }
 
-/* Of the new interface's requests each third has one SGE, two, or its data in it. */
+/* For the new interface, a third of the requests has one SGE, a third has two, and a third has inline data. */
 enum { ONE_SGE, TWO_SGES, INLINED, NUM_WAYS };
 
 bool goes_inline(const struct cell *c, enum op op, uint32_t number)
@@ -77,8 +77,8 @@ bool goes_inline(const struct cell *c, enum op op, uint32_t number)
 }
 
 /*
- * (librxe 56.1 takes each SGE of a list for as long as the first one, and the data of ibv_wr_set_inline_data_list()
- * for none at all; that data is inline it wants to be told by a flag.)
+ * librxe 56.1 takes each SGE of a list to be as long as the first one, and takes no data from ibv_wr_set_inline_data_list(). It
+ * also needs a flag that says that data is inline.
  */
 static void set_data(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 {
@@ -282,7 +282,7 @@ void post_one_sided(struct cell *c, enum ibv_wr_opcode opcode, const uint8_t *p,
 		MUST(!ibv_post_send(c->me.qp, &wr, &bad));
 }
 
-/* Its completion is awaited, and must say this. */
+/* Waits for its completion, which must say this. */
 void end_one_sided(struct cell *c, enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
@@ -311,7 +311,7 @@ bool poll_send(struct cell *c, struct ibv_wc *wc)
 	return n;
 }
 
-/* (the kernel's bit, which rxe does not translate) */
+/* The kernel's bit, which rxe does not translate. */
 #define RXE_WC_WITH_INV IBV_WC_IP_CSUM_OK
 
 static bool poll_ex(struct ibv_cq_ex *cq, struct ibv_wc *wc)
@@ -445,7 +445,7 @@ static void read_channel(struct ibv_comp_channel *channel)
 	MUST(errno == EAGAIN);
 }
 
-/* Whose events there are: of the context itself, a cell's, or (NULL) of the channel that cells share */
+/* Whose events: those of the context itself, of a cell, or (NULL) of the channel that cells share. */
 static int find_events(struct epoll_event events[256])
 {
 	int n = epoll_wait(us.epoll, events, 256, 0);
@@ -502,7 +502,7 @@ void read_async(bool acknowledge)
 		case IBV_EVENT_CLIENT_REREGISTER: ibv_ack_async_event(&event); continue;
 		default: c = event.element.qp->qp_context;
 		}
-		/* (one for each completion that found no room, till the queue pair fails) */
+		/* One for each completion that found no room, until the queue pair fails. */
 		len = event.event_type == IBV_EVENT_CQ_ERR ? 0 : strlen(c->me.async);
 		snprintf(c->me.async + len, sizeof(c->me.async) - len, "<%s>", ibv_event_type_str(event.event_type));
 		if (acknowledge || c->me.num_kept == NUM(c->me.kept))

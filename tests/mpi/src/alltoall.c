@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * alltoall ROUNDS SEED [STOP-FILE]: MPI ranks send to each other what they can tell from the seed, by
- * collectives, messages and one-sided operations. What a rank receives it compares with what it was to receive,
- * and sums up; rank 0 prints the sum of all, the same for the same ROUNDS, SEED and number of ranks. With
- * STOP-FILE they begin anew after ROUNDS, until that file exists; each time the sum must be the same.
+ * alltoall ROUNDS SEED [STOP-FILE]: MPI ranks send data to each other that all can compute from the seed, by collectives,
+ * messages and one-sided operations. Each rank compares what it receives with what it should receive, and sums it up. Rank 0
+ * prints the sum of all, which is the same for the same ROUNDS, SEED and number of ranks. With STOP-FILE they begin again after
+ * ROUNDS, until this file exists, and each time the sum must be the same.
  */
 #include <mpi.h>
 #include <stdarg.h>
@@ -44,13 +44,13 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-/* What names a piece of data: how, in which round, and from whom to whom it goes. */
+/* The name of a piece of data: the operation, the round, the sender and the receiver. */
 static uint64_t name_of(int how, int round, int from, int to)
 {
 	return mix(seed ^ mix((uint64_t)how << 60 ^ (uint64_t)round << 20 ^ from << 10 ^ to));
 }
 
-/* None, some bytes, what UCX copies, what it sends by rendezvous. */
+/* No bytes, some bytes, a size that UCX copies, and a size that UCX sends by rendezvous. */
 static int size_of(uint64_t name)
 {
 	static const int limit[] = { 1, 64, 8 << 10, SIZE_MAX_ };
@@ -155,7 +155,7 @@ static void atomics(struct window *w, int round)
 			MPI_Fetch_and_op(&one, &old[k], MPI_UINT64_T, i, counter, MPI_SUM, w->win);
 		MPI_Win_flush(i, w->win);
 	}
-	/* What no other rank swaps in this round. */
+	/* A value that no other rank swaps in this round. */
 	at = (rank + round) % ranks;
 	MPI_Compare_and_swap(&mine, &none, &was, MPI_UINT64_T, at, counter + 8, w->win);
 	MPI_Win_flush(at, w->win);
@@ -186,7 +186,7 @@ static void by_put(struct window *w, int round)
 	if (w->counter[0] != w->adds)
 		die("round %d: %llu was added, not %llu", round, (unsigned long long)w->counter[0],
 		    (unsigned long long)w->adds);
-	/* (nobody writes the next round's before it is looked at) */
+	/* Nobody writes data of the next round before it is checked. */
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 

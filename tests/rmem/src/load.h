@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rmem-load: changes remote memory at random, and knows of each byte what it must be.
+ * rmem-load: changes remote memory at random, and knows what each byte must be.
  *
  *   rmem-load.c    the command line, signals, the end
  *   load_model.c   what the regions hold, byte for byte
@@ -83,13 +83,13 @@ extern atomic_ullong rounds_done, bytes_put, bytes_got;
 extern pthread_mutex_t txn_lock;
 extern uint64_t first_txn, commits;	/* under txn_lock: the last transaction at the start, and those since */
 
-/* What has succeeded, for the last lines. */
+/* Counts of successful calls, for the last lines. */
 enum did { DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_KINDS };
 void count(enum did did, unsigned int n);
 
 /* Ends the connection, and makes another. No thread is in a call. */
 void leave(struct thread *t);
-/* Another connection of the same name comes and goes: it ends ours. */
+/* Another connection of the same name comes and goes, which ends ours. */
 void usurp(struct thread *t);
 
 /* Says what is done next, also in the log. */
@@ -97,7 +97,7 @@ void say(struct thread *t, const char *format, ...) __attribute__((format(printf
 /* One line on stderr, and the end. */
 void fail(struct thread *t, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 
-/* 0; or, if it is repaired later, that the connection broke. Any other result fails. */
+/* Returns 0; or, if it is repaired later, that the connection broke. Any other result fails. */
 int ask(struct thread *t, int result);
 /* The same of a call that must be refused with @expected. */
 int refused(struct thread *t, int result, int expected);
@@ -111,7 +111,7 @@ void compare(struct thread *t, const struct region *region, uint64_t off, const 
 	     uint64_t len);
 /* A transaction took place. */
 void model_commit(struct thread *t);
-/* After a restart: @got is all of the region, @flush (may be NULL) a part that was being flushed. Both images become it. */
+/* After a restart: @got is the whole region, and @flush (may be NULL) a part that was being flushed. Both images become @got. */
 void model_restart(struct thread *t, struct region *region, const uint8_t *got, const struct part *flush);
 
 /* load_rounds.c */

@@ -53,7 +53,7 @@ static void describe(char *text, size_t size, const uint8_t *bytes)
 	uint64_t cell[2], inverse = ODD, place;
 	int i;
 
-	/* (Newton's way: each step doubles the bits that are right) */
+	/* Newton's method: each step doubles the number of right bits. */
 	for (i = 0; i < 5; i++)
 		inverse *= 2 - ODD * inverse;
 	memcpy(cell, bytes, 16);
@@ -122,7 +122,7 @@ void model_restart(struct thread *t, struct region *region, const uint8_t *got, 
 
 	for (at = 0; at < region->size; at += PAGE) {
 		memcpy(page, region->durable + at, PAGE);
-		/* A page of a flush that was not answered is there wholly or not at all. */
+		/* A page of an unanswered flush is there wholly or not at all. */
 		if (flush && memcmp(got + at, page, PAGE)) {
 			from = flush->off > at ? flush->off : at;
 			to = flush->off + flush->len < at + PAGE ? flush->off + flush->len : at + PAGE;

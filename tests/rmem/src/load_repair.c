@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A connection that broke is made anew by the first thread that waits until no other is in a call: all fail, one after the
- * other. Then each thread looks after its own regions before it goes on.
+ * When a connection has broken, all calls fail, one after the other. The first thread waits until no other thread is in a call,
+ * and connects again. Then each thread checks its own regions before it goes on.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "load.h"
 
-/* (a writer comes before further readers: the connection may break for some calls only) */
+/* A writer comes before further readers: the connection may break for some calls only. */
 static pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static unsigned int connections, restarts; /* changed with the lock for writing */
 
@@ -100,7 +100,7 @@ static int look_at(struct thread *t, struct region *region, const struct part *f
 	return result;
 }
 
-/* May be interrupted itself, and be begun again, also after another restart. Then the step is done again, whatever it is. */
+/* May be interrupted itself, and begun again, also after another restart. Then the step is done again. */
 static int after_restart(struct thread *t)
 {
 	const struct part *flush;

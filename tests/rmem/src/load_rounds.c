@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A round chooses what to do, and does it in one step or several. A step changes the model when all of it has succeeded, so
- * it can be done again after a connection broke.
+ * A round chooses work, and does it in one step or several. A step changes the model when all of it has succeeded, so it can be
+ * done again after a connection broke.
  */
 #include <errno.h>
 #include <sched.h>
@@ -96,7 +96,7 @@ static int move_async(struct thread *t, bool put)
 	}
 	if (result)
 		begun--;
-	/* (their memory is the library's until all of them are done) */
+	/* The library owns their memory until all of them are done. */
 	for (i = 0; i < begun; i++) {
 		if (i % 2) {
 			end = rmem_wait(rmem, &ops[i]);
@@ -145,7 +145,7 @@ int do_gets(struct thread *t)
 	const struct part *p;
 	int result;
 
-	/* (so what was not got is seen) */
+	/* so that bytes that were not got are noticed */
 	for (p = t->parts; p < t->parts + t->num_parts; p++)
 		memset(p->data, 0xa5, p->len);
 	result = move(t, false);
@@ -220,7 +220,7 @@ static int flush(struct thread *t)
 
 /* ------------------------------------------------------------------ regions */
 
-/* It is there at once, at one address however often it is asked for, and zeroed. */
+/* The region is there at once, at one address however often it is asked for, and zeroed. */
 int do_alloc(struct thread *t)
 {
 	struct region *fresh = t->fresh;
@@ -354,7 +354,7 @@ static int transact(struct thread *t, int (*end)(struct thread *))
 	return result ? result : step(t, end);
 }
 
-/* A copy of what an earlier entry frees: nothing of the transaction happens. */
+/* A copy from a region that an earlier entry frees: nothing of the transaction happens. */
 static int do_bad_go(struct thread *t)
 {
 	const struct region *other = t->regions[t->regions[0] == t->freed[0]];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a donor's store must hold after a crash. A scenario writes down each thing that it does, before the store has heard
- * of it, and how far the store has said that all is durable. Both lie in memory that outlives the process. A store that is
- * opened must be what a first part of these things makes, and that part must reach as far as was said.
+ * What a donor's store must hold after a crash. A scenario writes down each thing that it does, before the store hears of it, and
+ * how much the store has reported as durable. Both lie in memory that outlives the process. A store that is opened must hold what
+ * a first part of these things makes, and this part must reach at least as far as was reported.
  */
 #ifndef MODEL_H
 #define MODEL_H

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * bank --host H --client C --key F [--accounts N] [--threads T] [--seconds S | --transfers N] [--faults | --signal]
+ * rmem-bank --host H --client C --key F [--accounts N] [--threads T] [--seconds S | --transfers N] [--faults | --signal]
  * [--check]
  *
  * Accounts in recoverable memory, and transfers between two of them at random, of which one in eight is aborted. The sum of
- * all stays what it was. Says "committed N" after each commit; N is one more each time, and is stored with the accounts.
+ * all accounts does not change. Says "committed N" after each commit; N grows by one, and is stored with the accounts.
  *
- *   --check   recovers, verifies all accounts, and says "stored N" (0 if there is no bank): not less than the last N said,
- * and
- *             not more than that and the number of threads
+ *   --check   recovers, verifies all accounts, and says "stored N" (0 if there is no bank): N is not less than the last
+ *             N said, and not more than that plus the number of threads
  *
  * Also --port, --device, --tag, --seed, and --timeout (seconds until a commit gives up). Exits with 1 and one line if
  * something is wrong with the accounts, with 75 if the donor cannot be asked.

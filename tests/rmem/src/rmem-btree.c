@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * btree --host H --client C --key F [--keys N] [--seed N] [--seconds S | --operations N] [--faults | --signal] [--check]
+ * rmem-btree --host H --client C --key F [--keys N] [--seed N] [--seconds S | --operations N] [--faults | --signal] [--check]
  *
  * A B-tree in recoverable memory, each node allocated there. Operation number i inserts or removes a key; which one follows
  * from the seed, which is stored with the tree, and i. A transaction is one to eight operations; one in eight is aborted,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * rmem-crash [--points N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (rmem-lossy.c). A
- * process works on a store until the disk's call of a number, the point, where it ends as by a power cut. Others come after
- * it, some of which end in their recovery, too. Each looks whether what it finds is what may be there (model.h). Every fifth
- * time the disk fails the call instead, and the crash comes after what the store says to that.
+ * process works on a store until a given call of the disk, the point. There it ends as by a power cut. Other processes follow,
+ * and some of them end in their recovery, too. Each checks that it finds what may be there (model.h). Every fifth time the disk
+ * fails the call instead, and the crash comes after the store's reaction.
  *
- * Then logs, an index and a folder with damage are to be refused by name.
+ * Then logs, an index and a folder with damage must be refused by name.
  *
  * 0: all held; 1: a violation, which is printed; 75: the points were not reached.
  */

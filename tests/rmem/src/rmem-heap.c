@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * heap [--faults | --signal] [--seed N] [--transactions N]
+ * rmem-heap [--faults | --signal] [--seed N] [--transactions N]
  *
- * What librvm does without a network: allocates and frees at random in transactions of which each third is aborted. After
- * each, every block has its contents, boundary tags and lists agree, and a transaction that was aborted has changed no byte.
- * Then the heap is filled up and emptied, and pointers that are wrong are freed. A transaction that is not aborted is ended
- * without a commit.
+ * The parts of librvm that need no network. Allocates and frees at random in transactions, a third of which is aborted. After
+ * each transaction every block has its contents, boundary tags and lists agree, and an aborted transaction has changed no byte.
+ * Then the heap is filled up and emptied, and wrong pointers are freed. A transaction that is not aborted is ended without a
+ * commit.
  */
 #include <err.h>
 #include <getopt.h>

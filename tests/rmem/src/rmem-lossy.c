@@ -2,16 +2,15 @@
 /*
  * LD_PRELOAD=build/tests/rmem-lossy.so: a disk below $LOSSY_DIR that forgets what was not synced.
  *
- * The files show what was done to them, as a page cache does. Beside them the library keeps what of it is durable: a
- * file's bytes after its fsync() or fdatasync(), a folder's names after its fsync(). Each change since is pending. Calls
- * that change or sync are counted. At number $LOSSY_CRASH, whose call happens or not, the library throws a die for each
- * pending change, seeded with $LOSSY_SEED: kept, lost, or a part of a write kept, some sectors of 512 bytes or a prefix.
- * It makes the folder what came of it, and ends the process with _exit(99). Or call number $LOSSY_FAIL fails with EIO,
- * and the crash comes soon after.
+ * The files show every change, as a page cache does. Beside them the library keeps the durable part: a file's bytes after its
+ * fsync() or fdatasync(), and a folder's names after its fsync(). Each later change is pending. Calls that change or sync are
+ * counted. At call number $LOSSY_CRASH, which happens or not, the library throws a die, seeded with $LOSSY_SEED, for each pending
+ * change: it is kept, or lost, or a part of a write is kept, some sectors of 512 bytes or a prefix. It changes the folder
+ * accordingly, and ends the process with _exit(99). Or call number $LOSSY_FAIL fails with EIO, and the crash comes soon after.
  *
- * What is there when the process begins is durable. Limits: one thread; no write(), dup(), mmap(), O_APPEND, links, or
- * renames from one folder to another. Changes of names are independent of each other, which is worse than file systems
- * are, but a rename is whole, as they promise. A sector is whole, and what was synced stays as it is.
+ * Everything that exists when the process begins is durable. Limits: one thread; no write(), dup(), mmap(), O_APPEND, links, or
+ * renames from one folder to another. Changes of names are independent of each other, which is worse than on file systems, but a
+ * rename happens wholly or not at all, as file systems promise. A sector is whole, and synced data stays as it is.
  *
  * If $LOSSY_FAIL is odd, there is no memory for a text from then on.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * LD_PRELOAD=build/tests/rmem-steps-kill.so: steps are what a process sends by RDMA, each of which rdma-core's rxe tells the
- * kernel by a write() of its own, and what it changes on its disk.
+ * LD_PRELOAD=build/tests/rmem-steps-kill.so: a step is a message that a process sends by RDMA, or a change of its disk.
+ * rdma-core's rxe tells the kernel of each message by a write() of its own.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -2,9 +2,8 @@
 /*
  * rmem-steps --host ADDRESS --port PORT --dir FOLDER --programs FOLDER [--every N] [--from N]
  *
- * ADDRESS is of this very host: both run here. The folder is made and emptied. --every N takes each Nth point, from number
- * --from on. Ends with 0; with 1 and a line, when a point leaves something else than it must; with 75, when most points were not
- * reached.
+ * ADDRESS belongs to this very host, since both run here. The folder is made and emptied. --every N takes each Nth point, from
+ * number --from on. Ends with 0; with 1 and a line if a point leaves something wrong; with 75 if most points were not reached.
  */
 #include <arpa/inet.h>
 #include <errno.h>

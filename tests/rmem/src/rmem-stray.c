@@ -2,8 +2,8 @@
 /*
  * rmem-stray --host HOST --client NAME --key FILE --other NAME --other-key FILE [OPTION...]
  *
- * Wrong handshakes, random messages, and memory of another client, which is NAME, too. 0: all was refused, and the other's
- * memory is what it was; else 1 and one line. All regions of both are freed.
+ * Wrong handshakes, random messages, and accesses to memory of another client, which is NAME, too. Exit status 0: all were
+ * refused, and the other client's memory is unchanged. Otherwise 1 and one line. All regions of both clients are freed.
  *
  *	--port PORT	--seed N
  *	--messages N	so many, over good connections (1000)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rmem-steps: ends a client, a donor that persists, or both, at each step of what they say to each other, and looks what is there
- * then.
+ * rmem-steps: ends a client, a donor that persists, or both, at each step of their conversation, and checks what is there then.
  *
  *	rmem-steps-kill.c	a library that both have preloaded: counts steps, and ends its process at one of them
  *	steps_client.c		the client: things in a fixed order, and what must be there after each of them

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rmem-stray: does to a donor what no client may.
+ * rmem-stray: does everything to a donor that a client may not do.
  *
  *   rmem-stray.c      the command line; misuse of the handshake and of keys of memory
  *   stray_link.c      a connection as wire.h has it, open to misuse

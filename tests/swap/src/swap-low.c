@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * swap-low: some fifty times a second, until SIGTERM, it looks whether the zone that has most of memory has fewer pages free than the
- * kernel keeps for those who free memory, that is, whether these have used some. Then it says how often that was so.
+ * swap-low: looks some fifty times a second, until SIGTERM, at the largest memory zone. Does it have fewer free pages than the
+ * kernel keeps for tasks that free memory, so that such tasks have used some? In the end prints how often that was so.
  */
 #include <fcntl.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
 /*
  * swap-pages --mib N [OPTION...]
  *
- * Fills so much memory, then reads its pages at random, checks each byte, and writes every other one anew, until SIGTERM. Then
- * it checks all pages, and ends with 0; or with 1 and one line as soon as a page is not what was written. Each page has its
+ * Fills so much memory, then reads its pages at random, checks each byte, and writes every other page again, until SIGTERM. Then
+ * it checks all pages, and ends with 0. It ends with 1 and one line as soon as a page is not what was written. Each page has its
  * number and its version in each of its words.
  *
  *	--threads N	(4)

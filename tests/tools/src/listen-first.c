@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * LD_PRELOADed by a qperf server: who has bound an id of librdmacm listens at once. Debian's qperf (0.4.11) tells its
- * client the port before it listens there, and a client that is quicker is rejected; qperf's own 118a571 mends that.
+ * LD_PRELOADed by a qperf server: makes an id of librdmacm listen as soon as it is bound. Debian's qperf (0.4.11) tells its
+ * client the port before it listens there, and a quick client is rejected. qperf's own commit 118a571 mends that.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
