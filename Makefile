@@ -5,13 +5,13 @@
 #                   some, REPEAT=20 to repeat one that fails seldom, LIST=word to list tests; docs/TESTING.md
 #   make check-all  all tests in their full form, hours; goes on where it was stopped (AGAIN=1 does not). SHARD=2/4 takes a
 #                   quarter, REPORT=1 prints what this commit's tests said; SEED=N for the same combinations again in
-#                   tests/matrix and tests/criu/010
+#                   tests/matrix and tests/criu/010-rdma-core-traffic
 #   make check-mutants
 #                   make check is red on each of some copies of the tree that are broken on purpose
 #   make check-suite
-#                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010, which takes some); SEED=N
+#                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010-rdma-core-traffic, which takes some); SEED=N
 #   make check-power
-#                   each host loses its power at each phase of a move (tests/godwit/035, which takes some). An hour.
+#                   each host loses its power at each phase of a move (tests/godwit/035-power-loss, which takes some). An hour.
 #   make check-debug
 #                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make fuzz       packets that are almost right, changed dumps and changed images, in that kernel; N= packets

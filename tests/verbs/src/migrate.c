@@ -233,7 +233,7 @@ static void sizes(void)
 	CHECK(count == d.count);
 	CHECK(seen[RXE_MIGR_REC_PD] == 5 && seen[RXE_MIGR_REC_MR] == 1 && seen[RXE_MIGR_REC_CQ] == 2);
 	CHECK(seen[RXE_MIGR_REC_QP] == QPS + MORE_QPS && seen[RXE_MIGR_REC_SRQ] == 1);
-	/* with the SRQ's entry that a QP has in hand, at most; tests/driver/022 has one */
+	/* with the SRQ's entry that a QP has in hand, at most; tests/driver/022-uc-multicast-srq has one */
 	CHECK((most = max_srq_sge()) > 1);
 	most = sizeof(struct rxe_migr_rec_qp) + sizeof(struct rxe_migr_rec_recv_wqe) + most * sizeof(struct rxe_migr_sge);
 	printf("QP with an SRQ's entry: %zu bytes, at most 823\n", most);

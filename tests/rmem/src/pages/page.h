@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the examples of pages stand in: tests/rmem/010 puts each where its program includes "example". */
+/* What the examples of pages stand in: tests/rmem/010-printed-examples puts each where its program includes "example". */
 #include <err.h>
 #include <errno.h>
 #include <stdio.h>
