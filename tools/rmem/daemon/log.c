@@ -84,6 +84,8 @@ int read_all(int fd, void *buf, size_t size, uint64_t at)
 
 		if (done < 0 && errno == EINTR)
 			continue;
+		if (!done)
+			errno = EIO;
 		if (done <= 0)
 			return done;
 		buf = (char *)buf + done;
@@ -171,7 +173,7 @@ void log_switch(struct log *log, const struct log_file *file)
 	if (log->file.fd >= 0)
 		close(log->file.fd);
 	log->file = *file;
-	log->copying = false;
+	log->copying = 0;
 	log->lsn = log->synced = file->first - 1;
 }
 
@@ -207,7 +209,8 @@ void *log_append(struct log *log, const struct log_entry *entry, const void *pay
 		.addr = htole64(entry->addr), .number = htole64(entry->number), .length = htole64(entry->length),
 		.flags = htole32(entry->flags),
 	};
-	log->copying |= entry->type == LOG_COPYING;
+	if (entry->type == LOG_COPYING && !log->copying)
+		log->copying = log->lsn;
 	if (entry->owner)
 		memcpy(record->owner, entry->owner, strnlen(entry->owner, RMEM_NAME_SIZE - 1));
 	if (entry->size)
@@ -303,7 +306,8 @@ static int find_end(struct log *log, uint64_t file_size)
 	while ((ret = read_record(log, at, file_size, &entry)) > 0 && entry.lsn == lsn + 1) {
 		at += ret;
 		lsn++;
-		log->copying |= entry.type == LOG_COPYING;
+		if (entry.type == LOG_COPYING && !log->copying)
+			log->copying = lsn;
 		if (!entry.more) {
 			log->file.size = at;
 			log->lsn = lsn;
@@ -314,6 +318,20 @@ static int find_end(struct log *log, uint64_t file_size)
 	else if (ret > 0)
 		ret = 0;
 	return ret > 0 ? log_damaged(log, at) : ret;
+}
+
+/*
+ * After a sync that has failed, what it was to write can be read as long as the host lives, but no later sync writes it. What
+ * was read here must not go away, since a checkpoint copies it, so all of it is written once more.
+ */
+static int write_again(struct log *log)
+{
+	for (uint64_t at = 0, part; at < log->file.size; at += part) {
+		part = log->file.size - at < BUFFER ? log->file.size - at : BUFFER;
+		if (read_all(log->file.fd, log->buf, part, at) <= 0 || write_all(log->file.fd, log->buf, part, at))
+			return -1;
+	}
+	return 0;
 }
 
 int log_open(struct log *log, uint64_t first)
@@ -327,8 +345,7 @@ int log_open(struct log *log, uint64_t first)
 	log->file = (struct log_file){ .first = first, .fd = openat(log->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW) };
 	if (log->file.fd < 0 && errno == ENOENT)
 		return store_fault(log->why, "%s/%s: it is missing: put a copy of %s back", log->path, name, log->path);
-	/* What was written and not synced before another process ended is read here, and must not go away later. */
-	if (log->file.fd < 0 || fsync(log->file.fd) || fstat(log->file.fd, &st))
+	if (log->file.fd < 0 || fstat(log->file.fd, &st))
 		return file_fault(log, first);
 	ret = read_all(log->file.fd, &header, sizeof(header), 0);
 	if (ret < 0)
@@ -340,7 +357,8 @@ int log_open(struct log *log, uint64_t first)
 	if (find_end(log, st.st_size))
 		return -1;
 	/* What counts not may be as large as the disk, on which there must be room to begin. */
-	if ((uint64_t)st.st_size > log->file.size && (ftruncate(log->file.fd, log->file.size) || fsync(log->file.fd)))
+	if (((uint64_t)st.st_size > log->file.size && ftruncate(log->file.fd, log->file.size)) || write_again(log) ||
+	    fsync(log->file.fd))
 		return file_fault(log, first);
 	log->synced = log->lsn;
 	return 0;
