@@ -322,7 +322,34 @@ static int old_region(void)
 	int ret = one_region(path);
 
 	shell("cp %s.old %s", copy, path);
-	return ret ?: refused("an old region", strrchr(path, '/'), "older or newer than index.json");
+	ret = ret ?: refused("an old region", strrchr(path, '/'), "older or newer than index.json");
+	say_copying();
+	return ret ?: refused("an old region in a checkpoint", strrchr(path, '/'), "older or newer than index.json");
+}
+
+/* A page changes on the disk while the store is open, and a part of it is written: that gives it no good checksum. */
+static int changed_while_open(void)
+{
+	struct store_options options = { .dir = copy, .segment = 1 };
+	char path[600], *why = NULL;
+	struct region *region;
+	struct store *store;
+	int ret = one_region(path);
+
+	store = store_open(&options, &why);
+	region = store ? region_of_tag(store_owner(store, "one"), 1) : NULL;
+	if (ret || !region)
+		return failed("one region", why);
+	flip(path, TORN + 4096, 0xff);
+	memset(region->mem + TORN / 4096 * 4096 + 4096, 3, 8);
+	if (store_flush(region->owner, region->addr + TORN / 4096 * 4096 + 4096, 8))
+		return failed("a flush of a part of a page", why);
+	if (!store_sync(store, &why))
+		ret = failed("a page that changed while it was open", "it is given a checksum");
+	else if (!strstr(why, "damaged in the page at byte 16384"))
+		ret = failed("a page that changed while it was open", why);
+	store_close(store);
+	return ret;
 }
 
 /* What has this path now has this descriptor. */
@@ -533,7 +560,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		copy_folder();
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
-	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?:
+	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?: changed_while_open() ?:
 	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits();
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);

@@ -370,6 +370,12 @@ static int check_sums(struct store *store, struct region *region, const char *na
 	return 0;
 }
 
+/* Has the checkpoint of this number, which did not end, begun after the log said so? */
+static bool is_unended(const struct log *log, uint64_t number)
+{
+	return log->copying && number > log->copying && number <= log->lsn + 1;
+}
+
 /* Into memory. 0, or -1 with errno or store->why. */
 static int read_pages(struct store *store, struct region *region, const char *name, int fd)
 {
@@ -378,8 +384,10 @@ static int read_pages(struct store *store, struct region *region, const char *na
 
 	if (read_all(fd, region->mem, region->size, 0) <= 0 || read_all(fd, &number, sizeof(number), region->size) <= 0)
 		return -1;
-	/* (a checkpoint that did not end may have written it) */
-	if (le64toh(number) != HELD(region)->checkpoint && !store->log.copying)
+	number = le64toh(number);
+	if (is_unended(&store->log, number))
+		HELD(region)->checkpoint = number;
+	if (number != HELD(region)->checkpoint)
 		return store_fault(&store->why, "%s/regions/%s: it is older or newer than %s: put a copy of %s back",
 				   store->path, name, INDEX, store->path);
 	for (uint64_t page = 0; page < pages; page += count) {
@@ -553,8 +561,30 @@ static int target_open(struct target *target, struct region *region)
 		close(target->fd);
 	name_of(name, region);
 	target->region = region;
-	target->fd = openat(target->store->regions, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	target->fd = openat(target->store->regions, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	return target->fd < 0 ? region_fault(target->store, name) : 0;
+}
+
+/* A page of which a part is written: what stays of it gets a new sum, so it must fit the old one. */
+static int check_page(struct store *store, struct region *region, int fd, uint64_t page)
+{
+	uint8_t data[RMEM_PAGE];
+	char name[128];
+	uint32_t sum;
+
+	if (store->again || (HELD(region)->dirty && has_bit(HELD(region)->dirty, page)))
+		return 0;
+	name_of(name, region);
+	if (read_all(fd, data, sizeof(data), page * RMEM_PAGE) <= 0 || read_all(fd, &sum, sizeof(sum), sum_at(region, page)) <= 0)
+		return region_fault(store, name);
+	return le32toh(sum) == sum_of(data) ? 0 : page_damaged(store, name, page);
+}
+
+static int check_parts(struct store *store, struct region *region, int fd, uint64_t from, uint64_t to)
+{
+	if (from % RMEM_PAGE && check_page(store, region, fd, from / RMEM_PAGE))
+		return -1;
+	return to % RMEM_PAGE ? check_page(store, region, fd, to / RMEM_PAGE) : 0;
 }
 
 static int copy_entry(const struct log_entry *entry, const void *payload, uint64_t at, void *arg)
@@ -574,6 +604,8 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 		return -1;
 	from = entry->addr - region->addr;
 	to = from + entry->size;
+	if (check_parts(store, region, target->fd, from, to))
+		return -1;
 	if (!set_bits(&HELD(region)->dirty, region, from / RMEM_PAGE, (to - 1) / RMEM_PAGE + 1) &&
 	    !write_all(target->fd, payload, entry->size, from))
 		return 0;
@@ -721,6 +753,7 @@ static int checkpoint(struct store *store)
 	struct log_file file;
 	uint64_t first;
 
+	store->again = log->copying;
 	if (say_copying(log))
 		return -1;
 	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */

@@ -69,6 +69,7 @@ struct store {
 	char *why; /* the first failure: nothing goes to disk after it */
 	uint64_t mapped;
 	uint64_t checkpoint; /* the number of the log that comes after the one under way */
+	bool again;	     /* the checkpoint under way was begun by an earlier rmemd, and may have torn pages */
 	uint64_t uncopied; /* bytes that a checkpoint may write to files of regions */
 	uint64_t settled;  /* bytes that were logged until the last store_sync() */
 	struct owner *owners, **last_owner;

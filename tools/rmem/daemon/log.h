@@ -59,7 +59,7 @@ struct log {
 	uint64_t lsn;	 /* of the last record */
 	uint64_t synced; /* of the last durable one */
 	uint64_t logged; /* bytes */
-	bool copying;	 /* the file in use has a LOG_COPYING */
+	uint64_t copying; /* the first LOG_COPYING of the file in use; 0: it has none */
 	uint8_t *buf;
 	size_t used;
 	char **why; /* where the first failure is written; nothing goes to disk after it */

@@ -369,7 +369,7 @@ uint64_t owner_room(const struct owner *owner)
 	return quota < left ? quota : left;
 }
 
-static enum rmem_status may_alloc(struct owner *owner, uint64_t size)
+static enum rmem_status may_alloc(struct owner *owner, uint64_t size, uint32_t flags)
 {
 	struct cost cost = { 0 };
 
@@ -378,6 +378,9 @@ static enum rmem_status may_alloc(struct owner *owner, uint64_t size)
 	if ((owner->store->options.huge ? round_up(size, STRIDE) : size) > owner_room(owner))
 		return RMEM_FULL;
 	add_cost(&cost, 0, 0);
+	/* (its file has the number of a checkpoint, in a block of its own, before there is anything in it) */
+	if (!(flags & RMEM_SLAB))
+		cost.files += RMEM_PAGE;
 	return may_log(owner->store, &cost, RESERVE);
 }
 
@@ -395,7 +398,7 @@ enum rmem_status store_alloc(struct owner *owner, uint64_t tag, uint64_t size, u
 	if (size > SIZE_MAX_REGION)
 		return RMEM_FULL;
 	size = round_up(size, RMEM_PAGE);
-	status = may_alloc(owner, size);
+	status = may_alloc(owner, size, flags);
 	if (status)
 		return status;
 	*region = region_make(owner, tag, addr, size, flags);
