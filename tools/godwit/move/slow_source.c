@@ -4,6 +4,7 @@
  * ask them to wait for longer, and hears of signals and of the end of its time.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +30,17 @@ void slow_say(int sk, const char *text)
 	say(sk, '+', text);
 }
 
-/* It may hang in the kernel: what the parent closes must not stay open here. */
+/* It may hang in the kernel: what the parent closes must not stay open here, nor the pipe of somebody who reads its output. */
 static void child(struct move *m, slow_fn *work, const void *arg, int sk, pid_t parent)
 {
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || dup2(sk, 3) < 0)
+	if (getppid() != parent || null < 0)
+		_exit(1);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	if (sk != 3 && dup2(sk, 3) < 0)
 		_exit(1);
 	close_range(4, ~0U, 0);
 	if (work(m, arg, 3))
@@ -75,7 +82,7 @@ int slow_hear(struct slow *slow, struct move *m, char *text, size_t size)
 	return 0;
 }
 
-/* (who hangs in the kernel is not waited for) */
+/* (a child that hangs in the kernel is not waited for; it is gone when we are) */
 void slow_end(struct slow *slow)
 {
 	if (slow->pid > 0) {
