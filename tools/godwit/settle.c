@@ -35,8 +35,10 @@ static int settle_there(const char *id, bool commit)
 	return EXIT_OK;
 }
 
-static int say(const struct move *m, int code, const char *text)
+/* How it has ended, which may be the other way than the person's word: the destination had the first word then. */
+static int say(const struct move *m, int code, bool commit)
 {
+	bool ended = code == EXIT_OK;
 	size_t i;
 	json_t *warning;
 
@@ -44,7 +46,12 @@ static int say(const struct move *m, int code, const char *text)
 		fprintf(stderr, "godwit: warning: %s\n", json_string_value(warning));
 	if (code != EXIT_OK && code != EXIT_STAYED)
 		return failed(code);
-	printf("godwit: %s: %s\n", m->id, text);
+	if (ended != commit) {
+		fault("%s has it so", m->host);
+		fprintf(stderr, "godwit: %s: the process %s: %s\n", m->id, ended ? "has ended here" : "runs on here", fault_text());
+		return commit ? EXIT_STAYED : EXIT_REFUSED;
+	}
+	printf("godwit: %s: the process %s\n", m->id, ended ? "has ended here" : "runs on here");
 	return json_array_size(m->report.warnings) ? EXIT_WARNED : EXIT_OK;
 }
 
@@ -64,7 +71,7 @@ static int settle_here(struct move *m, bool commit)
 		m->word = !m->dest.hello;
 		if (m->shared->stage == MOVE_FROZEN)
 			move_set_stage(m, MOVE_DECIDED);
-		return say(m, move_end(m), "the process has ended here");
+		return say(m, move_end(m), true);
 	}
 	if (m->shared->stage == MOVE_RAN) {
 		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
@@ -75,7 +82,7 @@ static int settle_here(struct move *m, bool commit)
 		return failed(EXIT_REFUSED);
 	json_decref(answer);
 	move_set_stage(m, MOVE_FROZEN);
-	return say(m, move_end(m), "the process runs on here");
+	return say(m, move_end(m), false);
 }
 
 int cmd_settle(int argc, char **argv)
