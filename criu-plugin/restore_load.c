@@ -295,7 +295,8 @@ static int check_versions(void)
 	const RdmaInventoryEntry *inventory = saved.inventory;
 	size_t i;
 
-	if (inventory->abi_version != RXE_MIGR_ABI_VERSION)
+	/* records of version 1 are of version 2, too */
+	if (inventory->abi_version < 1 || inventory->abi_version > RXE_MIGR_ABI_VERSION)
 		return fail("%s: its records have version %u, and this plugin knows %u: use the plugin that wrote it",
 			    INVENTORY, inventory->abi_version, RXE_MIGR_ABI_VERSION);
 	for (i = 0; i < inventory->n_needs; i++)

@@ -30,7 +30,7 @@
 #define UVERBS_ID_NS_SHIFT 12
 #endif
 
-#define RXE_MIGR_ABI_VERSION	1
+#define RXE_MIGR_ABI_VERSION	2
 
 /* uverbs has room for eight methods of a driver in one object. */
 enum rxe_migr_objects {
