@@ -94,6 +94,7 @@ struct rxe_migr_qp {
 	bool			has_deadline;
 	bool			restored;	/* with its connection */
 	bool			peer_knows;	/* the peer has spoken the protocol */
+	bool			unanswered;	/* asked anew, the peer has not spoken since */
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
 	bool			stop_acked;	/* the peer has answered our last STOP */
 	bool			last_known;	/* last_psn is valid */

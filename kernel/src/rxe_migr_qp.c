@@ -45,7 +45,8 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 	       (qp->resp.wqe ? RXE_MIGR_QP_RECV_WQE : 0) |
 	       (qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
 		RXE_MIGR_QP_PEER_STOPPED : 0) |
-	       (qp->migr.peer_knows ? RXE_MIGR_QP_PEER_KNOWS : 0);
+	       (qp->migr.peer_knows && !qp->migr.unanswered ?
+		RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
 static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
@@ -323,6 +324,7 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	mutex_lock(&qp->migr.mutex);
 	err = -EINVAL;
 	mask = qp->sq.queue->index_mask;
+	no_sq_psn = le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
 	if (rec->qp_type != qp_type(qp) || rec->qp_state != qp_state(qp) ||
 	    le32_to_cpu(rec->qpn) != qp_num(qp) ||
 	    le32_to_cpu(rec->req_wqe_index) > mask ||
@@ -332,6 +334,8 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	     le16_to_cpu(rec->res_head) >= qp->attr.max_dest_rd_atomic) ||
 	    rec->comp_retry_cnt > 7 || rec->comp_rnr_retry > 7 ||
 	    rec->resp_status > IB_WC_GENERAL_ERR ||
+	    (no_sq_psn && qp_state(qp) >= IB_QPS_RTS &&
+	     qp_state(qp) != IB_QPS_ERR) ||
 	    rxe_migr_opcode(rec->req_opcode, &req_opcode) ||
 	    rxe_migr_opcode(rec->comp_opcode, &comp_opcode) ||
 	    rxe_migr_opcode(rec->resp_opcode, &resp_opcode))
@@ -356,7 +360,6 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
 
 	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
-	no_sq_psn = le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
 	qp->attr.sq_psn = no_sq_psn ? 0 :
 			  le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
 	qp->src_port = le16_to_cpu(rec->src_port);

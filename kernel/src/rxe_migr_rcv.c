@@ -10,6 +10,12 @@ static bool rxe_migr_newer(u32 a, u32 b)
 	return (s32)(a - b) > 0;
 }
 
+static void rxe_migr_peer_spoke(struct rxe_qp *qp)
+{
+	qp->migr.peer_knows = true;
+	qp->migr.unanswered = false;
+}
+
 /*
  * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
  * longer: then the packet has a higher renewal number. False: the packet is old.
@@ -28,7 +34,7 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	     epoch == qp->migr.stop_epoch))
 		return false;
 
-	qp->migr.peer_knows = true;
+	rxe_migr_peer_spoke(qp);
 	rxe_migr_pause_qp(qp, epoch);
 	if (news) {
 		/* if this QP waits since an earlier stop, little time may be left */
@@ -84,7 +90,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 	struct rxe_migr_move *move = &qp->migr.move;
 	u32 epoch = be32_to_cpu(hdr->epoch);
 
-	qp->migr.peer_knows = true;
+	rxe_migr_peer_spoke(qp);
 	if (move->pending && !rxe_migr_newer(epoch, move->epoch))
 		return;
 
@@ -248,14 +254,14 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
-		qp->migr.peer_knows = true;
+		rxe_migr_peer_spoke(qp);
 		rxe_migr_note_wait(qp, hdr);
 		rxe_migr_note_last(qp, hdr);
 		return 0;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
-		qp->migr.peer_knows = true;
+		rxe_migr_peer_spoke(qp);
 		rxe_migr_resumed_qp(qp, !!(hdr->flags &
 					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
 		return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?

@@ -103,7 +103,8 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 	lockdep_assert_held(&qp->state_lock);
 
 	return qp->migr_state == RXE_MIGR_QP_RUNNING &&
-	       !qp->migr.peer_knows && rxe_migr_connected(qp);
+	       (!qp->migr.peer_knows || qp->migr.unanswered) &&
+	       rxe_migr_connected(qp);
 }
 
 /*

@@ -48,7 +48,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		spin_lock_irq(&qp->state_lock);
 		if (qp->migr_state == RXE_MIGR_QP_RUNNING &&
 		    (flags & RXE_MIGR_QUERY_ASK_ANEW))
-			qp->migr.peer_knows = false;
+			qp->migr.unanswered = true;
 		unknown = rxe_migr_peer_is_unknown(qp);
 		resp.num_unknown += unknown;
 		resp.num_qp++;

@@ -30,6 +30,7 @@
 #define UVERBS_ID_NS_SHIFT 12
 #endif
 
+/* 2: QUERY has ASK_ANEW, and a record's sq_psn may be RXE_MIGR_NO_PSN */
 #define RXE_MIGR_ABI_VERSION	2
 
 /* uverbs has room for eight methods of a driver in one object. */
