@@ -256,6 +256,20 @@ static int publish(struct making *m, struct shared_context *sc)
 	return sc->number < 0 ? -1 : 0;
 }
 
+static int check_driver(struct ibv_context *ctx, const char *device)
+{
+	struct rxe_migr_query query;
+	int ret = ibv_query_migration(ctx, &query);
+
+	if (ret)
+		return fail("%s: its driver does not say its version: %s", device,
+			    strerror(ret));
+	if (query.abi_version != RXE_MIGR_ABI_VERSION)
+		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
+			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
+	return 0;
+}
+
 struct ibv_context *open_context_file(const char *device,
 				      const struct node *node, uint64_t session)
 {
@@ -266,8 +280,12 @@ struct ibv_context *open_context_file(const char *device,
 	if (fd < 0)
 		return NULL;
 	ctx = ibv_begin_restore_context(fd, session);
-	if (ctx)
+	if (ctx && !check_driver(ctx, device))
 		return ctx;
+	if (ctx) {
+		ibv_detach_context(ctx);
+		return NULL;
+	}
 	if (errno == ENOKEY)
 		fail(NO_KEY);
 	else

@@ -203,6 +203,8 @@ const char *ibv_record_refusal(const struct rxe_migr_rec *rec)
 			"the driver is newer than what reads its dump: install what belongs together" :
 			NULL;
 	switch (whole_type(rec)) {
+	case 0:
+		return "its record is too short: install what belongs together";
 	case RXE_MIGR_REC_OTHER:
 		return "objects of this kind cannot be moved: destroy it before";
 	case RXE_MIGR_REC_QP:

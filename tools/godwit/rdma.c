@@ -191,8 +191,12 @@ void contexts_ask_peers(struct contexts *list)
 			struct context *c = &list->context[i];
 			struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
 
-			if (ctx && (wait == 10 ? ibv_ask_peers_anew : ibv_ask_peers)(ctx, &c->query) == 0)
+			if (ctx && (c->asked ? ibv_ask_peers : ibv_ask_peers_anew)(ctx, &c->query) == 0) {
 				unknown += c->query.num_unknown;
+				c->asked = true;
+			} else if (c->ours) {
+				unknown++;
+			}
 			if (ctx)
 				ibv_detach_context(ctx);
 		}

@@ -27,6 +27,7 @@ struct context {
 	char device[64];	/* "rxe0"; "" if the device is not known */
 	struct holders holders;	/* all of them, the first included */
 	bool ours;		/* the driver speaks our protocol */
+	bool asked;		/* its peers, by contexts_ask_peers() */
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
 	size_t length;
