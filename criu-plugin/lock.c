@@ -177,8 +177,8 @@ void pass_lock(pid_t root)
 
 /*
  * At the end of a checkpoint. Of a tree that lives on the lock has been lifted.
- * A tree may have closed all files of RDMA before it was frozen: then the images
- * do not name us, and no restore would remove the table.
+ * A tree may have closed all files of RDMA before it was frozen: then a restore
+ * finds no image of ours, and would not remove the table.
  */
 void pass_lock_end(bool saved)
 {
