@@ -12,6 +12,7 @@ ride() {
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" bash -c 'rm -f /lab/rules*; printf "%b\n" "$1" >/lab/rules' bash "$3"
 	migrate "$1" "$pid" "$2" "${along[@]}" --ssh "$build/tests/tap /lab/rules $own_ssh" "${@:4}"
+	if grep '^tap: failed' "$work/migrate"; then inconclusive "the fault was not injected"; fi
 }
 ride_home() { ride h1 h2 "$@"; }
 

@@ -35,6 +35,7 @@ static void child(struct move *m, slow_fn *work, const void *arg, int sk, pid_t 
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	prctl(PR_SET_NAME, "godwit-slow"); /* (whoever kills godwit by its name means the parent) */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || null < 0)
 		_exit(1);
