@@ -74,7 +74,6 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 
 /*
  * GOES     -> STOPPED	 STOP or NAK_STOPPED came
- * GOES     -> UNSURE	 as STOPPED -> UNSURE
  * STOPPED  -> GOES	 RESUME or MOVED came, reset, refill
  * STOPPED  -> UNSURE	 UC, paused: RESUME or MOVED came, and is answered
  * STOPPED  -> OVERDUE	 the deadline passed
@@ -82,21 +81,20 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
  * UNSURE   -> STOPPED	 STOP or NAK_STOPPED came
  * OVERDUE  -> GOES	 RESUME or MOVED came, another deadline passed, reset
  * OVERDUE  -> STOPPED	 STOP or NAK_STOPPED of a later epoch came
- * OVERDUE  -> UNSURE	 as STOPPED -> UNSURE
  *
  * Forbidden: GOES and UNSURE -> OVERDUE: only a stopped peer can be overdue.
+ * GOES and OVERDUE -> UNSURE: the QP of such a peer is not paused, so it need not
+ * know whether it is heard.
  */
 static const u8 rxe_migr_peer_arcs[] = {
-	[RXE_MIGR_PEER_GOES]	= BIT(RXE_MIGR_PEER_STOPPED) |
-				  BIT(RXE_MIGR_PEER_UNSURE),
+	[RXE_MIGR_PEER_GOES]	= BIT(RXE_MIGR_PEER_STOPPED),
 	[RXE_MIGR_PEER_STOPPED]	= BIT(RXE_MIGR_PEER_GOES) |
 				  BIT(RXE_MIGR_PEER_UNSURE) |
 				  BIT(RXE_MIGR_PEER_OVERDUE),
 	[RXE_MIGR_PEER_UNSURE]	= BIT(RXE_MIGR_PEER_GOES) |
 				  BIT(RXE_MIGR_PEER_STOPPED),
 	[RXE_MIGR_PEER_OVERDUE]	= BIT(RXE_MIGR_PEER_GOES) |
-				  BIT(RXE_MIGR_PEER_STOPPED) |
-				  BIT(RXE_MIGR_PEER_UNSURE),
+				  BIT(RXE_MIGR_PEER_STOPPED),
 };
 
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to)
