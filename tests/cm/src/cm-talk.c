@@ -41,7 +41,7 @@ struct conn {
 	struct message in[DEPTH], out;
 	uint32_t number;	/* of the next message */
 	unsigned posted;	/* receives: how many, and so the next one's buffer */
-	bool last, told, over, destroyed;
+	bool known, last, leaves, told, over, destroyed;
 };
 
 static struct rdma_event_channel *channel;
@@ -98,6 +98,16 @@ static void disconnect(struct conn *c)
 	c->told = true;
 }
 
+/*
+ * A message may come before the word that the connection is established. A CM that has not had that word tells nobody of an
+ * rdma_disconnect(), which returns 0 all the same.
+ */
+static void leave(struct conn *c)
+{
+	if (c->known && c->leaves)
+		disconnect(c);
+}
+
 static void got(struct conn *c, const struct message *m)
 {
 	check(c, m);
@@ -109,9 +119,9 @@ static void got(struct conn *c, const struct message *m)
 		post_recv(c);
 		send_message(c, (c->number + 1) | (access(go, F_OK) ? 0 : LAST));
 	}
-	if (c->last && server != !(m->conn % 2))
-		disconnect(c);
 	c->number++;
+	c->leaves = c->last && server != !(m->conn % 2);
+	leave(c);
 }
 
 static bool poll_conn(struct conn *c)
@@ -206,6 +216,8 @@ static void next_event(void)
 		MUST(!rdma_accept(id, params()));
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		c->known = true;
+		leave(c);
 		if (!server)
 			send_message(c, 0);
 		break;
@@ -248,6 +260,7 @@ static void connect_to(struct conn *c)
 	set_up(c, id);
 	MUST(!rdma_connect(id, params()));
 	expect(id, RDMA_CM_EVENT_ESTABLISHED);
+	c->known = true;
 	send_message(c, 0);
 }
 
