@@ -38,7 +38,7 @@ enum op {
 #define UC_OPS		(1u << OP_SEND | 1u << OP_IMM | 1u << OP_WRITE | 1u << OP_WIMM)
 extern const char *const op_name[NUM_OPS];
 
-enum { MAX_QPS = 64, MAX_CONTEXTS = 4, NUM_MW = 2, MW_SIZE = 4096, NUM_SCRATCH = 2, MAX_SGE = 3, HOLES = 10 };
+enum { MAX_QPS = 1024, MAX_CONTEXTS = 4, NUM_MW = 2, MW_SIZE = 4096, NUM_SCRATCH = 2, MAX_SGE = 3, HOLES = 10 };
 enum { SGE_GAP = 67, CANARY = 32 };
 
 #define IMM_FIN		0xf19f19f1u

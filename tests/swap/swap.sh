@@ -7,6 +7,8 @@ disk=/dev/disk/by-id/virtio-lab
 swapper=h3
 use=swap
 size=256M slab=8M hot=2
+swap_module=$build/kernel/rmem_swap.ko
+[[ ${LAB_OPTIONS:-} != *--debug-kernel* ]] || swap_module=$build/kernel-debug/rmem_swap.ko
 declare -A donor_at=() donor_is=() # by name: the address that h3 connects to; the donor's process there, and its output
 
 # lends NAME HOST [ADDRESS [OPTION...]]: runs rmemd there, as the donor of this name
@@ -96,7 +98,7 @@ swap_begins() {
 	local name
 	settings_of_swap "$@"
 	# A random page is no sign that its neighbours are wanted next.
-	on $swapper sh -c "[ -e /sys/module/rmem_swap ] || { wipefs -q -a $disk; insmod $build/kernel/rmem_swap.ko; }
+	on $swapper sh -c "[ -e /sys/module/rmem_swap ] || { wipefs -q -a $disk; insmod $swap_module; }
 		echo 0 >/proc/sys/vm/page-cluster"
 	run $swapper "$build/rmemswap" run --config /root/rmemswap.conf
 	swap_out=$out
