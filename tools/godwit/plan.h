@@ -66,7 +66,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd);
  * have their names there already.
  */
 void plan_cm_there(struct plan *plan, const char *host, json_t *guids);
-/* plan_rdma.c: list every RDMA object of the tree's contexts, with what stands in its way. */
+/* plan_rdma.c, with plan_qp.c and plan_mr.c: list every RDMA object of the tree's contexts, with what stands in its way. */
 int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct contexts *asked);
 /*
  * Ask the peers whether they speak our protocol. asked: the contexts of the process and its children as they were
@@ -74,7 +74,7 @@ int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct
  */
 int plan_ask_peers(pid_t pid, struct contexts *asked);
 /*
- * One more object, as it is printed: {"object": "qp", "device": "rxe0", "context": 3, field: value, ...,
+ * plan_object.c: one more object, as it is printed: {"object": "qp", "device": "rxe0", "context": 3, field: value, ...,
  * "moves": true}. c: NULL if it is of none that is open. Takes fields over; the plan keeps the object.
  */
 json_t *plan_object(struct plan *plan, const char *what, const struct context *c, json_t *fields);
@@ -87,7 +87,8 @@ void plan_moves_but(struct plan *plan, json_t *object, const char *format, ...)
 void plan_print_object(FILE *f, json_t *object);
 
 /*
- * What takes a number on the device, and where its connections lead once gids (see struct plan) are what they become:
+ * plan_there.c: what takes a number on the device, and where its connections lead once gids (see struct plan) are what they
+ * become:
  * {"device": "rxe0", "identities": [[enum rxe_migr_hint_type, number], ...],
  *  "flows": [{"qp": 17, "from": NEW, "to": GID, "mtu": 4096, "here": 4096}, ...]}
  * mtu: the path MTU; here: the largest that goes through its interface on this host. Of flows that are alike, one.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Whether a memory region moves: some process of the tree must have its memory mapped.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include "plan_rdma.h"
+
+/* What a process has mapped, in ascending order: it is asked of each of its regions. */
+struct mapped {
+	pid_t pid;
+	struct mapped_range {
+		uint64_t start, end;
+		bool shared;
+	} *range;
+	size_t n;
+};
+static int add_range(const struct proc_map *map, void *arg)
+{
+	struct mapped *m = arg;
+
+	GROW(m->range, m->n);
+	m->range[m->n++] = (struct mapped_range){ map->start, map->end, map->shared };
+	return 0;
+}
+
+static const struct mapped *mapped_by(struct look *look, pid_t pid)
+{
+	struct mapped *m;
+
+	for (size_t i = 0; i < look->n_mapped; i++)
+		if (look->mapped[i].pid == pid)
+			return &look->mapped[i];
+	GROW(look->mapped, look->n_mapped);
+	m = &look->mapped[look->n_mapped++];
+	*m = (struct mapped){ .pid = pid };
+	proc_each_map(pid, add_range, m);
+	return m;
+}
+
+void free_mapped(struct look *look)
+{
+	for (size_t i = 0; i < look->n_mapped; i++)
+		free(look->mapped[i].range);
+	free(look->mapped);
+}
+
+/* Is it mapped without a hole? shared: by mappings that are */
+static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
+{
+	uint64_t at = le64toh(mr->start), end = at + le64toh(mr->length);
+	const struct mapped *m = mapped_by(look, pid);
+	size_t low = 0, high = m->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (m->range[middle].end <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; at < end && low < m->n && m->range[low].start <= at && (m->range[low].shared || !shared); low++)
+		at = m->range[low].end;
+	return at >= end;
+}
+
+/* As the CRIU plugin looks for whom it registers it again. */
+static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
+{
+	if (owner > 0)
+		return has_memory(look, owner, mr, false);
+	for (size_t i = 0; i < c->holders.n; i++)
+		if (has_memory(look, c->holders.holder[i].pid, mr, owner == 0))
+			return true;
+	return false;
+}
+
+void look_at_mr(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr)
+{
+	struct plan *plan = look->plan;
+	json_t *object = plan_object(plan, "mr", c, mr_fields(mr));
+	unsigned int key = le32toh(mr->key);
+	pid_t owner = ibv_record_owner(c->dump, c->length, mr);
+
+	if (owner >= 0)
+		json_object_set_new(object, "pid", json_integer(owner));
+	if (owner > 0 && !tree_has(&plan->tree, owner))
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is that of process %d, which "
+			   "stays here: start both under one process", c->pid, c->device, key, owner);
+	else if (has_owner(look, c, mr, owner))
+		return;
+	else if (owner == 0)
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: the process whose memory it is has "
+			   "ended, and it can't be registered again: deregister it before", c->pid, c->device, key);
+	else {
+		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is no longer mapped, and "
+			   "can't be registered again: deregister it before", c->pid, c->device, key);
+		plan->passing = true;
+	}
+}
