@@ -22,6 +22,7 @@ struct tree {
 	size_t n;
 };
 
+/* tree.c */
 int tree_collect(struct tree *tree, pid_t root);
 /* Collect it anew: it has forked meanwhile, or not. If that fails, the tree stays what it was. */
 int tree_refresh(struct tree *tree, pid_t root);
@@ -40,12 +41,12 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms);
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);
-uint64_t tree_memory(const struct tree *tree);		/* bytes resident */
 size_t tree_threads(const struct tree *tree, pid_t **tids);
+uint64_t tree_memory(const struct tree *tree);		/* tree_memory.c: bytes resident */
 
 /* The direct children of pid, of all its threads. */
 size_t proc_children(pid_t pid, pid_t **children);
-/* Kill and reap all of ours, children before their parents, until none is left. */
+/* tree.c: kill and reap all of ours, children before their parents, until none is left. */
 void proc_kill_descendants(void);
 /* A process whose number may have been given to another meanwhile. */
 struct proc_id {
@@ -55,9 +56,10 @@ struct proc_id {
 
 struct proc_id proc_identify(pid_t pid);
 bool proc_is_there(const struct proc_id *id);	/* also as a zombie */
-/* Kill it and all below it, children before their parents, and wait a while until they are dead. */
+/* tree.c: kill it and all below it, children before their parents, and wait a while until they are dead. */
 void proc_kill_tree(const struct proc_id *id);
 char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */
+bool proc_is_killed(pid_t pid);	/* by SIGKILL, or it is gone */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */
 pid_t proc_sid(pid_t pid);
 pid_t proc_parent(pid_t pid);	/* 0: it is gone, or has none here */
@@ -89,7 +91,7 @@ int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void 
 /* Is it the program that we are? */
 bool proc_is_ours(pid_t pid);
 
-/* Files that must be at the destination as they are here. */
+/* proc_files.c: files that must be at the destination as they are here. */
 struct proc_file {
 	char *path;
 	dev_t dev;
@@ -115,7 +117,7 @@ bool proc_files_refresh(struct proc_files *files);
 bool proc_file_changed(const struct proc_file *file);
 void proc_files_free(struct proc_files *files);
 
-/* A TCP socket of the tree. */
+/* proc_tcp.c: a TCP socket of the tree. */
 struct proc_tcp {
 	pid_t pid;
 	int fd;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The files that a process tree has open or mapped, and whether they change.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "content.h"
+#include "proc.h"
+
+/* Could it be written to? A shared mapping that can't be now may have been made by who could, and may be again. */
+static bool map_writable(const struct proc_map *map)
+{
+	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	struct stat st;
+	bool writable = lstat(path, &st) || st.st_mode & S_IWUSR;
+
+	free(path);
+	return writable;
+}
+
+static void file_look(struct proc_file *file, const struct stat *st)
+{
+	file->size = st->st_size;
+	file->mode = st->st_mode;
+	file->mtime = content_time(&st->st_mtim);
+	file->ctime = content_time(&st->st_ctim);
+}
+
+static void files_add(struct proc_files *files, const char *path, const struct stat *st,
+		      bool mapped, bool writable)
+{
+	size_t len = strlen(path);
+
+	if (path[0] != '/' || !S_ISREG(st->st_mode))
+		return;
+	/* (CRIU carries unlinked files along; they have no links, whatever they are called) */
+	if (st->st_nlink == 0 || (len > 10 && !strcmp(path + len - 10, " (deleted)")))
+		return;
+	for (size_t i = 0; i < files->n; i++)
+		if (!strcmp(files->file[i].path, path)) {
+			files->file[i].mapped |= mapped;
+			files->file[i].writable |= writable;
+			return;
+		}
+	GROW(files->file, files->n);
+	files->file[files->n] = (struct proc_file){
+		.path = xstrdup(path), .dev = st->st_dev, .ino = st->st_ino, .mapped = mapped, .writable = writable,
+	};
+	file_look(&files->file[files->n++], st);
+}
+
+static int files_add_fd(const struct proc_fd *fd, void *arg)
+{
+	/* (memfds and shared memory are CRIU's to carry) */
+	if (strncmp(fd->link, "/memfd:", 7) && strncmp(fd->link, "/SYSV", 5))
+		files_add(arg, fd->link, &fd->st, false, fd->writable);
+	return 0;
+}
+
+static int files_add_map(const struct proc_map *map, void *arg)
+{
+	struct stat st;
+
+	if (map->path && map->path[0] == '/' && !stat(map->path, &st) && st.st_ino == map->inode)
+		files_add(arg, map->path, &st, true, map->shared && map_writable(map));
+	return 0;
+}
+
+static int64_t today(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return content_time(&now);
+}
+
+int proc_files(const struct tree *tree, struct proc_files *files)
+{
+	*files = (struct proc_files){ .looked = today() };
+	for (size_t i = 0; i < tree->n; i++)
+		proc_each_map(tree->task[i].pid, files_add_map, files);
+	return proc_each_fd(tree, files_add_fd, files);
+}
+
+bool proc_files_refresh(struct proc_files *files)
+{
+	bool changed = false;
+	size_t kept = 0;
+
+	files->looked = today();
+	for (size_t i = 0; i < files->n; i++) {
+		struct proc_file file = files->file[i];
+		struct stat st;
+
+		if (stat(file.path, &st) || st.st_dev != file.dev || st.st_ino != file.ino) {
+			free(file.path);
+			changed = true;
+			continue;
+		}
+		changed |= (uint64_t)st.st_size != file.size || st.st_mode != file.mode;
+		file_look(&file, &st);
+		files->file[kept++] = file;
+	}
+	files->n = kept;
+	return changed;
+}
+
+bool proc_file_changed(const struct proc_file *file)
+{
+	struct stat st;
+
+	return stat(file->path, &st) || st.st_dev != file->dev || st.st_ino != file->ino ||
+	       content_time(&st.st_ctim) != file->ctime;
+}
+
+void proc_files_free(struct proc_files *files)
+{
+	for (size_t i = 0; i < files->n; i++)
+		free(files->file[i].path);
+	free(files->file);
+	*files = (struct proc_files){ 0 };
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * A process and its descendants: to collect, to stop and to kill them.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "proc.h"
+
+static int tree_add(struct tree *tree, pid_t pid)
+{
+	pid_t *children;
+	size_t i, n;
+	int pidfd = pidfd_open(pid, 0);
+
+	if (pidfd < 0)
+		return fault("process %d: %s", pid, strerror(errno));
+	GROW(tree->task, tree->n);
+	tree->task[tree->n++] = (struct task){
+		.pid = pid, .pidfd = pidfd, .was_stopped = proc_state(pid) == 'T',
+	};
+	n = proc_children(pid, &children);
+	for (i = 0; i < n; i++)
+		if (tree_add(tree, children[i]))
+			break;
+	free(children);
+	return i < n ? -1 : 0;
+}
+
+int tree_collect(struct tree *tree, pid_t root)
+{
+	*tree = (struct tree){ 0 };
+	if (tree_add(tree, root) == 0)
+		return 0;
+	tree_free(tree);
+	return -1;
+}
+
+int tree_refresh(struct tree *tree, pid_t root)
+{
+	struct tree now;
+
+	if (tree_collect(&now, root))
+		return -1;
+	for (size_t i = 0; i < now.n; i++) {
+		/* (one that is traced does not look stopped) */
+		for (size_t j = 0; j < tree->n; j++)
+			if (tree->task[j].pid == now.task[i].pid)
+				now.task[i].was_stopped = tree->task[j].was_stopped;
+	}
+	tree_free(tree);
+	*tree = now;
+	return 0;
+}
+
+void tree_see_stopped(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		tree->task[i].was_stopped = proc_state(tree->task[i].pid) == 'T';
+}
+
+void tree_free(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		close(tree->task[i].pidfd);
+	free(tree->task);
+	*tree = (struct tree){ 0 };
+}
+
+bool tree_has(const struct tree *tree, pid_t pid)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		if (tree->task[i].pid == pid)
+			return true;
+	return false;
+}
+
+static bool gone(const struct task *task, int timeout_ms)
+{
+	struct pollfd p = { .fd = task->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms) == 1;
+}
+
+size_t tree_alive(const struct tree *tree)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < tree->n; i++)
+		n += !gone(&tree->task[i], 0) && !proc_is_killed(tree->task[i].pid);
+	return n;
+}
+
+int tree_wait_gone(const struct tree *tree, int timeout_ms)
+{
+	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
+
+	for (size_t i = 0; i < tree->n; i++) {
+		int64_t left = (end - now_ns()) / 1000000;
+
+		if (!gone(&tree->task[i], left > 0 ? left : 0))
+			return -1;
+	}
+	return 0;
+}
+
+size_t tree_threads(const struct tree *tree, pid_t **tids)
+{
+	size_t i, n = 0;
+
+	*tids = NULL;
+	for (i = 0; i < tree->n; i++) {
+		char *path = xasprintf("/proc/%d/task", tree->task[i].pid);
+		DIR *dir = opendir(path);
+		struct dirent *de;
+
+		free(path);
+		while (dir && (de = readdir(dir))) {
+			if (!isdigit(de->d_name[0]))
+				continue;
+			GROW(*tids, n);
+			(*tids)[n++] = atoi(de->d_name);
+		}
+		if (dir)
+			closedir(dir);
+	}
+	return n;
+}
+
+void tree_hold(const struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++) {
+		struct tree one = { .task = &tree->task[i], .n = 1 };
+		pid_t *tids;
+		size_t n = tree_threads(&one, &tids);
+
+		for (size_t j = 0; j < n; j++)
+			syscall(SYS_tgkill, tree->task[i].pid, tids[j], SIGSTOP);
+		free(tids);
+	}
+}
+
+void tree_release(const struct tree *tree)
+{
+	for (size_t i = 0; i < tree->n; i++)
+		if (!tree->task[i].was_stopped)
+			pidfd_send_signal(tree->task[i].pidfd, SIGCONT, NULL, 0);
+}
+
+static void kill_below(pid_t pid)
+{
+	pid_t *children;
+	size_t n = proc_children(pid, &children);
+
+	for (size_t i = 0; i < n; i++) {
+		kill_below(children[i]);
+		kill(children[i], SIGKILL);
+	}
+	free(children);
+}
+
+void proc_kill_descendants(void)
+{
+	/* (one may have forked while we looked: go on until we are told that there are none) */
+	do
+		kill_below(getpid());
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
+}
+
+#define KILL_MS	10000
+
+void proc_kill_tree(const struct proc_id *id)
+{
+	struct tree tree;
+
+	if (!proc_is_there(id) || tree_collect(&tree, id->pid))
+		return;
+	for (size_t i = tree.n; i-- > 0;)
+		pidfd_send_signal(tree.task[i].pidfd, SIGKILL, NULL, 0);
+	tree_wait_gone(&tree, KILL_MS);
+	tree_free(&tree);
+}
