@@ -53,6 +53,7 @@ struct event_files {
 	size_t n;
 };
 
+/* contexts.c */
 int contexts_find(const struct tree *tree, struct contexts *list);
 /* Read their records; nothing is stopped. */
 int contexts_inspect(struct contexts *list);
@@ -73,11 +74,12 @@ void contexts_ask_peers(struct contexts *list);
 /* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
 int contexts_abort(struct contexts *list);
 
+/* holder_list.c */
 void holders_add(struct holders *holders, const struct proc_fd *fd);
 /* Is this one of theirs, the same open file? */
 bool holders_have(const struct holders *holders, const struct proc_fd *fd);
 
-/* The event files of contexts, which stay where they are meanwhile. */
+/* holders.c: the event files of contexts, which stay where they are meanwhile. */
 int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files);
 void event_files_free(struct event_files *files);
 /* The rings of all contexts, by their offsets in the devices' files. */
@@ -100,16 +102,16 @@ void find_outsiders(const struct tree *tree, struct contexts *list, struct event
 /* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
 pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
 
-/* The kind of a character device. UVERBS: device gets the name of its device, "rxe0", or "". */
+/* rdma.c: the kind of a character device. UVERBS: device gets the name of its device, "rxe0", or "". */
 enum file_kind rdma_node(dev_t rdev, char device[64]);
 
-/* A file of librdmacm: its ids, to be freed; their number or -1 with fault(). */
+/* rdma_cm.c: of a file of librdmacm its ids, to be freed; their number or -1 with fault(). */
 int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
 /* Does librdmacm find this address, as the plugin must for an id that is connected to it? 0 (also if it is link-local) or an errno. */
 int rdma_resolve(const char *address);
 
-/* Call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
+/* rdma.c: call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
 json_t *rdma_resources(const char *kind);

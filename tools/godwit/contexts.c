@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * The contexts that a process tree holds: found, read from the driver, and kept, asked or let go while they move.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "rdma.h"
+
+static int add_context(const struct proc_fd *fd, void *arg)
+{
+	struct contexts *list = arg;
+	struct context *c;
+	char device[64];
+
+	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, device) != FILE_UVERBS)
+		return 0;
+	for (size_t i = 0; i < list->n; i++)
+		if (holders_have(&list->context[i].holders, fd)) {
+			holders_add(&list->context[i].holders, fd);
+			return 0;
+		}
+	GROW(list->context, list->n);
+	c = &list->context[list->n];
+	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .held = -1 };
+	strcpy(c->device, device);
+	holders_add(&c->holders, fd);
+	return 0;
+}
+
+int contexts_find(const struct tree *tree, struct contexts *list)
+{
+	*list = (struct contexts){ 0 };
+	return proc_each_fd(tree, add_context, list);
+}
+
+void contexts_free(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		free(list->context[i].dump);
+		free(list->context[i].holders.holder);
+		free(list->context[i].cm_gid);
+		close_fd(&list->context[i].held);
+	}
+	free(list->context);
+	*list = (struct contexts){ 0 };
+}
+
+int contexts_hold(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+
+		c->held = proc_get_fd(c->pid, c->fd);
+		if (c->held < 0)
+			return fault("process %d, descriptor %d: its context can't be held: %s", c->pid, c->fd,
+				     strerror(errno));
+	}
+	return 0;
+}
+
+struct ibv_context *context_attach(const struct context *context)
+{
+	int fd = proc_get_fd(context->pid, context->fd);
+	struct ibv_context *ctx = fd < 0 ? NULL : ibv_attach_context(fd);
+
+	if (!ctx && fd >= 0)
+		close(fd);
+	return ctx;
+}
+
+static int inspect(struct context *c, struct ibv_context *ctx)
+{
+	int size = 0, count, ret;
+
+	ret = ibv_query_migration(ctx, &c->query);
+	if (ret)
+		return ret;
+	c->ours = true;
+	/* (it may grow between the two calls: it runs) */
+	for (int tries = 0; tries < 10; tries++) {
+		count = size;
+		ret = ibv_inspect_context(ctx, &count, c->dump, size);
+		if (ret != ENOSPC)
+			break;
+		size = count + 4096;
+		c->dump = xrealloc(c->dump, size);
+	}
+	c->length = ret ? 0 : size;
+	return ret;
+}
+
+/* The length of a dump is that of its records, not that of the buffer. */
+static void trim(struct context *c)
+{
+	const struct rxe_migr_rec *rec;
+	size_t used = 0;
+
+	ibv_for_each_record(rec, c->dump, c->length)
+		used += le32toh(rec->length);
+	c->length = used;
+}
+
+int contexts_inspect(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = ctx ? inspect(c, ctx) : errno;
+
+		if (ctx)
+			ibv_detach_context(ctx);
+		if (ret && c->ours)
+			return fault("process %d, descriptor %d: the driver does not show its RDMA objects: %s",
+				     c->pid, c->fd, strerror(ret));
+		if (ret == EPERM || ret == EACCES)
+			return fault("process %d: not permitted: godwit needs CAP_SYS_ADMIN", c->pid);
+		if (c->ours)
+			trim(c);
+	}
+	return 0;
+}
+
+int contexts_query(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = ctx ? ibv_query_migration(ctx, &c->query) : errno;
+
+		if (ctx)
+			ibv_detach_context(ctx);
+		if (ret)
+			return fault("process %d, descriptor %d: the driver does not tell its state: %s",
+				     c->pid, c->fd, strerror(ret));
+	}
+	return 0;
+}
+
+int64_t contexts_peers_wait(const struct contexts *list)
+{
+	int64_t until = INT64_MAX;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (list->context[i].query.wait_ns < (uint64_t)until)
+			until = list->context[i].query.wait_ns;
+	return until;
+}
+
+void contexts_renew(struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+
+		if (!ctx || ibv_renew_stop(ctx, &c->query))
+			c->query.wait_ns = UINT64_MAX;
+		if (ctx)
+			ibv_detach_context(ctx);
+	}
+}
+
+#define ASK_LAST_MS 1280
+
+void contexts_ask_peers(struct contexts *list)
+{
+	/* (all of them first, then each time those that have not answered; 2.5 s in all) */
+	for (int wait = 10;; wait *= 2) {
+		size_t unknown = 0;
+
+		for (size_t i = 0; i < list->n; i++) {
+			struct context *c = &list->context[i];
+			struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
+
+			if (ctx && (c->asked ? ibv_ask_peers : ibv_ask_peers_anew)(ctx, &c->query) == 0) {
+				unknown += c->query.num_unknown;
+				c->asked = true;
+			} else if (c->ours) {
+				unknown++;
+			}
+			if (ctx)
+				ibv_detach_context(ctx);
+		}
+		if (!unknown || wait > ASK_LAST_MS)
+			return;
+		poll(NULL, 0, wait);
+	}
+}
+
+int contexts_abort(struct contexts *list)
+{
+	int failures = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = context_attach(c);
+		int ret = 0;
+
+		c->ours = ctx && ibv_query_migration(ctx, &c->query) == 0;
+		if (c->ours && c->query.state == RXE_MIGR_CTX_STOPPED)
+			ret = ibv_abort_context(ctx);
+		/* (the CRIU plugin tries the same: it may have been faster) */
+		if (ret && ibv_query_migration(ctx, &c->query) == 0 &&
+		    c->query.state == RXE_MIGR_CTX_STOPPED) {
+			fault("process %d, descriptor %d: its connections can't be set going again: %s",
+			      c->pid, c->fd, strerror(ret));
+			failures++;
+		}
+		if (ctx)
+			ibv_detach_context(ctx);
+	}
+	return failures ? -1 : 0;
+}

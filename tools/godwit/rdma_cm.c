@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * What librdmacm and the driver know of ids of librdmacm, and of addresses for these.
+ */
+#include <errno.h>
+#include <netdb.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "rdma.h"
+
+struct cm_question {
+	int fd, count;
+	struct rxe_migr_cm_id *ids;
+};
+
+static int ask_for_ids(const char *device, void *arg)
+{
+	struct cm_question *q = arg;
+	struct ibv_context *ctx = rdma_open(device);
+	int room = 0, ret;
+
+	if (!ctx)
+		return -1;
+	/* (there may be more of them by the next call: it runs) */
+	while ((ret = ibv_query_cm_ids(ctx, q->fd, 0, &q->count, q->ids, room)) == ENOSPC) {
+		room = q->count + 16;
+		free(q->ids);
+		q->ids = xcalloc(room, sizeof(*q->ids));
+	}
+	ibv_close_device(ctx);
+	return ret ? fault("device %s: its driver does not tell the ids of rdma_cm: %s", device, strerror(ret)) : 1;
+}
+
+int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids)
+{
+	struct cm_question q = { .fd = proc_get_fd(pid, fd) };
+	int ret;
+
+	if (q.fd < 0)
+		return fault("process %d, descriptor %d: it can't be looked at: %s", pid, fd, strerror(errno));
+	ret = rdma_each_device(ask_for_ids, &q);
+	close(q.fd);
+	*ids = q.ids;
+	if (ret == 0)
+		return fault("no device here has our driver, which tells the ids of rdma_cm");
+	return ret < 0 ? -1 : q.count;
+}
+
+#define RESOLVE_MS 4000 /* ARP gives up after three seconds */
+
+int rdma_resolve(const char *address)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *info;
+	struct rdma_cm_id *id;
+	int err = 0;
+
+	/* (which link it is of, the plugin knows, by the device) */
+	if (!strncasecmp(address, "fe80:", 5))
+		return 0;
+	if (getaddrinfo(address, NULL, &hints, &info))
+		return EINVAL;
+	/* (without an event channel it waits for the answer) */
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
+		err = errno;
+	} else {
+		if (rdma_resolve_addr(id, NULL, info->ai_addr, RESOLVE_MS))
+			err = errno;
+		rdma_destroy_id(id);
+	}
+	freeaddrinfo(info);
+	return err;
+}
