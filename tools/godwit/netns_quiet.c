@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * A network namespace is kept quiet, and speaks again.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/netfilter.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "netlink.h"
+#include "netns_open.h"
+
+#define LOCK		"godwit-tcp"
+
+/* Whatever its kind is: ARP too, and what the kernel sends of its own accord. The old one goes as the new one comes. */
+int inside_keep_quiet(struct netns *n, void *arg)
+{
+	char *text = NULL, *output = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	int ret;
+
+	(void)arg;
+	if (!f)
+		return fault("guard: out of memory");
+	fprintf(f, "add table netdev " NETNS_TABLE "\ndelete table netdev " NETNS_TABLE "\ntable netdev " NETNS_TABLE " {\n");
+	for (int in = 0; n->n && in < 2; in++) {
+		fprintf(f, "chain %s { type filter hook %s devices = {", in ? "in" : "out", in ? "ingress" : "egress");
+		for (size_t i = 0; i < n->n; i++)
+			fprintf(f, "%s \"%s\"", i ? "," : "", n->iface[i].ifname);
+		fprintf(f, " } priority -500; policy drop; }\n");
+	}
+	fprintf(f, "}\n");
+	fclose(f);
+	ret = run((const char *const[]){ "nft", "-f", "-", NULL }, text, &output);
+	if (ret == 127)
+		fault("nft: it is not installed: apt-get install nftables");
+	else if (ret)
+		fault("network namespace %s: nft can't guard it: %s", n->path, output && *output ? output : "it does not say why");
+	free(output);
+	free(text);
+	return ret ? -1 : 0;
+}
+
+int netns_keep_quiet(json_t *json)
+{
+	return netns_open_inside(json, inside_keep_quiet);
+}
+
+int netns_set_neighbours(const struct netns *n, const char *state)
+{
+	json_t *neighbour;
+	int ret = 0;
+	size_t j;
+
+	for (size_t i = 0; i < n->n; i++)
+		json_array_foreach(n->neighbours[i], j, neighbour)
+			ret = TOOL("neighbours", "take them away with ip neigh", "ip", "neigh", "replace", text_of(neighbour, "dst"),
+				   "lladdr", text_of(neighbour, "mac"), "nud", state, "dev", n->iface[i].ifname) ?: ret;
+	return ret;
+}
+
+int inside_end_quiet(struct netns *n, void *set)
+{
+	int ret = nl_table_delete(NFPROTO_NETDEV, NETNS_TABLE);
+
+	/* (from now on they can be asked) */
+	if (set && netns_set_neighbours(n, "stale"))
+		return -1;
+	return ret && ret != -ENOENT ?
+		fault("network namespace %s: its guard can't be taken away (%s): ip netns exec %s nft delete table netdev "
+		      NETNS_TABLE, n->path, strerror(-ret), n->name) : 0;
+}
+
+int netns_end_quiet(json_t *json)
+{
+	bool made = json_object_get(json, "made");
+	struct netns n;
+	int ret = netns_open(&n, json) ?: netns_inside(&n, inside_end_quiet, made ? &n : NULL);
+
+	netns_close(&n);
+	return ret;
+}
+
+/*
+ * What CRIU's lock does, but for RDMA's packets: a stopped queue pair answers, and its peers are asked to wait, as long as
+ * it is held.
+ */
+static int lock_tcp(struct netns *n, void *arg)
+{
+	static const char text[] = "add table inet " LOCK "\ndelete table inet " LOCK "\ntable inet " LOCK " {\n"
+		"chain output { type filter hook output priority -10; meta l4proto tcp drop; }\n"
+		"chain input { type filter hook input priority -10; meta l4proto tcp drop; }\n}\n";
+
+	(void)arg;
+	return run((const char *const[]){ "nft", "-f", "-", NULL }, text, NULL) ?
+		fault("network namespace %s: nft can't hold its TCP connections", n->path) : 0;
+}
+
+int netns_lock_tcp(json_t *json)
+{
+	return netns_open_inside(json, lock_tcp);
+}
+
+int inside_unlock_tcp(struct netns *n, void *arg)
+{
+	int ret = nl_table_delete(NFPROTO_INET, LOCK);
+
+	(void)arg;
+	return ret && ret != -ENOENT ?
+		fault("network namespace %s: its TCP connections stay locked (%s): ip netns exec %s nft delete table inet " LOCK,
+		      n->path, strerror(-ret), n->name) : 0;
+}
+
+int netns_unlock_tcp(json_t *json)
+{
+	return netns_open_inside(json, inside_unlock_tcp);
+}
+
+static int announce(struct netns *n, void *arg)
+{
+	int ret = 0;
+
+	(void)arg;
+	for (size_t i = 0; i < n->n; i++) {
+		struct addresses *list = &n->iface[i].addresses;
+
+		for (size_t j = 0; j < list->n; j++)
+			strcpy(list->address[j].here, n->iface[i].ifname);
+		if (addresses_announce(list))
+			ret = -1;
+	}
+	return ret;
+}
+
+int netns_announce(json_t *json)
+{
+	return netns_open_inside(json, announce);
+}
