@@ -8,7 +8,6 @@
  * CRIU ignores what this hook returns. A tree that cannot go on is killed here;
  * that CRIU notices, when it cannot detach from it, and says that it failed.
  */
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <poll.h>
@@ -66,23 +65,11 @@ static int check_files(const struct resuming *r)
 	return 0;
 }
 
-/* The threads of a process but its first. */
-static void reap_threads(pid_t pid)
+static int set_option(pid_t tid, void *options)
 {
-	struct dirent *de;
-	char path[32];
-	pid_t tid;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	while (dir && (de = readdir(dir))) {
-		tid = atoi(de->d_name);
-		if (tid && tid != pid)
-			waitpid(tid, NULL, __WALL | WNOHANG);
-	}
-	if (dir)
-		closedir(dir);
+	/* (one that was a zombie is one again) */
+	ptrace(PTRACE_SETOPTIONS, tid, NULL, *(long *)options);
+	return 0;
 }
 
 /*
@@ -91,24 +78,10 @@ static void reap_threads(pid_t pid)
  */
 static void set_options(const struct resuming *r, long options)
 {
-	struct dirent *de;
-	char path[32];
-	pid_t tid;
-	DIR *dir;
 	int i;
 
-	for (i = 0; i < r->num_pids; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/task", r->pids[i]);
-		dir = opendir(path);
-		while (dir && (de = readdir(dir))) {
-			tid = atoi(de->d_name);
-			/* (one that was a zombie is one again) */
-			if (tid)
-				ptrace(PTRACE_SETOPTIONS, tid, NULL, options);
-		}
-		if (dir)
-			closedir(dir);
-	}
+	for (i = 0; i < r->num_pids; i++)
+		proc_each_thread(r->pids[i], set_option, &options);
 }
 
 static void tie(const struct resuming *r)
@@ -122,6 +95,13 @@ static void untie(const struct resuming *r)
 	set_options(r, PTRACE_O_TRACESYSGOOD);
 }
 
+static int reap_thread(pid_t tid, void *pid)
+{
+	if (tid != *(pid_t *)pid)
+		waitpid(tid, NULL, __WALL | WNOHANG);
+	return 0;
+}
+
 /* A process is dead only when its tracer, us, has taken notice of each dead thread. */
 static void kill_task(pid_t pid)
 {
@@ -133,7 +113,7 @@ static void kill_task(pid_t pid)
 	if (pfd.fd < 0)
 		return;
 	for (i = 0; i < 1000 && !poll(&pfd, 1, 10); i++)
-		reap_threads(pid);
+		proc_each_thread(pid, reap_thread, &pid);
 	close(pfd.fd);
 }
 

@@ -3,23 +3,60 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "walk.h"
 
-/* A thread that has ended meanwhile has no children. */
-static int each_child_of(const char *path, int (*each)(pid_t, void *), void *arg)
+static int each_number(const char *path, int (*each)(int, void *), void *arg)
 {
-	FILE *file = fopen(path, "re");
-	int ret = 0, child;
+	DIR *dir = opendir(path);
+	struct dirent *de;
+	int ret = 0;
 
+	while (!ret && dir && (de = readdir(dir)))
+		if (isdigit(de->d_name[0]))
+			ret = each(atoi(de->d_name), arg);
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+int proc_each(int (*each)(pid_t, void *), void *arg)
+{
+	return each_number("/proc", each, arg);
+}
+
+int proc_each_thread(pid_t pid, int (*each)(pid_t, void *), void *arg)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	return each_number(path, each, arg);
+}
+
+struct children {
+	pid_t pid;
+	int (*each)(pid_t, void *);
+	void *arg;
+};
+
+/* A thread that has ended meanwhile has no children. */
+static int each_child_of(pid_t tid, void *arg)
+{
+	struct children *c = arg;
+	int ret = 0, child;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", c->pid, tid);
+	file = fopen(path, "re");
 	while (!ret && file && fscanf(file, "%d", &child) == 1)
-		ret = each(child, arg);
+		ret = c->each(child, c->arg);
 	if (file)
 		fclose(file);
 	return ret;
@@ -27,22 +64,7 @@ static int each_child_of(const char *path, int (*each)(pid_t, void *), void *arg
 
 int proc_each_child(pid_t pid, int (*each)(pid_t, void *), void *arg)
 {
-	char path[sizeof("/proc//task//children") + 32 + NAME_MAX];
-	struct dirent *de;
-	int ret = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	while (!ret && dir && (de = readdir(dir))) {
-		if (!isdigit(de->d_name[0]))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/children", pid, de->d_name);
-		ret = each_child_of(path, each, arg);
-	}
-	if (dir)
-		closedir(dir);
-	return ret;
+	return proc_each_thread(pid, each_child_of, &(struct children){ pid, each, arg });
 }
 
 int proc_get_fd(pid_t pid, int fd)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * Processes, as /proc shows them: children, descriptors and mappings.
+ * Processes, as /proc shows them: threads, children, descriptors and mappings.
  */
 #ifndef COMMON_WALK_H
 #define COMMON_WALK_H
@@ -10,7 +10,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Call each for the direct children, of all threads, until it returns other than 0; return that. */
+/* Call each for all processes of the host, or for the threads of one, until it returns other than 0; return that. */
+int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
+int proc_each_thread(pid_t pid, int (*each)(pid_t tid, void *arg), void *arg);
+/* The same for the direct children, of all threads. */
 int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 
 /* A copy of a process's descriptor here; -1 with errno. */

@@ -133,10 +133,9 @@ static int add_thread(json_t *kinds, json_t *threads, json_t *limits, pid_t pid,
 
 static int add_process(json_t *kinds, json_t *threads, struct task *task)
 {
-	struct tree one = { .task = task, .n = 1 };
 	json_t *limits = json_object();
 	pid_t *tids;
-	size_t n = tree_threads(&one, &tids);
+	size_t n = proc_threads(task->pid, &tids);
 	int ret = add_limits(limits, task->pid);
 
 	for (size_t i = 0; !ret && i < n; i++)

@@ -187,15 +187,18 @@ static json_t *files_json(const struct proc_files *files)
 	return array;
 }
 
+static int add_number(pid_t tid, void *array)
+{
+	json_array_append_new(array, json_integer(tid));
+	return 0;
+}
+
 static json_t *pids_json(const struct tree *tree)
 {
 	json_t *array = json_array();
-	pid_t *tids;
-	size_t n = tree_threads(tree, &tids);
 
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(array, json_integer(tids[i]));
-	free(tids);
+	for (size_t i = 0; i < tree->n; i++)
+		proc_each_thread(tree->task[i].pid, add_number, array);
 	return array;
 }
 

@@ -122,9 +122,8 @@ static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, c
 
 static bool has_threads(pid_t pid)
 {
-	struct tree one = { .task = &(struct task){ .pid = pid }, .n = 1 };
 	pid_t *tids;
-	size_t n = tree_threads(&one, &tids);
+	size_t n = proc_threads(pid, &tids);
 
 	free(tids);
 	return n > 1;

@@ -88,9 +88,8 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 void plan_namespaces(struct plan *plan)
 {
 	for (size_t i = 0; i < plan->tree.n; i++) {
-		struct tree one = { .task = &plan->tree.task[i], .n = 1 };
 		pid_t *tids;
-		size_t n = tree_threads(&one, &tids);
+		size_t n = proc_threads(plan->tree.task[i].pid, &tids);
 
 		for (size_t j = 0; j < n; j++)
 			look_at_thread(plan, plan->tree.task[i].pid, tids[j]);

@@ -156,29 +156,38 @@ bool proc_is_killed(pid_t pid)
 	return killed;
 }
 
-/* ------------------------------------------------------------- children -- */
+/* ------------------------------------------------- threads and children -- */
 
-struct children {
+struct pids {
 	pid_t *pid;
 	size_t n;
 };
 
-static int add_child(pid_t pid, void *arg)
+static int add_pid(pid_t pid, void *arg)
 {
-	struct children *c = arg;
+	struct pids *p = arg;
 
-	GROW(c->pid, c->n);
-	c->pid[c->n++] = pid;
+	GROW(p->pid, p->n);
+	p->pid[p->n++] = pid;
 	return 0;
+}
+
+size_t proc_threads(pid_t pid, pid_t **tids)
+{
+	struct pids p = { 0 };
+
+	proc_each_thread(pid, add_pid, &p);
+	*tids = p.pid;
+	return p.n;
 }
 
 size_t proc_children(pid_t pid, pid_t **children)
 {
-	struct children c = { 0 };
+	struct pids p = { 0 };
 
-	proc_each_child(pid, add_child, &c);
-	*children = c.pid;
-	return c.n;
+	proc_each_child(pid, add_pid, &p);
+	*children = p.pid;
+	return p.n;
 }
 
 /* ---------------------------------------------------------- descriptors -- */
@@ -219,20 +228,6 @@ int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, vo
 
 	for (size_t i = 0; !ret && i < tree->n; i++)
 		ret = each_fd_of(tree->task[i].pid, each, arg);
-	return ret;
-}
-
-int proc_each(int (*each)(pid_t pid, void *arg), void *arg)
-{
-	DIR *dir = opendir("/proc");
-	struct dirent *de;
-	int ret = 0;
-
-	while (!ret && dir && (de = readdir(dir)))
-		if (isdigit(de->d_name[0]))
-			ret = each(atoi(de->d_name), arg);
-	if (dir)
-		closedir(dir);
 	return ret;
 }
 

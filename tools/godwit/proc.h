@@ -41,10 +41,10 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms);
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);
-size_t tree_threads(const struct tree *tree, pid_t **tids);
 uint64_t tree_memory(const struct tree *tree);		/* tree_memory.c: bytes resident */
 
-/* The direct children of pid, of all its threads. */
+/* Its threads, or the direct children of all its threads: how many, and a list to be freed. */
+size_t proc_threads(pid_t pid, pid_t **tids);
 size_t proc_children(pid_t pid, pid_t **children);
 /* tree.c: kill and reap all of ours, children before their parents, until none is left. */
 void proc_kill_descendants(void);
@@ -81,8 +81,6 @@ struct proc_fd {
 char *proc_fdinfo(const struct proc_fd *fd);
 /* Call each for all descriptors of the tree until it returns other than 0; return that. */
 int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
-/* Call each for every process of the host. */
-int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
 /* For every descriptor of every process of the host. */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 

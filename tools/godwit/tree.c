@@ -2,8 +2,6 @@
 /*
  * A process and its descendants: to collect, to stop and to kill them.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -112,35 +110,11 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms)
 	return 0;
 }
 
-size_t tree_threads(const struct tree *tree, pid_t **tids)
-{
-	size_t i, n = 0;
-
-	*tids = NULL;
-	for (i = 0; i < tree->n; i++) {
-		char *path = xasprintf("/proc/%d/task", tree->task[i].pid);
-		DIR *dir = opendir(path);
-		struct dirent *de;
-
-		free(path);
-		while (dir && (de = readdir(dir))) {
-			if (!isdigit(de->d_name[0]))
-				continue;
-			GROW(*tids, n);
-			(*tids)[n++] = atoi(de->d_name);
-		}
-		if (dir)
-			closedir(dir);
-	}
-	return n;
-}
-
 void tree_hold(const struct tree *tree)
 {
 	for (size_t i = 0; i < tree->n; i++) {
-		struct tree one = { .task = &tree->task[i], .n = 1 };
 		pid_t *tids;
-		size_t n = tree_threads(&one, &tids);
+		size_t n = proc_threads(tree->task[i].pid, &tids);
 
 		for (size_t j = 0; j < n; j++)
 			syscall(SYS_tgkill, tree->task[i].pid, tids[j], SIGSTOP);
