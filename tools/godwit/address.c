@@ -174,7 +174,7 @@ int addresses_keep_quiet(const struct addresses *list, const char *id, bool asle
 	}
 	f = open_memstream(&text, &size);
 	if (!f)
-		return fault("guard: out of memory");
+		return fault("nftables: out of memory");
 	fprintf(f, "table inet %s {%s\n"
 		" chain output { type filter hook output priority -10; }\n"
 		" chain input { type filter hook input priority -10; }\n}\n"
@@ -194,7 +194,7 @@ int addresses_keep_quiet(const struct addresses *list, const char *id, bool asle
 	fclose(f);
 	ret = run(argv, text, &output);
 	if (ret)
-		fault("nft can't guard the address: %s", output ? output : "it could not be run");
+		fault("nft can't keep the address quiet: %s", output ? output : "it could not be run");
 	free(output);
 	free(text);
 	free(name);
@@ -207,7 +207,7 @@ int addresses_quiet_now(const struct addresses *list, const char *id)
 	int ret = list->n ? nl_tables_wake(name) : 0;
 
 	free(name);
-	return ret ? fault("nftables: %s could not be silenced: %s", list->address[0].text, strerror(-ret)) : 0;
+	return ret ? fault("nftables: %s could not be made quiet: %s", list->address[0].text, strerror(-ret)) : 0;
 }
 
 int addresses_end_quiet(const struct addresses *list, const char *id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * For the files that check, make, silence and remove a network namespace (netns.h): its JSON, and the way into it.
+ * For the files that check, make, keep quiet and remove a network namespace (netns.h): its JSON, and the way into it.
  */
 #ifndef GODWIT_NETNS_OPEN_H
 #define GODWIT_NETNS_OPEN_H

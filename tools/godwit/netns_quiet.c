@@ -23,7 +23,7 @@ int inside_keep_quiet(struct netns *n, void *arg)
 
 	(void)arg;
 	if (!f)
-		return fault("guard: out of memory");
+		return fault("nftables: out of memory");
 	fprintf(f, "add table netdev " NETNS_TABLE "\ndelete table netdev " NETNS_TABLE "\ntable netdev " NETNS_TABLE " {\n");
 	for (int in = 0; n->n && in < 2; in++) {
 		fprintf(f, "chain %s { type filter hook %s devices = {", in ? "in" : "out", in ? "ingress" : "egress");
@@ -37,7 +37,8 @@ int inside_keep_quiet(struct netns *n, void *arg)
 	if (ret == 127)
 		fault("nft: it is not installed: apt-get install nftables");
 	else if (ret)
-		fault("network namespace %s: nft can't guard it: %s", n->path, output && *output ? output : "it does not say why");
+		fault("network namespace %s: nft can't keep it quiet: %s", n->path,
+		      output && *output ? output : "it does not say why");
 	free(output);
 	free(text);
 	return ret ? -1 : 0;
@@ -69,8 +70,8 @@ int inside_end_quiet(struct netns *n, void *set)
 	if (set && netns_set_neighbours(n, "stale"))
 		return -1;
 	return ret && ret != -ENOENT ?
-		fault("network namespace %s: its guard can't be taken away (%s): ip netns exec %s nft delete table netdev "
-		      NETNS_TABLE, n->path, strerror(-ret), n->name) : 0;
+		fault("network namespace %s: it stays quiet (%s): ip netns exec %s nft delete table netdev " NETNS_TABLE,
+		      n->path, strerror(-ret), n->name) : 0;
 }
 
 int netns_end_quiet(json_t *json)
