@@ -15,6 +15,7 @@ struct mapped {
 	} *range;
 	size_t n;
 };
+
 static int add_range(const struct proc_map *map, void *arg)
 {
 	struct mapped *m = arg;
@@ -48,21 +49,22 @@ void free_mapped(struct look *look)
 /* Is it mapped without a hole? shared: by mappings that are */
 static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
 {
-	uint64_t at = le64toh(mr->start), end = at + le64toh(mr->length);
+	struct memory memory = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), shared };
 	const struct mapped *m = mapped_by(look, pid);
 	size_t low = 0, high = m->n;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (m->range[middle].end <= at)
+		if (m->range[middle].end <= memory.start)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (; at < end && low < m->n && m->range[low].start <= at && (m->range[low].shared || !shared); low++)
-		at = m->range[low].end;
-	return at >= end;
+	for (; low < m->n && m->range[low].start <= memory.start; low++)
+		if (memory_found(&memory, m->range[low].start, m->range[low].end, m->range[low].shared))
+			return true;
+	return memory.start >= memory.end;
 }
 
 /* As the CRIU plugin looks for whom it registers it again. */
