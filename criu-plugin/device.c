@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Which device of this host stands for one of the source, and which of its
- * GIDs for a source GID. GIDs are found by value, never by index.
+ * GIDs for a source GID. GIDs are found by value, never by index. Also, whether
+ * its driver and this plugin belong together.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -18,6 +19,14 @@
 #define ROCE_V2 "RoCE v2"
 #define MAX_GIDS 256	/* a QP's index of its GID has 8 bits */
 #define TABLE 2000	/* rxe's has 1024 slots */
+
+int check_driver_version(const struct rxe_migr_query *query, const char *device)
+{
+	if (query->abi_version == RXE_MIGR_ABI_VERSION)
+		return 0;
+	return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
+		    device, query->abi_version, RXE_MIGR_ABI_VERSION);
+}
 
 /* ------------------------------------------------------------- GID table -- */
 

@@ -120,9 +120,8 @@ static int stop_context(struct dumped_context *c)
 			    device, strerror(ret));
 	if (query.state == RXE_MIGR_CTX_RESTORING)
 		return fail("%s: the context is just being restored", device);
-	if (query.abi_version != RXE_MIGR_ABI_VERSION)
-		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
-			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
+	if (check_driver_version(&query, device))
+		return -1;
 
 	/* A tree that an earlier checkpoint left stopped stays so if this fails. */
 	running = query.state != RXE_MIGR_CTX_STOPPED;

@@ -177,7 +177,10 @@ void free_records(struct records *records);
 int write_inventory(const RdmaInventoryEntry *inventory);
 RdmaInventoryEntry *read_inventory(void);
 
-/* ------------------------------------------------------ device.c: GIDs -- */
+/* ----------------------------------------------- device.c: devices, GIDs -- */
+
+/* Do its driver and this plugin know the same records? */
+int check_driver_version(const struct rxe_migr_query *query, const char *device);
 
 /* The GID table of a context's device, as it is now. */
 int read_device(struct ibv_context *ctx, const char *name,

@@ -264,10 +264,7 @@ static int check_driver(struct ibv_context *ctx, const char *device)
 	if (ret)
 		return fail("%s: its driver does not say its version: %s", device,
 			    strerror(ret));
-	if (query.abi_version != RXE_MIGR_ABI_VERSION)
-		return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
-			    device, query.abi_version, RXE_MIGR_ABI_VERSION);
-	return 0;
+	return check_driver_version(&query, device);
 }
 
 struct ibv_context *open_context_file(const char *device,
