@@ -18,7 +18,7 @@ rmem_service_obj := $(call rmem_objects,service)
 # What both ends of a handshake do.
 rmem_common_obj := $(call rmem_objects,common)
 # The store alone, which tests of it link against.
-rmem_store_obj := $(patsubst %,$(rmem_build)/daemon/%.o,store log files host)
+rmem_store_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(addprefix $(rmem_dir)/daemon/,store*.c files*.c log.c host.c)))
 
 librmem := $(BUILD)/librmem.so.1
 librvm := $(BUILD)/librvm.so.1

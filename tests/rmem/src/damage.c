@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include "files.h"
+#include "store_internal.h"
 #include "scenario.h"
 
 #define FLIPS 60

@@ -13,6 +13,7 @@
 #include <zlib.h>
 #include <rmem.h>
 #include "files.h"
+#include "store_internal.h"
 
 #define INDEX "index.json"
 #define INDEX_NEW "index.new"

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Whether the disk has room for what is to be logged.
+ */
+#include <sys/statvfs.h>
+#include <rmem.h>
+#include "files.h"
+#include "store_internal.h"
+
+void add_cost(struct cost *cost, uint64_t addr, uint64_t len)
+{
+	cost->bytes += len;
+	cost->log += log_size(len);
+	/* (and a page of checksums) */
+	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE + RMEM_PAGE : 0;
+}
+
+bool is_logged(const struct region *region)
+{
+	return region->owner->store->path && !(region->flags & RMEM_SLAB);
+}
+
+static bool fits(const struct store *store, const struct cost *cost, uint64_t reserve)
+{
+	uint64_t files = store->uncopied + cost->files;
+	struct statvfs fs;
+
+	/* (some file systems in memory do not tell) */
+	if (fstatvfs(store->dir, &fs) || !fs.f_blocks)
+		return true;
+	/* (a file has no more pages of checksums than others) */
+	if (files > 2 * store->mapped)
+		files = 2 * store->mapped;
+	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/* What is logged is synced; to another folder than the store's nothing is. */
+int sync_log(struct store *store)
+{
+	store->log.failed |= files_check(store) != 0;
+	return log_sync(&store->log);
+}
+
+/*
+ * A disk that is full when the log is written, or at a checkpoint, ends us for all clients. So what does not fit is refused
+ * before anything of it happens. A checkpoint may make room, and says how much of the log the files really need.
+ */
+enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve)
+{
+	struct log *log = &store->log;
+
+	if (!store->path)
+		return RMEM_OK;
+	if (cost->bytes > STORE_TXN_SIZE)
+		return RMEM_FULL;
+	if (!fits(store, cost, reserve)) {
+		/* (if the disk fails in it, the next store_sync() says so) */
+		if (log->lsn >= log->file.first && (sync_log(store) || files_checkpoint(store)))
+			return RMEM_FULL;
+		if (!fits(store, cost, reserve))
+			return RMEM_FULL;
+	}
+	store->uncopied += cost->files;
+	return RMEM_OK;
+}
+
+void *owner_log(struct owner *owner, struct log_entry entry, const void *payload)
+{
+	entry.owner = owner->name;
+	return log_append(&owner->store->log, &entry, payload);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of a store, for store*.c and files*.c.
+ */
+#ifndef RMEMD_STORE_INTERNAL_H
+#define RMEMD_STORE_INTERNAL_H
+
+#include <sys/stat.h>
+
+#include "log.h"
+#include "store.h"
+
+#define ADDR_FIRST (UINT64_C(1) << 32)
+#define ADDR_END (UINT64_C(1) << 62)
+#define STRIDE (UINT64_C(2) << 20) /* of addresses, and of huge pages */
+#define SIZE_MAX_REGION (UINT64_C(1) << 60)
+
+struct held {
+	struct region region;
+	size_t mapped;	/* bytes of memory */
+	bool freed;	/* by an entry of the queue that is being looked at */
+	bool has_file;
+	uint64_t checkpoint; /* that wrote the file last: the number of the log that came after it */
+	uint8_t *dirty;	     /* a bit for each page of the file that this checkpoint has written to; NULL: it has not */
+	uint8_t *suspect;    /* a bit for each page that does not fit its checksum, until the log writes over it; or NULL */
+};
+
+#define HELD(r) ((struct held *)((char *)(r) - offsetof(struct held, region)))
+
+struct queued {
+	uint32_t kind;
+	uint64_t dst; /* the address of the region, if it is freed */
+	uint64_t src; /* the tag */
+	uint64_t len;
+};
+
+struct owner {
+	char name[RMEM_NAME_SIZE];
+	struct store *store;
+	struct owner *next;
+	uint64_t last_txn;
+	uint64_t next_addr;
+	uint64_t quota;
+	uint64_t mapped;
+	struct region **by_tag;
+	struct region **by_addr;
+	size_t count;
+	size_t room;
+	struct queued *queue;
+	size_t queued;
+	size_t queue_room;
+};
+
+struct store {
+	struct store_options options;
+	char *path; /* NULL: nothing persists */
+	int dir;
+	int regions;
+	int index; /* the file as it was written last */
+	struct stat index_stat;
+	uint32_t index_crc;
+	char *why; /* the first failure: nothing goes to disk after it */
+	uint64_t mapped;
+	uint64_t checkpoint; /* the number of the log that comes after the one under way */
+	bool again;	     /* the checkpoint under way was begun by an earlier rmemd, and may have torn pages */
+	uint64_t uncopied; /* bytes that a checkpoint may write to files of regions */
+	uint64_t settled;  /* bytes that were logged until the last store_sync() */
+	struct owner *owners, **last_owner;
+	struct log log;
+	struct store_stats stats;
+};
+
+static inline uint64_t round_up(uint64_t n, uint64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
+/* --------------------------------------------------------- store_region.c */
+
+/* Bytes that regions may still have, of the host's memory and of the store's limit. */
+uint64_t memory_room(const struct store *store);
+/* NULL: no memory. The caller has looked that it fits in. */
+struct region *region_make(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags);
+void region_end(struct region *region);
+/* For an index, or a log: a region as it was. -1: there can't be such a one, or no memory for it, with store->why. */
+int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region);
+
+/* ----------------------------------------------------------- store_disk.c */
+
+#define RESERVE (UINT64_C(16) << 20) /* bytes of the disk for the index, names and other small things */
+
+/* What something takes of the disk: its records, and pages of files at the next checkpoint. */
+struct cost {
+	uint64_t bytes, log, files;
+};
+
+void add_cost(struct cost *cost, uint64_t addr, uint64_t len);
+bool is_logged(const struct region *region);
+/* RMEM_OK: the disk has room for it, beside @reserve. RMEM_FULL */
+enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve);
+/* A record of the owner, as log_append(). */
+void *owner_log(struct owner *owner, struct log_entry entry, const void *payload);
+int sync_log(struct store *store);
+
+#endif
