@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A checkpoint: the log goes to the files of regions, and then there is a new log and a new index.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <rmem.h>
+#include "files_internal.h"
+
+/* Where the log goes: the file of the last region stays open, for neighbours. */
+struct target {
+	struct store *store;
+	struct region *region;
+	int fd;
+};
+
+static int make_file(struct store *store, struct region *region)
+{
+	char name[128];
+	int fd, ret = 0;
+
+	if (HELD(region)->has_file)
+		return 0;
+	name_of(name, region);
+	fd = openat(store->regions, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || ftruncate(fd, file_size(region)) || set_bits(&HELD(region)->dirty, region, 0, 0))
+		ret = region_fault(store, name);
+	if (fd >= 0)
+		close(fd);
+	HELD(region)->has_file = !ret;
+	return ret;
+}
+
+static int target_open(struct target *target, struct region *region)
+{
+	char name[128];
+
+	if (target->region == region)
+		return 0;
+	if (target->fd >= 0)
+		close(target->fd);
+	name_of(name, region);
+	target->region = region;
+	target->fd = openat(target->store->regions, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	return target->fd < 0 ? region_fault(target->store, name) : 0;
+}
+
+/* A page of which a part is written: what stays of it gets a new sum, so it must fit the old one. */
+static int check_page(struct store *store, struct region *region, int fd, uint64_t page)
+{
+	uint8_t data[RMEM_PAGE];
+	char name[128];
+	uint32_t sum;
+
+	if (store->again || (HELD(region)->dirty && has_bit(HELD(region)->dirty, page)))
+		return 0;
+	name_of(name, region);
+	if (read_all(fd, data, sizeof(data), page * RMEM_PAGE) <= 0 || read_all(fd, &sum, sizeof(sum), sum_at(region, page)) <= 0)
+		return region_fault(store, name);
+	return le32toh(sum) == sum_of(data) ? 0 : page_damaged(store, name, page);
+}
+
+static int check_parts(struct store *store, struct region *region, int fd, uint64_t from, uint64_t to)
+{
+	if (from % RMEM_PAGE && check_page(store, region, fd, from / RMEM_PAGE))
+		return -1;
+	return to % RMEM_PAGE ? check_page(store, region, fd, to / RMEM_PAGE) : 0;
+}
+
+static int copy_entry(const struct log_entry *entry, const void *payload, uint64_t at, void *arg)
+{
+	struct target *target = arg;
+	struct store *store = target->store;
+	struct owner *owner = entry->type == LOG_DATA ? store_owner(store, entry->owner) : NULL;
+	struct region *region = owner ? region_at(owner, entry->addr, entry->size) : NULL;
+	uint64_t from, to;
+	char name[128];
+
+	/* (a region that ended since is in no file) */
+	(void)at;
+	if (!region)
+		return 0;
+	if (target_open(target, region))
+		return -1;
+	from = entry->addr - region->addr;
+	to = from + entry->size;
+	if (check_parts(store, region, target->fd, from, to))
+		return -1;
+	if (!set_bits(&HELD(region)->dirty, region, from / RMEM_PAGE, (to - 1) / RMEM_PAGE + 1) &&
+	    !write_all(target->fd, payload, entry->size, from))
+		return 0;
+	name_of(name, region);
+	return region_fault(store, name);
+}
+
+/* The pages are read from the file, since clients may have put to memory what is not committed. */
+static int write_sums(struct region *region, int fd)
+{
+	const uint8_t *dirty = HELD(region)->dirty;
+	uint64_t pages = region->size / RMEM_PAGE, page = 0, number = htole64(HELD(region)->checkpoint);
+	uint8_t data[RMEM_PAGE];
+	uint32_t sums[SUMS];
+	size_t n;
+
+	while (page < pages) {
+		for (n = 0; n < SUMS && page + n < pages && has_bit(dirty, page + n); n++) {
+			if (read_all(fd, data, sizeof(data), (page + n) * RMEM_PAGE) <= 0)
+				return -1;
+			sums[n] = htole32(sum_of(data));
+		}
+		if (n && write_all(fd, sums, n * sizeof(*sums), sum_at(region, page)))
+			return -1;
+		page += n ? n : 1;
+	}
+	return write_all(fd, &number, sizeof(number), region->size);
+}
+
+static int sync_file(struct store *store, struct region *region)
+{
+	struct held *held = HELD(region);
+	char name[128];
+	int fd, ret = 0;
+
+	if (!held->dirty)
+		return 0;
+	name_of(name, region);
+	held->checkpoint = store->checkpoint;
+	fd = openat(store->regions, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || write_sums(region, fd) || fsync(fd))
+		ret = region_fault(store, name);
+	if (fd >= 0)
+		close(fd);
+	free(held->dirty);
+	held->dirty = NULL;
+	return ret;
+}
+
+static int write_regions(struct store *store)
+{
+	struct target target = { .store = store, .fd = -1 };
+	int ret;
+
+	if (each_region(store, make_file))
+		return -1;
+	ret = log_each(&store->log, copy_entry, &target);
+	if (target.fd >= 0)
+		close(target.fd);
+	if (ret || each_region(store, sync_file))
+		return -1;
+	return fsync(store->regions) ? folder_fault(store, "regions") : 0;
+}
+
+static int remove_log(struct store *store, const char *name, void *arg)
+{
+	uint64_t number = log_number(name);
+
+	(void)arg;
+	if (number && number != store->log.file.first)
+		unlinkat(store->dir, name, 0);
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct names {
+	char **name;
+	size_t count;
+};
+
+static int remove_unnamed(struct store *store, const char *name, void *arg)
+{
+	struct names *names = arg;
+
+	if (!bsearch(&name, names->name, names->count, sizeof(*names->name), compare_names))
+		unlinkat(store->regions, name, 0);
+	return 0;
+}
+
+/* (a folder that can't be read now, for want of a descriptor, is swept another time) */
+static void sweep_folder(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
+{
+	DIR *dir = open_folder(folder);
+
+	if (dir)
+		each_name(store, dir, each, arg);
+}
+
+/* What no index names. If it stays, it takes place and does no harm. */
+static void sweep(struct store *store)
+{
+	struct names names = { 0 };
+	size_t room = 0;
+
+	sweep_folder(store, store->dir, remove_log, NULL);
+	for (struct owner *o = store->owners; o; o = o->next)
+		room += o->count;
+	names.name = calloc(room + 1, sizeof(*names.name));
+	for (struct owner *o = store->owners; o && names.name; o = o->next)
+		for (size_t i = 0; i < o->count; i++) {
+			char name[128];
+
+			name_of(name, o->by_tag[i]);
+			names.name[names.count] = strdup(name);
+			if (!names.name[names.count])
+				goto out;
+			names.count++;
+		}
+	if (names.name) {
+		qsort(names.name, names.count, sizeof(*names.name), compare_names);
+		sweep_folder(store, store->regions, remove_unnamed, &names);
+	}
+out:
+	for (size_t i = 0; i < names.count; i++)
+		free(names.name[i]);
+	free(names.name);
+}
+
+/* Durable before a file is written to: from then on a page that does not fit its sum may be a part of what was written. */
+static int say_copying(struct log *log)
+{
+	if (log->file.fd < 0 || log->lsn < log->file.first || log->copying)
+		return 0;
+	log_append(log, &(struct log_entry){ .type = LOG_COPYING }, NULL);
+	return log_sync(log);
+}
+
+static int checkpoint(struct store *store)
+{
+	struct log *log = &store->log;
+	struct log_file file;
+	uint64_t first;
+
+	store->again = log->copying;
+	if (say_copying(log))
+		return -1;
+	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
+	first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
+	store->checkpoint = first;
+	if (write_regions(store) || log_create(log, first, &file))
+		return -1;
+	if (fsync(store->dir) ? folder_fault(store, ".") : write_index(store, first)) {
+		close(file.fd);
+		return -1;
+	}
+	log_switch(log, &file);
+	store->uncopied = 0;
+	sweep(store);
+	store->stats.checkpoints++;
+	return 0;
+}
+
+int files_checkpoint(struct store *store)
+{
+	int ret = checkpoint(store);
+
+	store->log.failed |= ret != 0;
+	return ret;
+}
