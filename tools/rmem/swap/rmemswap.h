@@ -3,7 +3,7 @@
  * rmemswap: the part of rmem_swap.ko in user space (rmem/swap.h). The kernel goes on without it. A donor that is lost costs no
  * page, but it is not connected again while no rmemswap runs.
  *
- * The service has an event loop in its first thread (service.c), and a thread for each donor (donor.c), so that a donor that does
+ * The service has an event loop in its first thread (service*.c), and a thread for each donor (donor.c), so that a donor that does
  * not answer delays no other. service.lock protects the data that both use.
  */
 #ifndef RMEMSWAP_H
@@ -178,19 +178,30 @@ void donor_free(struct donor *d); /* it has ended */
 
 /* ------------------------------------------------------------------ service.c */
 
+struct event_base;
+
 struct service {
 	pthread_mutex_t lock;
 	struct conf conf;
 	const char *conf_path;
 	struct donor *donors;
 	int wake; /* an eventfd: the state of a donor has changed */
+	/* The first thread's: */
+	struct event_base *base;
+	struct kernel requests, events;
+	bool ending; /* one device after the other is swapped off */
+	int exit_code;
 };
 
 extern struct service service;
 
 int service_run(const char *conf_path, const char *socket_path);
-/* Takes over this descriptor, and a line of the operator from it. */
+/* service_donors.c: takes over this descriptor, and a line of the operator from it. */
 void service_asked(int fd, char *line);
+
+/* ------------------------------------------------------------------ memory.c */
+
+int lock_memory(void);
 /* For a thread that may run while memory is short: its system calls do not wait for writes to a disk. */
 void spare_memory(void);
 
@@ -198,7 +209,6 @@ void spare_memory(void);
 int control_open(const char *path);
 void control_close(void);
 void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
-struct event_base;
 void control_listen(struct event_base *base);
 
 /* ------------------------------------------------------------------ commands; they return an exit code */

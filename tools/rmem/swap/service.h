@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For service*.c: what the event loop calls.
+ */
+#ifndef RMEMSWAP_SERVICE_H
+#define RMEMSWAP_SERVICE_H
+
+#include <event2/event.h>
+
+#include "rmemswap.h"
+
+/* ------------------------------------------------------------------ service_donors.c */
+
+/* Take over the donors that the kernel has, and start the others. */
+void begin_donors(void);
+/* Those of the settings that do not run. Call it with service.lock. */
+void start_donors(void);
+void on_wake(evutil_socket_t fd, short what, void *arg);
+void on_look(evutil_socket_t fd, short what, void *arg);
+void on_events(evutil_socket_t fd, short what, void *arg);
+
+/* ------------------------------------------------------------------ service_end.c */
+
+void on_end(evutil_socket_t fd, short what, void *arg);
+void on_child(evutil_socket_t fd, short what, void *arg);
+void on_progress(evutil_socket_t fd, short what, void *arg);
+void on_leave(evutil_socket_t fd, short what, void *arg);
+
+#endif
