@@ -3,7 +3,6 @@
  * Whether this host could make a network namespace: nothing that it brings along is here already.
  */
 #include <net/if.h>
-#include <stdlib.h>
 #include <string.h>
 #include "host.h"
 #include "netlink.h"

@@ -3,7 +3,6 @@
  * Every RDMA object of a process tree, and whether it moves. They are read from the driver while the tree runs,
  * as a dump reads them, but nothing is stopped: what is seen here is what a move would find a moment later.
  */
-#include <arpa/inet.h>
 #include <endian.h>
 #include <infiniband/verbs.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /*
  * A checkpoint: the log goes to the files of regions, and then there is a new log and a new index.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For service*.c: what the event loop calls.
+ * What the files service*.c share.
  */
 #ifndef RMEMSWAP_SERVICE_H
 #define RMEMSWAP_SERVICE_H
