@@ -136,8 +136,21 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 	return BLK_EH_RESET_TIMER;
 }
 
+/*
+ * The end of the disk's flush may end one of ours, under the lock of the disk's
+ * flush queue. For lockdep, our queues' locks are of another kind.
+ */
+static struct lock_class_key flush_key;
+
+static int init_hctx(struct blk_mq_hw_ctx *hctx, void *data, unsigned int index)
+{
+	blk_mq_hctx_set_fq_lock_class(hctx, &flush_key);
+	return 0;
+}
+
 const struct blk_mq_ops rs_mq_ops = {
 	.queue_rq = queue_rq,
+	.init_hctx = init_hctx,
 	.complete = complete_rq,
 	.timeout = timed_out,
 };
