@@ -192,8 +192,26 @@ static void receive(void)
 	}
 }
 
+/*
+ * KASAN keeps what was freed until some allocation may sleep. Where only packets come and go no allocation does, and in the end the
+ * memory is full of what was freed. Opening a file is such an allocation. Each frees a megabyte or more.
+ */
+static int idle_ms(void)
+{
+	return access("/sys/kernel/debug/kmemleak", F_OK) ? -1 : 10;
+}
+
+static void empty_quarantine(void)
+{
+	int fd = open("/proc/uptime", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
+	int ready, idle = idle_ms(); /* (a debug kernel has kmemleak, too) */
 	struct pollfd p[2 + 2 * CMDS_MAX];
 	struct { struct cmd *c; int which; } who[2 * CMDS_MAX];
 	char uptime[64] = "";
@@ -226,7 +244,10 @@ int main(int argc, char **argv)
 					who[n].which = i;
 					p[2 + n++] = (struct pollfd){ .fd = c->out[i], .events = POLLIN };
 				}
-		if (poll(p, 2 + n, -1) < 0)
+		ready = poll(p, 2 + n, idle);
+		if (ready == 0)
+			empty_quarantine();
+		if (ready <= 0)
 			continue;
 		for (nfds_t i = 0; i < n; i++)
 			if (p[2 + i].revents)
