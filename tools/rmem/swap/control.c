@@ -16,6 +16,7 @@
 static int listener = -1;
 static char listens_at[sizeof(((struct sockaddr_un *)0)->sun_path)];
 static struct event *acceptable;
+static void (*on_line)(int fd, char *line);
 
 static void on_accept(evutil_socket_t fd, short what, void *arg)
 {
@@ -32,7 +33,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 	n = recv(sk, line, sizeof(line) - 1, 0);
 	line[n > 0 ? n : 0] = 0;
 	line[strcspn(line, "\n")] = 0;
-	service_asked(sk, line);
+	on_line(sk, line);
 }
 
 void control_answer(int fd, const char *error)
@@ -82,8 +83,9 @@ int control_open(const char *path)
 	return 0;
 }
 
-void control_listen(struct event_base *base)
+void control_listen(struct event_base *base, void (*asked)(int fd, char *line))
 {
+	on_line = asked;
 	acceptable = event_new(base, listener, EV_READ | EV_PERSIST, on_accept, NULL);
 	if (acceptable)
 		event_add(acceptable, NULL);

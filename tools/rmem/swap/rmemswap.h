@@ -196,8 +196,6 @@ struct service {
 extern struct service service;
 
 int service_run(const char *conf_path, const char *socket_path);
-/* service_donors.c: takes over this descriptor, and a line of the operator from it. */
-void service_asked(int fd, char *line);
 
 /* ------------------------------------------------------------------ memory.c */
 
@@ -209,7 +207,8 @@ void spare_memory(void);
 int control_open(const char *path);
 void control_close(void);
 void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
-void control_listen(struct event_base *base);
+/* asked takes over a descriptor, and a line of the operator from it. */
+void control_listen(struct event_base *base, void (*asked)(int fd, char *line));
 
 /* ------------------------------------------------------------------ commands; they return an exit code */
 

@@ -136,7 +136,7 @@ static int begin(const char *socket_path)
 	if (kernel_open(&service.requests) || kernel_open(&service.events) || kernel_listen(&service.events) ||
 	    control_open(socket_path) || make_events())
 		return -1;
-	control_listen(service.base);
+	control_listen(service.base, service_asked);
 	return devices_make(&service.requests);
 }
 

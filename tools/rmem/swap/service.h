@@ -18,6 +18,8 @@ void start_donors(void);
 void on_wake(evutil_socket_t fd, short what, void *arg);
 void on_look(evutil_socket_t fd, short what, void *arg);
 void on_events(evutil_socket_t fd, short what, void *arg);
+/* Takes over this descriptor, and a line of the operator from it. */
+void service_asked(int fd, char *line);
 
 /* ------------------------------------------------------------------ service_end.c */
 
