@@ -142,6 +142,7 @@ struct rmem_alloc_request {
 	rmem_le32 flags;
 	rmem_le32 reserved;
 };
+_Static_assert(sizeof(struct rmem_alloc_request) == 24, "wire");
 
 struct rmem_wire_region {
 	rmem_le64 tag;
@@ -155,12 +156,14 @@ _Static_assert(sizeof(struct rmem_wire_region) == 32, "wire");
 struct rmem_list_request {
 	rmem_le64 from; /* tags from this one on, in their order */
 };
+_Static_assert(sizeof(struct rmem_list_request) == 8, "wire");
 
 struct rmem_list_answer {
 	rmem_le32 count;
 	rmem_le32 more; /* 1: ask again, from the last tag + 1 */
 	struct rmem_wire_region regions[];
 };
+_Static_assert(sizeof(struct rmem_list_answer) == 8, "wire");
 #define RMEM_LIST_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_list_answer)) / sizeof(struct rmem_wire_region))
 
 enum rmem_op_kind {
@@ -183,6 +186,7 @@ struct rmem_queue_request {
 	rmem_le32 reserved;
 	struct rmem_wire_op ops[];
 };
+_Static_assert(sizeof(struct rmem_queue_request) == 16, "wire");
 #define RMEM_QUEUE_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op))
 
 /* Transactions of a client are numbered from 1. The last one again is answered as it was, and not done again. */
@@ -190,11 +194,13 @@ struct rmem_go_request {
 	rmem_le64 txn;
 	rmem_le64 count; /* entries that are queued */
 };
+_Static_assert(sizeof(struct rmem_go_request) == 16, "wire");
 
 struct rmem_range {
 	rmem_le64 addr;
 	rmem_le64 len;
 };
+_Static_assert(sizeof(struct rmem_range) == 16, "wire");
 
 /*
  * A slab is named by its tag and its address: the tag may have been freed and allocated anew meanwhile, which is another slab.
