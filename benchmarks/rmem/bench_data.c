@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tests/rmem/src/stray.h"
+#include "../../tests/programs/stray.h"
 #include "bench.h"
 
 enum { MOST = 64 << 10, DEPTH = 16, SPINS = 20, BATCHES = 8 };

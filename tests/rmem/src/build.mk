@@ -52,7 +52,7 @@ $(BUILD)/tests/rmem-slabs: tests/rmem/src/rmem-slabs.c $(rmem_dir)/lib/rmem.h $(
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) $(RMEM_CFLAGS) -o $@.new $< $(RMEM_LIBS) -Wl,-rpath,'$$ORIGIN/..' && mv $@.new $@
 
-$(BUILD)/tests/rmem-stray: tests/rmem/src/rmem-stray.c $(wildcard tests/rmem/src/stray*.[ch]) kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
+$(BUILD)/tests/rmem-stray: tests/rmem/src/rmem-stray.c tests/rmem/src/stray_messages.c tests/programs/stray_link.c tests/programs/stray.h kernel/uapi/rmem/wire.h $(rmem_dir)/common/common.h $(rmem_common_obj)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_client_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -libverbs -lsodium && mv $@.new $@

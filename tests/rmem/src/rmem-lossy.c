@@ -506,7 +506,7 @@ ssize_t pwrite(int fd, const void *buf, size_t size, off_t at)
 	memcpy(data, buf, size);
 	pend(node, (struct change){ .kind = WRITE, .at = at, .size = size, .data = data });
 	if (step())
-		return -1; /* (what a write that failed has written is as open as that of one that was not synced) */
+		return -1; /* the data of a write that failed may be on the disk or not, like that of one that was not synced */
 	return real_pwrite(fd, buf, size, at);
 }
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "../../programs/random.h"
-#include "stray.h"
+#include "../../programs/stray.h"
 
 enum { TAG = 1, SIZE = 16 << 10, HALF_OPEN = 16 };
 

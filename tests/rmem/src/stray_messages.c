@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../../programs/random.h"
-#include "stray.h"
+#include "../../programs/stray.h"
 
 enum { MAX_KNOWN = 8192, MAX_FREED = 64, DAMAGED_IN = 20, BAD_WAIT_MS = 20, ENDED_IN = 50 };
 

@@ -3,7 +3,7 @@
  * rmem-stray: does everything to a donor that a client may not do.
  *
  *   rmem-stray.c      the command line; misuse of the handshake and of keys of memory
- *   stray_link.c      a connection as wire.h has it, open to misuse
+ *   stray_link.c      a connection as wire.h has it, open to misuse; benchmarks/rmem uses it, too
  *   stray_messages.c  random messages over good connections
  */
 #ifndef STRAY_H
