@@ -167,7 +167,7 @@ int move_commit(struct move *m)
 	json_t *netns = container_netns(m);
 	json_t *answer;
 
-	report_phase("commit", "process %d is held here", m->pid);
+	report_phase("commit", "process %d stays frozen here", m->pid);
 	move_sync(m);
 	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);

@@ -11,7 +11,7 @@
 /* A process that was killed while it was frozen is not to come back elsewhere. */
 static int all_alive(struct move *m)
 {
-	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was held");
+	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was frozen");
 }
 
 /* If somebody has set the contexts going, the copy must not run: it lacks what they have received since. */
