@@ -252,8 +252,9 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 }
 
 /*
- * STOP is sent when a dump is complete. Peers may have answered it since, and
- * are waited for longer than such that may not speak the protocol at all.
+ * STOP is sent when a dump is complete. Notes which peers have answered it
+ * since: a restore waits longer for these than for peers that may not speak
+ * the protocol at all.
  */
 int note_answers(struct dumped_context *c)
 {

@@ -262,7 +262,7 @@ static int open_file(struct in *in, const char *name)
 	return -1;
 }
 
-/* Without a word: what is damaged can also be too short. */
+/* Prints nothing: a damaged file can also be too short, and then the caller says that its checksum is wrong. */
 static int get(struct in *in, void *data, size_t length)
 {
 	if (length > in->left || read_all(in->fd, data, length))

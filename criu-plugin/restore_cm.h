@@ -31,7 +31,7 @@ int cm_resolve_addr(int fd, const RdmaCmIdEntry *id, const union address *src,
 		    const union address *dst);
 int cm_resolve_route(int fd, const RdmaCmIdEntry *id);
 
-/* To whom the driver plays, which knows the REQ by the cookie. */
+/* The driver answers this REQ in the peer's place. It knows the REQ by the cookie. */
 int cm_connect(int fd, const RdmaCmIdEntry *id, const uint8_t cookie[8]);
 
 #endif /* RDMA_RESTORE_CM_H */

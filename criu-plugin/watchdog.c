@@ -214,8 +214,9 @@ static void wait_and_see(bool may_be_held)
 		if (!seen.alive)
 			return;
 		/*
-		 * Whoever killed CRIU early may stop its tasks, too. What dies
-		 * may have a copy elsewhere, which its peers belong to now.
+		 * Whoever killed CRIU early may stop its tasks, too. A task that
+		 * dies may already run at the destination, and its peers must
+		 * not be resumed from here.
 		 */
 		running = seen.traced || seen.dying || (may_be_held && seen.held) ?
 			  0 : running + 1;

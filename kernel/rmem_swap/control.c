@@ -39,7 +39,7 @@ static void map_one(struct rs_donor *d, unsigned int index)
 	}
 }
 
-/* (what was claimed when it was up, and is not mapped when it is lost or leaves, is unclaimed by that) */
+/* If the donor is lost or leaves before a claimed slab is mapped, whoever has it leave drops the claim. */
 void rs_map_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, map_work);
@@ -134,7 +134,7 @@ static void evict(struct rs_donor *d, const struct rs_named *named)
 	rs_event(d->dev, RMEM_SWAP_EVICTED, d, NULL, slab);
 }
 
-/* Of a donor that leaves, from its workqueue, whose notice_work does nothing then. */
+/* Handles the evictions of a donor that leaves, on its workqueue: its notice_work does nothing any more. */
 void rs_donor_evictions(struct rs_donor *d)
 {
 	struct rs_named named;

@@ -334,7 +334,7 @@ static void del(struct rs_dev *dev)
 	rs_donors_leave(dev);
 	/* (for their pages buffers were taken once more) */
 	rs_pages_wait(dev);
-	/* (what these queue anew, they would queue for requests and buffers that there are not) */
+	/* No request and no buffer is left, so these works do not queue themselves again. */
 	cancel_work_sync(&dev->again_work);
 	cancel_work_sync(&dev->disk_work);
 	mutex_lock(&rs_devs_lock);

@@ -159,8 +159,8 @@ static void connect_work(struct work_struct *work)
 }
 
 /*
- * A command has all of generic netlink wait for it. So a donor that does not answer in time is given up. The disk is waited for as
- * long as it takes, and so is a donor that answers what there is much of. False: it has not answered in time.
+ * All of generic netlink waits for a command. So a donor that does not answer in time is given up. A donor that goes on answering
+ * is waited for as long as it takes, and so is the disk. False: it has not answered in time.
  */
 static bool wait_in_time(struct rs_donor *d, struct completion *done)
 {
@@ -264,7 +264,7 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 	return d;
 }
 
-/* Who waits for a donor that leaves, on its stack: what became of that. */
+/* A thread that waits until a donor has left. It lies on the thread's stack. */
 struct leaver {
 	struct list_head list;
 	struct completion done;
@@ -305,9 +305,9 @@ static void reopen_all(struct rs_donor *d)
 }
 
 /*
- * The donor has pages that the disk does not take, or did not answer in time when it had such: it is up again, unless it is lost,
- * or the device goes. What was put off while it was leaving is done then. (Whoever has it leave once more does so after that, by
- * the lock, and waits for the next leave_work.)
+ * The donor stays: it has pages that the disk does not take, or it had such and did not answer in time. It is up again, unless it
+ * is lost, or the device goes. Work that was put off while it was leaving is done now. A thread that has it leave once more waits
+ * for dev->lock, and then for the next leave_work.
  */
 static bool stays(struct rs_donor *d, u64 lost)
 {
@@ -457,8 +457,8 @@ static bool begin_leave(struct rs_donor *d)
 }
 
 /*
- * As wait_or_fail(); but a donor is not given up, and its pages with it, because somebody would have it leave in an orderly way,
- * while it alone has pages: it may be moving. It stays then, and the command ends with ETIMEDOUT.
+ * As wait_or_fail(), but a donor that alone has pages is not given up when it does not answer in time: it may be moving. It stays,
+ * and the command ends with ETIMEDOUT.
  */
 static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 {

@@ -11,8 +11,8 @@
 #include "rmem_swap.h"
 
 /*
- * Of all devices: rs_wq for what frees memory, so it has a thread for when there is no memory; rs_slow_wq for what may wait for
- * a donor, or for a workqueue.
+ * All devices share them. Works on rs_wq free memory, so it has a rescuer thread. Works on rs_slow_wq may wait for a donor, or for
+ * a workqueue.
  */
 struct workqueue_struct *rs_wq, *rs_slow_wq;
 

@@ -96,7 +96,7 @@ struct rs_buf *rs_buf_get(struct rs_io *io)
 	return buf;
 }
 
-/* One that is free, before those who stand in line; or NULL. */
+/* Takes a free buffer, ahead of writes that wait for one. NULL: none is free. */
 struct rs_buf *rs_buf_take(struct rs_dev *dev)
 {
 	struct rs_buf *buf;

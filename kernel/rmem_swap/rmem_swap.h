@@ -94,7 +94,7 @@ struct rs_buf {
 	struct page *data;
 	struct rs_io *io;		/* until that is ended */
 	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
-	bool owed;			/* its request has ended already, or that of one whose place it took: a flush says if it fails */
+	bool owed;			/* its request, or that of a buffer that it replaced, has ended: the next flush reports a failure */
 	bool alone;			/* no donor has got it */
 	bool unread;			/* it gets its data from the donor; nothing is in it yet */
 	bool fua;

@@ -67,7 +67,7 @@ static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_m
 	return memory.start >= memory.end;
 }
 
-/* As the CRIU plugin looks for whom it registers it again. */
+/* The rule by which the CRIU plugin chooses the process that registers it again (criu-plugin/dump_memory.c). */
 static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
 {
 	if (owner > 0)

@@ -26,7 +26,7 @@ struct tree {
 int tree_collect(struct tree *tree, pid_t root);
 /* Collect it anew: it has forked meanwhile, or not. If that fails, the tree stays what it was. */
 int tree_refresh(struct tree *tree, pid_t root);
-/* Who is stopped by a signal now? Not to be asked of who is traced, which hides it. */
+/* Notes which tasks a signal has stopped. Call it before CRIU traces them, since that hides it. */
 void tree_see_stopped(struct tree *tree);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
@@ -35,9 +35,9 @@ size_t tree_alive(const struct tree *tree);
 /* Wait until none does. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
 /*
- * Stop signals for all threads that CRIU holds: pending while it does, they stop a thread that it loses its hold
- * on before that runs a single instruction. So do those that were stopped before: a CRIU that is killed need not leave
- * them so. SIGCONT takes the signals back, and wakes whom they stopped; it is not sent to who was stopped before.
+ * Sends SIGSTOP to each thread that CRIU traces. It stays pending meanwhile; if CRIU dies, it stops the thread before its
+ * first instruction. Threads that were stopped before get it, too, since a CRIU that is killed may leave them running.
+ * SIGCONT takes the signals back, and wakes the threads that they stopped. Threads that were stopped before do not get it.
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);

@@ -9,7 +9,7 @@
 #include "content.h"
 #include "proc.h"
 
-/* Could it be written to? A shared mapping that can't be now may have been made by who could, and may be again. */
+/* Could it be written to? A shared mapping that is read-only now may have been writable, and may become so again (mprotect). */
 static bool map_writable(const struct proc_map *map)
 {
 	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);

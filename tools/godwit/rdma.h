@@ -67,7 +67,7 @@ struct ibv_context *context_attach(const struct context *context);
 int contexts_query(struct contexts *list);
 /* Until when, at least, their peers wait, as they were asked last; in now_ns(), INT64_MAX: for ever. */
 int64_t contexts_peers_wait(const struct contexts *list);
-/* That anew, of those that can be asked; and the peers are to wait for longer, which the next query shows. */
+/* Asks the peers of all contexts to wait for longer. The next contexts_query() shows until when they do. */
 void contexts_renew(struct contexts *list);
 /* Ask all peers that never spoke our protocol whether they do, and give them time; the records tell who has answered. */
 void contexts_ask_peers(struct contexts *list);

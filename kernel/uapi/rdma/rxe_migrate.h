@@ -296,8 +296,8 @@ struct rxe_migr_key {
  */
 enum rxe_migr_cm_list_flags {
 	/*
-	 * Of connections whose QP is stopped the CM neither says nor hears any
-	 * more; they go on with their QP, or end with it, unheard.
+	 * The CM sends no message of a connection whose QP is stopped, and
+	 * drops each that arrives, until the QP goes on or is destroyed.
 	 */
 	RXE_MIGR_CM_LIST_STOP	= 1 << 0,
 };

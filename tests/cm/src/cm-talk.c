@@ -11,8 +11,8 @@
  * "done" if all this went well.
  *
  *   --deaf FILE	while there is this file, no event is read; says "unread" in PROGRESS when one waits
- *   --keep FILE	who is told that its connection has ended while there is this file acknowledges that, and
- *			answers, when it is gone, and reads no other event before; says "keeps" in PROGRESS
+ *   --keep FILE	while there is this file, an end that is told that its connection has ended acknowledges that only,
+ *			says "keeps" in PROGRESS, and reads no other event; it answers when the file is gone
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

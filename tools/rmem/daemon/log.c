@@ -356,7 +356,7 @@ int log_open(struct log *log, uint64_t first)
 	log->file.id = le64toh(header.id);
 	if (find_end(log, st.st_size))
 		return -1;
-	/* What counts not may be as large as the disk, on which there must be room to begin. */
+	/* The invalid tail is cut first: it may fill the disk, and the new log needs room. */
 	if (((uint64_t)st.st_size > log->file.size && ftruncate(log->file.fd, log->file.size)) || write_again(log) ||
 	    fsync(log->file.fd))
 		return file_fault(log, first);
