@@ -78,6 +78,51 @@ exact_inside() {
 	done
 }
 
+# ---- for moves that don't take place: after contained_hosts ----
+
+# patient_traffic: sets things up for traffic that outlives many moves
+patient_traffic() {
+	local h
+	# Peers wait for longer than their 60 s, since podman takes its time to undo things on a slow machine.
+	for h in h1 h2 h3; do on $h sh -c "echo $(seconds 200) >/sys/module/rdma_rxe/parameters/pause_timeout"; done
+	stall=240
+	# The ends sleep between their messages, since otherwise all else takes twice as long. No end gives up because a guest stands
+	# still.
+	server_options=--event
+	client_options="--event --rate 50 --qps 4 --size 16K --timeout 18 --retry-cnt 7 --rnr-retry 7"
+	quick_ssh
+	pid=--container=web
+}
+
+# Everything that a move touches, as it is at HOST, also which processes the containers have. podman takes a second to start, so
+# it is asked for these only, and the rest is read from its folders.
+look() {
+	on "$1" sh -c 'ip -o link; ip -o addr; rdma link
+		cd /var/lib/containers/storage; ls -A /dev/infiniband /var/tmp vfs/dir vfs-images volumes
+		find /run/netns /run/crun /run/runc -mindepth 1 -maxdepth 1 2>/dev/null
+		podman ps --all --format "{{.ID}} {{.Names}} {{.State}} {{.Pid}} {{.StartedAt}} {{.Restarts}}"
+		ip netns exec web nft list tables; ip -n web -o addr' 2>&1 || true
+}
+pauses() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/migr_pauses; }
+# before_it [HOST...]: records what must not change from now on, at both hosts if none is named. Call it after a change.
+before_it() {
+	local h
+	[ $# != 0 ] || set -- h1 h2
+	for h; do look "$h" >"$work/before-$h"; done
+}
+# unchanged: h1 and h2 are as recorded, and the traffic goes on
+unchanged() {
+	for h in h1 h2; do expect 60 quiet $h; done
+	expect 60 both_look_the_same
+	goes_on_inside
+}
+both_look_the_same() { # (a condition for wait_for)
+	look h1 >"$work/now-h1" &
+	look h2 >"$work/now-h2"
+	wait $!
+	diff "$work/before-h1" "$work/now-h1" >"$work/changed-h1.out" && diff "$work/before-h2" "$work/now-h2" >"$work/changed-h2.out"
+}
+
 # For the reader of a failure (in place of the one of move.sh).
 state() {
 	local h

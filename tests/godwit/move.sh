@@ -183,6 +183,23 @@ untouched() {
 	done
 }
 
+# What programs at both hosts were ever stopped or paused for.
+stops() {
+	local h
+	for h in h1 h2; do
+		on $h sh -c 'cd /sys/class/infiniband && grep . rxe*/ports/1/hw_counters/sent_stop rxe*/ports/1/hw_counters/migr_pauses'
+	done
+}
+# stays TEXT PID [OPTION...]: the move of this process is refused, and nothing is stopped
+stays() {
+	local text=$1 p=$2
+	shift 2
+	stops >"$work/stops"
+	migrate h1 "$p" h2 "$@"
+	stayed 2 "$text"
+	stops | diff "$work/stops" - || broken "something was stopped"
+}
+
 # sends HOST: an RC QP there is ready to send (a condition for wait_for)
 sends() {
 	on "$1" sh -c "rdma -j resource show qp | jq -e 'any(.[]; .type == \"RC\" and .state == \"RTS\")'"
