@@ -63,7 +63,8 @@ pair() {
 }
 
 # For the reader of a failure.
-state() {
+state() { hosts_state; }
+hosts_state() {
 	local h
 	on h3 sh -c 'tail -n 30 /lab/bg/*.out'
 	for h in h1 h2 h3; do

@@ -59,3 +59,17 @@ was_over() {
 	if comes_true 60 seen "$out" '^exit 0$'; then inconclusive "the job was over before it was moved"; fi
 	broken "the rank has ended before it was moved"
 }
+
+# A rank that waits for ever says nothing, so the reader of a failure gets its rings and stacks, too.
+state() {
+	local h
+	hosts_state
+	for h in h1 h2 h3; do
+		# shellcheck disable=SC2016 # expanded in the guest
+		on $h sh -c 'for p in $(rdma resource show qp | sed -n "s/.* pid \([0-9]*\) .*/\1/p" | sort -u); do
+			echo "== $0: rank $p"
+			timeout 60 godwit dump $p
+			timeout 100 gdb --batch -p $p -ex "thread apply all backtrace 16" 2>&1 | grep -v "^\[New\|^warning"
+		done' $h
+	done
+}
