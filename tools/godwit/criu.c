@@ -43,7 +43,11 @@ static void exec_criu(int sk, int images, int inherit)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	setsid();	/* a terminal's ^C is for godwit alone */
+	/* A session of its own: a terminal's ^C is for godwit alone. Restored tasks would keep the scheduler's favour. */
+	if (inherit < 0)
+		go_first();
+	else
+		setsid();
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(log >= 0 ? log : null, STDERR_FILENO);

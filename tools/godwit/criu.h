@@ -33,7 +33,7 @@ enum criu_event {
 
 /*
  * Start it. It is told what to do later, so that it is up when time counts. images: the folder of its images and logs; NULL:
- * none. inherit: a descriptor that it is to have, or -1.
+ * none. inherit: a descriptor that it is to have; -1: none, and it restores nothing, so it may go_first().
  */
 int criu_start(struct criu *criu, const char *images, int inherit);
 int criu_dump(struct criu *criu, const struct criu_options *options);

@@ -64,8 +64,8 @@ int run(const char *const argv[], const char *text, char **output);
 void stand_alone(const char *output);
 /*
  * For a child of ours: a session of its own, which the scheduler (autogroup) favours over other sessions. Otherwise one
- * session has the share of one kernel worker, of which rxe keeps one busy for each queue pair. Programs that outlive it
- * (ssh, CRIU, podman) have sessions of their own, which are not favoured.
+ * session has the share of one kernel worker, of which rxe keeps one busy for each queue pair. Programs that outlive it, or
+ * whose children do (ssh, podman, a CRIU that restores), have sessions of their own, which are not favoured.
  */
 void go_first(void);
 /* What it prints, if that is JSON and it does not fail; or NULL. */
