@@ -105,7 +105,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	bool alone;
 
 	*plan = (struct plan){
-		.problems = json_array(), .notes = json_array(), .objects = json_array(), .ptys = json_array(),
+		.problems = json_array(), .known_problems = json_object(), .notes = json_array(),
+		.known_notes = json_object(), .objects = json_array(), .ptys = json_array(),
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
 		.addresses = addresses, .contained = contained, .units = json_incref(units),
@@ -160,7 +161,9 @@ void plan_free(struct plan *plan)
 	contexts_free(&plan->contexts);
 	proc_files_free(&plan->files);
 	json_decref(plan->problems);
+	json_decref(plan->known_problems);
 	json_decref(plan->notes);
+	json_decref(plan->known_notes);
 	json_decref(plan->objects);
 	json_decref(plan->ptys);
 	json_decref(plan->watches);

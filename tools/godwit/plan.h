@@ -25,6 +25,7 @@ struct plan {
 	bool passing;		/* something stands in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */
 	json_t *notes;		/* strings that are worth knowing */
+	json_t *known_problems, *known_notes;	/* the same texts, as keys */
 	json_t *objects;	/* of RDMA, all that the tree has: see plan_object() */
 	json_t *ptys;		/* numbers of pseudo-terminals that go along */
 	json_t *watches;	/* files that the destination must have: pid, fd, path, mode; mount: it must be the root of a mount */

@@ -9,7 +9,8 @@
 #include "plan.h"
 #include "text.h"
 
-static void add(json_t *list, const char *format, va_list ap)
+/* known: the list's texts, as keys. Each of some thousand queue pairs may have one of its own. */
+static void add(json_t *list, json_t *known, const char *format, va_list ap)
 {
 	char *raw, *text;
 
@@ -17,12 +18,10 @@ static void add(json_t *list, const char *format, va_list ap)
 		abort();
 	text = text_clean(raw);
 	free(raw);
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (!strcmp(json_string_value(json_array_get(list, i)), text)) {
-			free(text);
-			return;
-		}
-	json_array_append_new(list, json_string(text));
+	if (!json_object_get(known, text)) {
+		json_object_set_new(known, text, json_true());
+		json_array_append_new(list, json_string(text));
+	}
 	free(text);
 }
 
@@ -31,7 +30,7 @@ void plan_problem(struct plan *plan, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	add(plan->problems, format, ap);
+	add(plan->problems, plan->known_problems, format, ap);
 	va_end(ap);
 }
 
@@ -40,6 +39,6 @@ void plan_note(struct plan *plan, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	add(plan->notes, format, ap);
+	add(plan->notes, plan->known_notes, format, ap);
 	va_end(ap);
 }
