@@ -41,6 +41,7 @@ void contexts_free(struct contexts *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		free(list->context[i].dump);
+		free(list->context[i].qp);
 		free(list->context[i].holders.holder);
 		free(list->context[i].cm_gid);
 		close_fd(&list->context[i].held);
@@ -104,6 +105,36 @@ static void trim(struct context *c)
 	c->length = used;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	const struct rxe_migr_rec_qp *const *x = a, *const *y = b;
+	uint32_t m = le32toh((*x)->qpn), n = le32toh((*y)->qpn);
+
+	return (m > n) - (m < n);
+}
+
+static void sort_qps(struct context *c)
+{
+	const struct rxe_migr_rec *rec;
+
+	ibv_for_each_record(rec, c->dump, c->length) {
+		if (le16toh(rec->type) != RXE_MIGR_REC_QP)
+			continue;
+		GROW(c->qp, c->qps);
+		c->qp[c->qps++] = (const void *)rec;
+	}
+	if (c->qps)
+		qsort(c->qp, c->qps, sizeof(*c->qp), by_number);
+}
+
+const struct rxe_migr_rec_qp *context_qp(const struct context *c, uint32_t qpn)
+{
+	const struct rxe_migr_rec_qp key = { .qpn = htole32(qpn) }, *wanted = &key;
+	const struct rxe_migr_rec_qp **found = c->qps ? bsearch(&wanted, c->qp, c->qps, sizeof(*c->qp), by_number) : NULL;
+
+	return found ? *found : NULL;
+}
+
 int contexts_inspect(struct contexts *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
@@ -118,8 +149,10 @@ int contexts_inspect(struct contexts *list)
 				     c->pid, c->fd, strerror(ret));
 		if (ret == EPERM || ret == EACCES)
 			return fault("process %d: not permitted: godwit needs CAP_SYS_ADMIN", c->pid);
-		if (c->ours)
+		if (c->ours) {
 			trim(c);
+			sort_qps(c);
+		}
 	}
 	return 0;
 }

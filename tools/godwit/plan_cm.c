@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Which files of librdmacm, and which of their ids, stand in the way of a move? */
 #include <arpa/inet.h>
-#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,17 +82,11 @@ static bool have_qp(const struct contexts *list, const char *device, uint32_t qp
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct context *c = &list->context[i];
-		const struct rxe_migr_rec *rec;
+		const struct rxe_migr_rec_qp *qp = strcmp(c->device, device) ? NULL : context_qp(c, qpn);
 
-		if (strcmp(c->device, device))
-			continue;
-		ibv_for_each_record(rec, c->dump, c->length) {
-			const struct rxe_migr_rec_qp *qp = (const void *)rec;
-
-			if (le16toh(rec->type) == RXE_MIGR_REC_QP && le32toh(qp->qpn) == qpn) {
-				memcpy(dgid, qp->dgid, sizeof(*dgid));
-				return true;
-			}
+		if (qp) {
+			memcpy(dgid, qp->dgid, sizeof(*dgid));
+			return true;
 		}
 	}
 	return false;

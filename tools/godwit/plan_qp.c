@@ -27,7 +27,7 @@ static bool all_move(const char *device, const struct addresses *addresses)
  * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
  * Which one that is, only the address handles that it answers with can say; of one that answers nobody, any.
  */
-static bool stays_reachable(const struct context *c, const struct addresses *addresses)
+static bool answers_reach(const struct context *c, const struct addresses *addresses)
 {
 	const struct rxe_migr_rec_ah *ah;
 	const struct rxe_migr_rec *rec;
@@ -44,6 +44,16 @@ static bool stays_reachable(const struct context *c, const struct addresses *add
 			return false;
 	}
 	return answers || all_move(c->device, addresses);
+}
+
+/* The same, found out once for all UD queue pairs of a context. */
+static bool stays_reachable(struct look *look, const struct context *c)
+{
+	if (look->reached != c) {
+		look->reached = c;
+		look->reachable = answers_reach(c, look->addresses);
+	}
+	return look->reachable;
 }
 
 /* Is this QP connected to itself? Tombstones tell a peer apart by its address and number. */
@@ -64,17 +74,13 @@ static const struct rxe_migr_rec_qp *when_asked(const struct look *look, const s
 {
 	for (size_t i = 0; i < look->asked->n; i++) {
 		const struct context *a = &look->asked->context[i];
-		const struct rxe_migr_rec *rec;
+		const struct rxe_migr_rec_qp *was;
 
 		if (a->pid != c->pid || a->fd != c->fd)
 			continue;
-		ibv_for_each_record(rec, a->dump, a->length) {
-			const struct rxe_migr_rec_qp *was = (const void *)rec;
-
-			if (le16toh(rec->type) == RXE_MIGR_REC_QP && was->qpn == qp->qpn &&
-			    was->dest_qpn == qp->dest_qpn && qp_is_connected(was))
-				return was;
-		}
+		was = context_qp(a, le32toh(qp->qpn));
+		if (was && was->dest_qpn == qp->dest_qpn && qp_is_connected(was))
+			return was;
 	}
 	return NULL;
 }
@@ -128,7 +134,7 @@ void look_at_qp(struct look *look, const struct context *c, const struct rxe_mig
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
 	plan->qps++;
 	if (qp->qp_type == IBV_QPT_UD) {
-		if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(c, look->addresses))
+		if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(look, c))
 			plan_moves_but(plan, object, "process %d, %s, QP %u: what others send to this UD queue pair "
 				       "arrives only if the address that they send to moves along: --address",
 				       c->pid, c->device, qpn);

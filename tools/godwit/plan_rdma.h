@@ -15,6 +15,8 @@ struct look {
 	struct rings rings;
 	struct mapped *mapped;	/* plan_mr.c */
 	size_t n_mapped;
+	const struct context *reached;	/* plan_qp.c: the last context with a UD queue pair, and whether such are found */
+	bool reachable;
 };
 
 /* plan_mr.c: list a memory region. Does it move? */

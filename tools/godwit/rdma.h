@@ -31,6 +31,8 @@ struct context {
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
 	size_t length;
+	const struct rxe_migr_rec_qp **qp; /* of the dump, by their numbers */
+	size_t qps;
 	struct in6_addr *cm_gid; /* that ids of librdmacm on its device have, by plan_cm() */
 	size_t cm_gids;
 	int held;		/* a descriptor of ours, by contexts_hold(); or -1 */
@@ -57,6 +59,8 @@ struct event_files {
 int contexts_find(const struct tree *tree, struct contexts *list);
 /* Read their records; nothing is stopped. */
 int contexts_inspect(struct contexts *list);
+/* The queue pair of this number in the records of a context, or NULL. */
+const struct rxe_migr_rec_qp *context_qp(const struct context *c, uint32_t qpn);
 void contexts_free(struct contexts *list);
 /* Keep them from ending with their processes, until contexts_free(); -1 with fault(). */
 int contexts_hold(struct contexts *list);
