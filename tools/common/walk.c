@@ -85,19 +85,44 @@ bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
 	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
 }
 
+/* The number at *at, which is moved behind the character that ends it. */
+static bool number(char **at, int base, char end, uint64_t *value)
+{
+	char *stop;
+
+	*value = strtoull(*at, &stop, base);
+	if (stop == *at || *stop != end)
+		return false;
+	*at = stop + 1;
+	return true;
+}
+
+/* (a process has some thousand mappings, and sscanf() takes ten times as long) */
 bool proc_map_parse(pid_t pid, char *line, struct proc_map *map)
 {
-	char flags[5];
-	int at = 0;
+	uint64_t start, end, offset, major, minor, inode;
+	char *at = line, *flags;
 
-	*map = (struct proc_map){ .pid = pid };
 	line[strcspn(line, "\n")] = '\0';
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %lu %n", &map->start, &map->end, flags,
-		   &map->offset, &map->major, &map->minor, &map->inode, &at) < 7)
+	if (!number(&at, 16, '-', &start) || !number(&at, 16, ' ', &end))
 		return false;
-	map->shared = flags[3] == 's';
-	map->path = at && line[at] ? line + at : NULL;
+	flags = at;
+	at += strcspn(at, " ");
+	if (at - flags != 4 || !*at++ || !number(&at, 16, ' ', &offset) || !number(&at, 16, ':', &major) ||
+	    !number(&at, 16, ' ', &minor) || !number(&at, 10, ' ', &inode))
+		return false;
+	at += strspn(at, " ");
+	*map = (struct proc_map){
+		.pid = pid, .start = start, .end = end, .offset = offset, .shared = flags[3] == 's',
+		.major = major, .minor = minor, .inode = inode, .path = *at ? at : NULL,
+	};
 	return true;
+}
+
+bool proc_map_same(const struct proc_map *a, const struct proc_map *b)
+{
+	return a->inode == b->inode && a->minor == b->minor && a->major == b->major &&
+	       !strcmp(a->path ?: "", b->path ?: "");
 }
 
 int proc_map_stat(const struct proc_map *map, struct stat *st)

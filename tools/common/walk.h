@@ -33,6 +33,8 @@ struct proc_map {
 
 /* A line of /proc/PID/maps, which path points into and which loses its newline. Is it one? */
 bool proc_map_parse(pid_t pid, char *line, struct proc_map *map);
+/* Are both of one file? (Of a btrfs device and inode are not enough.) */
+bool proc_map_same(const struct proc_map *a, const struct proc_map *b);
 /* What is mapped there, whatever its name is. */
 int proc_map_stat(const struct proc_map *map, struct stat *st);
 

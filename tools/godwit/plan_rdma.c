@@ -172,21 +172,38 @@ static bool is_ring(const struct look *look, const char *device, uint64_t at)
 	return rings_find(&look->rings, list, device, at);
 }
 
-static int look_at_map(const struct proc_map *map, void *arg)
+/* The shared mappings of a process. Thousands may be of one device, one behind the other. */
+struct map_look {
+	struct look *look;
+	struct proc_map last;
+	bool uverbs;		/* its file is a device's, ... */
+	char device[64];	/* ... of this one */
+};
+
+static void see_device(struct map_look *m, const struct proc_map *map)
 {
-	struct look *look = arg;
-	struct plan *plan = look->plan;
-	json_t *object;
-	char device[64];
 	struct stat st;
 
-	if (!map->shared || !map->inode || proc_map_stat(map, &st) || !S_ISCHR(st.st_mode) ||
-	    rdma_node(st.st_rdev, device) != FILE_UVERBS || is_ring(look, device, map->offset))
+	m->last = *map;
+	m->uverbs = !proc_map_stat(map, &st) && S_ISCHR(st.st_mode) && rdma_node(st.st_rdev, m->device) == FILE_UVERBS;
+}
+
+static int look_at_map(const struct proc_map *map, void *arg)
+{
+	struct map_look *m = arg;
+	struct plan *plan = m->look->plan;
+	json_t *object;
+
+	if (!map->shared || !map->inode)
+		return 0;
+	if (!proc_map_same(map, &m->last))
+		see_device(m, map);
+	if (!m->uverbs || is_ring(m->look, m->device, map->offset))
 		return 0;
 	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:o, s:o}", "pid", map->pid,
-			     "start", hex_json(map->start), "of", text_json(device), "offset", hex_json(map->offset)));
+			     "start", hex_json(map->start), "of", text_json(m->device), "offset", hex_json(map->offset)));
 	plan_stays(plan, object, "process %d maps 0x%llx of %s, which is no ring of a context that it has open: "
-		   "unmap it before", map->pid, (unsigned long long)map->offset, device[0] ? device : "a device");
+		   "unmap it before", map->pid, (unsigned long long)map->offset, m->device[0] ? m->device : "a device");
 	return 0;
 }
 
@@ -219,7 +236,7 @@ int plan_rdma(struct plan *plan, const struct addresses *addresses, const struct
 		look_at_context(&look, &plan->contexts.context[i]);
 	look_at_stray_event_files(&look);
 	for (size_t i = 0; i < plan->tree.n; i++)
-		proc_each_map(plan->tree.task[i].pid, look_at_map, &look);
+		proc_each_map(plan->tree.task[i].pid, look_at_map, &(struct map_look){ .look = &look });
 	free_mapped(&look);
 	rings_free(&look.rings);
 	event_files_free(&look.files);

@@ -59,12 +59,25 @@ static int files_add_fd(const struct proc_fd *fd, void *arg)
 	return 0;
 }
 
+struct map_walk {
+	struct proc_files *files;
+	struct proc_map last;	/* many mappings of one file follow each other */
+	struct stat st;
+	bool there;		/* st is of its regular file */
+};
+
 static int files_add_map(const struct proc_map *map, void *arg)
 {
-	struct stat st;
+	struct map_walk *walk = arg;
 
-	if (map->path && map->path[0] == '/' && !stat(map->path, &st) && st.st_ino == map->inode)
-		files_add(arg, map->path, &st, true, map->shared && map_writable(map));
+	if (!map->path || map->path[0] != '/')
+		return 0;
+	if (!proc_map_same(map, &walk->last)) {
+		walk->last = *map;
+		walk->there = !stat(map->path, &walk->st) && walk->st.st_ino == map->inode && S_ISREG(walk->st.st_mode);
+	}
+	if (walk->there)
+		files_add(walk->files, map->path, &walk->st, true, map->shared && map_writable(map));
 	return 0;
 }
 
@@ -80,7 +93,7 @@ int proc_files(const struct tree *tree, struct proc_files *files)
 {
 	*files = (struct proc_files){ .looked = today() };
 	for (size_t i = 0; i < tree->n; i++)
-		proc_each_map(tree->task[i].pid, files_add_map, files);
+		proc_each_map(tree->task[i].pid, files_add_map, &(struct map_walk){ .files = files });
 	return proc_each_fd(tree, files_add_fd, files);
 }
 

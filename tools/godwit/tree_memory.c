@@ -2,7 +2,6 @@
 /*
  * How much memory a process tree has.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,54 +21,61 @@ static uint64_t status_value(pid_t pid, const char *key)
 
 /* What is mapped of a file by MAP_SHARED, which is saved once, however often it is mapped. */
 struct extent {
-	char file[64];	/* device and inode, as maps gives them */
+	unsigned int major, minor;
+	unsigned long inode;
 	uint64_t length, end;
+};
+
+struct extents {
+	struct extent *extent;
+	size_t n;
 };
 
 static int compare_extents(const void *a, const void *b)
 {
-	return strcmp(((const struct extent *)a)->file, ((const struct extent *)b)->file);
+	const struct extent *x = a, *y = b;
+
+	if (x->inode != y->inode)
+		return x->inode < y->inode ? -1 : 1;
+	if (x->major != y->major)
+		return x->major < y->major ? -1 : 1;
+	return (x->minor > y->minor) - (x->minor < y->minor);
+}
+
+static int add_extent(const struct proc_map *map, void *arg)
+{
+	struct extents *all = arg;
+	uint64_t length = map->end - map->start;
+
+	if (!map->shared)
+		return 0;
+	GROW(all->extent, all->n);
+	all->extent[all->n++] = (struct extent){
+		.major = map->major, .minor = map->minor, .inode = map->inode, .length = length, .end = map->offset + length,
+	};
+	return 0;
 }
 
 static uint64_t shared_extents(const struct tree *tree)
 {
-	struct extent *all = NULL;
-	size_t n = 0, room = 0;
+	struct extents all = { 0 };
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < tree->n; i++) {
-		char *path = xasprintf("/proc/%d/maps", tree->task[i].pid);
-		char *text = read_file(path), *line, *at = NULL;
+	for (size_t i = 0; i < tree->n; i++)
+		proc_each_map(tree->task[i].pid, add_extent, &all);
+	if (all.n)
+		qsort(all.extent, all.n, sizeof(*all.extent), compare_extents);
+	for (size_t i = 0, next; i < all.n; i = next) {
+		struct extent file = all.extent[i];
 
-		free(path);
-		for (line = text ? strtok_r(text, "\n", &at) : NULL; line; line = strtok_r(NULL, "\n", &at)) {
-			char *rest, device[16], mode[8];
-			uint64_t start = strtoull(line, &rest, 16), end = strtoull(rest + 1, &rest, 16), offset, inode;
-
-			if (sscanf(rest, "%7s %" SCNx64 " %15s %" SCNu64, mode, &offset, device, &inode) != 4 ||
-			    mode[3] != 's')
-				continue;
-			if (n == room)
-				all = xrealloc(all, (room = room ? 2 * room : 64) * sizeof(*all));
-			snprintf(all[n].file, sizeof(all[n].file), "%s %" PRIu64, device, inode);
-			all[n].length = end - start;
-			all[n++].end = offset + end - start;
-		}
-		free(text);
-	}
-	if (n)
-		qsort(all, n, sizeof(*all), compare_extents);
-	for (size_t i = 0, next; i < n; i = next) {
-		struct extent file = all[i];
-
-		for (next = i + 1; next < n && !compare_extents(&file, &all[next]); next++) {
-			file.length += all[next].length;
-			file.end = all[next].end > file.end ? all[next].end : file.end;
+		for (next = i + 1; next < all.n && !compare_extents(&file, &all.extent[next]); next++) {
+			file.length += all.extent[next].length;
+			file.end = all.extent[next].end > file.end ? all.extent[next].end : file.end;
 		}
 		/* (offsets into devices say nothing) */
 		sum += file.length < file.end ? file.length : file.end;
 	}
-	free(all);
+	free(all.extent);
 	return sum;
 }
 
