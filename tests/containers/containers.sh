@@ -45,6 +45,7 @@ contained() {
 	as_printed "$1" run -e "s|^podman run|podman --runtime $2 run $3|" \
 		-e "s|IMAGE COMMAND|localhost/rdma traffic --stall $(seconds "$stall") ${*:4}|"
 }
+pauses() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/migr_pauses; }
 packets_inside() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
 flows_inside() { [ "$(packets_inside)" -gt $((before + 200)) ]; } # (a condition for wait_for)
 goes_on_inside() {
@@ -78,7 +79,7 @@ exact_inside() {
 	done
 }
 
-# ---- for moves that don't take place: after contained_hosts ----
+# ---- for moves that don't take place: with ../godwit/faults.sh, after contained_hosts ----
 
 # patient_traffic: sets things up for traffic that outlives many moves
 patient_traffic() {
@@ -103,7 +104,6 @@ look() {
 		podman ps --all --format "{{.ID}} {{.Names}} {{.State}} {{.Pid}} {{.StartedAt}} {{.Restarts}}"
 		ip netns exec web nft list tables; ip -n web -o addr' 2>&1 || true
 }
-pauses() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/migr_pauses; }
 # before_it [HOST...]: records what must not change from now on, at both hosts if none is named. Call it after a change.
 before_it() {
 	local h
