@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <linux/keyctl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,15 +12,18 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "criu.h"
+#include "mntns.h"
 #include "rpc.pb-c.h"
 
 #define MESSAGE_MAX	65536
 
 /* How exec_criu() ends. */
+#define EXIT_MNTNS	125
 #define EXIT_BARE	126
 #define EXIT_NO_CRIU	127
 
@@ -34,11 +38,11 @@ int criu_lay_down(void)
 	return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS ? -1 : 0;
 }
 
-static void exec_criu(int sk, int images, int inherit)
+static void exec_criu(const struct criu *criu, int sk, int inherit)
 {
 	char fd_text[16];
 	int null = open("/dev/null", O_RDWR);
-	int log = images < 0 ? -1 : openat(images, "criu.err", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int log = criu->images < 0 ? -1 : openat(criu->images, "criu.err", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	sigset_t none;
 
 	sigemptyset(&none);
@@ -53,6 +57,10 @@ static void exec_criu(int sk, int images, int inherit)
 	dup2(log >= 0 ? log : null, STDERR_FILENO);
 	if (criu_lay_down())
 		_exit(EXIT_BARE);
+	if (criu->mntns >= 0 && setns(criu->mntns, CLONE_NEWNS))
+		_exit(EXIT_MNTNS);
+	for (size_t i = 0; i < criu->files; i++)
+		fcntl(criu->file[i].fd, F_SETFD, 0);
 	fcntl(sk, F_SETFD, 0);
 	if (inherit >= 0) {
 		fcntl(inherit, F_SETFD, 0);
@@ -77,7 +85,7 @@ int criu_start(struct criu *criu, const char *images, int inherit)
 	criu->sk = sk[0];
 	criu->pid = fork();
 	if (criu->pid == 0)
-		exec_criu(sk[1], criu->images, inherit);
+		exec_criu(criu, sk[1], inherit);
 	close(sk[1]);
 	criu->pidfd = criu->pid < 0 ? -1 : pidfd_open(criu->pid, 0);
 	if (criu->pidfd < 0)
@@ -93,7 +101,9 @@ static enum criu_event died(struct criu *criu)
 	else if (WIFSIGNALED(criu->status))
 		fault("criu was killed by signal %d", WTERMSIG(criu->status));
 	else if (WEXITSTATUS(criu->status) == EXIT_NO_CRIU)
-		fault("criu is not installed");
+		fault(criu->mntns < 0 ? "criu is not installed" : "criu can't be started in the mount namespace of the process");
+	else if (WEXITSTATUS(criu->status) == EXIT_MNTNS)
+		fault("criu can't enter the mount namespace of the process: give root CAP_SYS_ADMIN and CAP_SYS_CHROOT");
 	else if (WEXITSTATUS(criu->status) == EXIT_BARE)
 		fault("criu can't be started without groups and keys, which the copy would get: give root CAP_SETGID, and "
 		      "room for a keyring");
@@ -141,10 +151,47 @@ static void common_options(CriuOpts *opts, const struct criu *criu, const struct
 	opts->manage_cgroups_mode = CRIU_CG_MODE__IGNORE;
 }
 
+int criu_give_file(struct criu *criu, const char *key, const char *path)
+{
+	int fd = mntns_open(AT_FDCWD, path);
+
+	if (fd < 0)
+		return fault("file %s: it was opened outside of the process's mount namespace, and can't be opened there: %s: "
+			     "make it there", path, errno == ELOOP ? "it has a symbolic link in it" : strerror(errno));
+	GROW(criu->file, criu->files);
+	criu->file[criu->files++] = (struct criu_file){ xstrdup(key), xstrdup(path), fd };
+	return 0;
+}
+
+int criu_look_at_files(const struct criu *criu)
+{
+	struct stat open, now;
+
+	for (size_t i = 0; i < criu->files; i++)
+		if (fstat(criu->file[i].fd, &open) || stat(criu->file[i].path, &now) || open.st_dev != now.st_dev ||
+		    open.st_ino != now.st_ino)
+			return fault("file %s: another has taken its place during the move: try again", criu->file[i].path);
+	return 0;
+}
+
+/* CRIU's names of files; the array is to be freed. */
+static char **names_of(json_t *external, size_t *n)
+{
+	char **names = xcalloc(json_object_size(external) + 1, sizeof(*names));
+	const char *name;
+	json_t *path;
+
+	*n = 0;
+	json_object_foreach(external, name, path)
+		names[(*n)++] = (char *)name;
+	return names;
+}
+
 int criu_dump(struct criu *criu, const struct criu_options *options)
 {
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
+	int ret;
 
 	common_options(&opts, criu, options);
 	opts.has_pid = true;
@@ -154,20 +201,36 @@ int criu_dump(struct criu *criu, const struct criu_options *options)
 	/* files without a name go along, however large; most are shared memory in /dev/shm */
 	opts.has_ghost_limit = true;
 	opts.ghost_limit = UINT32_MAX;
+	opts.external = names_of(options->external, &opts.n_external);
 	req.type = CRIU_REQ_TYPE__DUMP;
 	req.opts = &opts;
-	return criu_request(criu, &req);
+	ret = criu_request(criu, &req);
+	free(opts.external);
+	return ret;
 }
 
 int criu_restore(struct criu *criu, const struct criu_options *options)
 {
+	InheritFd *file = xcalloc(criu->files + 1, sizeof(*file)), **files = xcalloc(criu->files + 1, sizeof(*files));
 	CriuOpts opts = CRIU_OPTS__INIT;
 	CriuReq req = CRIU_REQ__INIT;
+	int ret;
 
 	common_options(&opts, criu, options);
+	for (size_t i = 0; i < criu->files; i++) {
+		inherit_fd__init(&file[i]);
+		file[i].key = criu->file[i].key;
+		file[i].fd = criu->file[i].fd;
+		files[i] = &file[i];
+	}
+	opts.inherit_fd = files;
+	opts.n_inherit_fd = criu->files;
 	req.type = CRIU_REQ_TYPE__RESTORE;
 	req.opts = &opts;
-	return criu_request(criu, &req);
+	ret = criu_request(criu, &req);
+	free(file);
+	free(files);
+	return ret;
 }
 
 /* The text of a message of CRIU: "(00.123456) Error (criu/x.c:12): text" */
@@ -248,6 +311,15 @@ void criu_close(struct criu *criu)
 	close_fd(&criu->sk);
 	close_fd(&criu->pidfd);
 	close_fd(&criu->images);
+	close_fd(&criu->mntns);
+	for (size_t i = 0; i < criu->files; i++) {
+		close_fd(&criu->file[i].fd);
+		free(criu->file[i].key);
+		free(criu->file[i].path);
+	}
+	free(criu->file);
+	criu->file = NULL;
+	criu->files = 0;
 }
 
 int criu_version(void)

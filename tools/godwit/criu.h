@@ -14,14 +14,23 @@ struct criu {
 	int sk;
 	int images;		/* the folder, which CRIU opens as /proc/PID/fd/N of ours */
 	int status;		/* as of waitpid(), once it has ended */
+	/* set before it starts, and closed by criu_close(): */
+	int mntns;		/* a mount namespace in which it is to run, or -1 */
+	struct criu_file {
+		char *key;	/* CRIU's name of a file that it takes from us */
+		char *path;
+		int fd;
+	} *file;
+	size_t files;
 };
 
-#define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1 }
+#define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1, .mntns = -1 }
 
 struct criu_options {
 	const char *log;	/* a file name in the folder of images */
 	pid_t pid;		/* dump */
 	bool shell_job;
+	json_t *external;	/* dump: keys of this object are CRIU's names of files that it is not to look for; or NULL */
 };
 
 enum criu_event {
@@ -36,6 +45,10 @@ enum criu_event {
  * none. inherit: a descriptor that it is to have; -1: none, and it restores nothing, so it may go_first().
  */
 int criu_start(struct criu *criu, const char *images, int inherit);
+/* Have it take this file, which the destination has at path, for the file that it calls key. -1 with fault(). */
+int criu_give_file(struct criu *criu, const char *key, const char *path);
+/* Are they still those at their paths? -1 with fault(). */
+int criu_look_at_files(const struct criu *criu);
 int criu_dump(struct criu *criu, const struct criu_options *options);
 int criu_restore(struct criu *criu, const struct criu_options *options);
 /* Ask it for what somebody else has put together. The folders in req are descriptors of ours. */

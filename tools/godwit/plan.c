@@ -110,6 +110,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
 		.addresses = addresses, .contained = contained, .units = json_incref(units),
+		.outside = json_object(),
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -118,7 +119,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	look_at_tasks(plan);
 	if (alone)
 		plan_namespaces(plan);
-	if ((!contained && proc_files(&plan->tree, &plan->files)) ||
+	if ((alone && plan_mounts(plan)) ||
+	    (!contained && proc_files(&plan->tree, &plan->mntns, &plan->files)) ||
 	    contexts_find(&plan->tree, &plan->contexts) ||
 	    contexts_inspect(&plan->contexts) ||
 	    plan_fds(plan) ||
@@ -175,6 +177,8 @@ void plan_free(struct plan *plan)
 	json_decref(plan->silent_peers);
 	json_decref(plan->gids);
 	json_decref(plan->units);
+	json_decref(plan->outside);
+	mntns_free(&plan->mntns);
 	*plan = (struct plan){ 0 };
 }
 
@@ -211,10 +215,10 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b}", "pids", pids_json(&plan->tree),
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b, s:O*}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,
 			 "cm_peers", plan->cm_peers, "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "huge", huge_used(&plan->tree),
-			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm);
+			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm, "mntns", plan->mntns.differences);
 }

@@ -21,6 +21,8 @@ struct plan {
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
 	bool own_netns;
+	struct mntns mntns;	/* if the tree has a mount namespace of its own */
+	json_t *outside;	/* files that were opened outside of it, and are opened so there: {KEY (CRIU's): path, ...} */
 	bool contained;		/* as of plan_make() */
 	bool passing;		/* something stands in the way that may be gone in a moment */
 	json_t *problems;	/* strings: each forbids the move */
@@ -56,6 +58,8 @@ json_t *plan_json(const struct plan *plan);
 bool plan_supervisor(struct plan *plan);
 /* plan_ns.c: has the tree namespaces that CRIU does not make again? */
 void plan_namespaces(struct plan *plan);
+/* plan_mounts.c: does the tree's mount namespace, if it is not this host's, go along? -1 with fault(). */
+int plan_mounts(struct plan *plan);
 /* plan_watch.c: what does the tree watch by inotify and fanotify? */
 int plan_watches(struct plan *plan);
 /* plan_fd.c, once the plan has contexts: which descriptors of other files stand in the way? */

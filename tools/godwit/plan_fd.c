@@ -286,8 +286,8 @@ static bool have_lock(const struct plan *plan, const json_t *path, long long sta
  */
 static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 {
-	char *text = proc_fdinfo(fd), *line, *save;
-	json_t *path = path_json(fd->link);
+	char *name = proc_fd_path(fd, &plan->mntns), *text = proc_fdinfo(fd), *line, *save;
+	json_t *path = path_json(name ?: "");
 
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		char kind[16], access[16], end[32];
@@ -297,10 +297,16 @@ static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 		if (sscanf(line, "lock: %*d: %15s %*s %15s %*d %*s %lld %31s", kind, access, &start, end) != 4)
 			continue;
 		if (!strcmp(kind, "LEASE")) {
-			if (strcmp(access, "READ"))
+			if (!name)
+				plan_problem(plan, "process %d, descriptor %d: it has a lease on %s, which is in a tmpfs of its mount "
+					     "namespace and is read for the move: end the lease before", fd->pid, fd->fd, fd->link);
+			else if (strcmp(access, "READ"))
 				json_array_append(plan->leased, path);
 			continue;
 		}
+		/* (what is in its own tmpfs nobody else has locked) */
+		if (!name)
+			continue;
 		whole = !strcmp(kind, "FLOCK");
 		if (have_lock(plan, path, start, whole))
 			continue;
@@ -310,6 +316,7 @@ static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 	}
 	json_decref(path);
 	free(text);
+	free(name);
 }
 
 static int look_at_fd(const struct proc_fd *fd, void *arg)

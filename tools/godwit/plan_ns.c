@@ -13,7 +13,7 @@ static const struct kind {
 	const char *name;
 	bool moves;
 } kinds[] = {
-	{ "mnt", "mount", false },
+	{ "mnt", "mount", true },	/* plan_mounts.c */
 	{ "pid", "PID", false },
 	{ "user", "user", false },
 	{ "cgroup", "cgroup", false },

@@ -26,63 +26,7 @@ struct watch {
 	};
 };
 
-struct mount {
-	int id;
-	dev_t dev;
-	char *point, *type;
-};
-
-struct mounts {
-	struct mount *mount;
-	size_t n;
-};
-
 /* --------------------------------------------------------------- mounts -- */
-
-/* /proc writes a space, for example, as \040. */
-static char *unescape(const char *text)
-{
-	char *plain = xstrdup(text), *to = plain;
-	unsigned int code;
-
-	for (; *text; to++)
-		if (sscanf(text, "\\%3o", &code) == 1) {
-			*to = code;
-			text += 4;
-		} else {
-			*to = *text++;
-		}
-	*to = '\0';
-	return plain;
-}
-
-static void read_mounts(struct mounts *mounts)
-{
-	char *text = read_file("/proc/self/mountinfo"), *line, *save;
-
-	*mounts = (struct mounts){ 0 };
-	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-		char point[PATH_MAX], type[64], *rest = strstr(line, " - ");
-		unsigned int major, minor;
-		int id;
-
-		if (!rest || sscanf(line, "%d %*d %u:%u %*s %4095s", &id, &major, &minor, point) != 4 ||
-		    sscanf(rest, " - %63s", type) != 1)
-			continue;
-		GROW(mounts->mount, mounts->n);
-		mounts->mount[mounts->n++] = (struct mount){ id, makedev(major, minor), unescape(point), xstrdup(type) };
-	}
-	free(text);
-}
-
-static void free_mounts(struct mounts *mounts)
-{
-	for (size_t i = 0; i < mounts->n; i++) {
-		free(mounts->mount[i].point);
-		free(mounts->mount[i].type);
-	}
-	free(mounts->mount);
-}
 
 /* Open the root of this mount, if no other mount covers it. */
 static int open_mount(const struct mount *mount)
@@ -231,7 +175,13 @@ static void look_at_line(struct look *look, const struct proc_fd *fd, const char
 	struct watch w = { .fd = fd };
 	int id;
 
-	if (sscanf(line, "fanotify mnt_id:%x", &id) == 1)
+	if (!strncmp(line, "fanotify flags:", 15))
+		return;
+	/* (CRIU looks for the file in the namespace, where we do not) */
+	if (look->plan->mntns.own && (!strncmp(line, "inotify wd:", 11) || !strncmp(line, "fanotify ", 9)))
+		plan_problem(look->plan, "process %d, descriptor %d: it watches a file from within a mount namespace of its own: "
+			     "end the watch before", fd->pid, fd->fd);
+	else if (sscanf(line, "fanotify mnt_id:%x", &id) == 1)
 		look_at_mount(look->plan, &look->mounts, fd, id);
 	else if (!strncmp(line, "fanotify sdev:", 14))
 		plan_problem(look->plan, "process %d, descriptor %d: it watches a whole file system by fanotify, which CRIU "
@@ -258,8 +208,9 @@ int plan_watches(struct plan *plan)
 	struct look look = { .plan = plan };
 	int ret;
 
-	read_mounts(&look.mounts);
+	if (mounts_read(getpid(), &look.mounts))
+		return -1;
 	ret = proc_each_fd(&plan->tree, look_at_fd, &look);
-	free_mounts(&look.mounts);
+	mounts_free(&look.mounts);
 	return ret;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 #include "godwit.h"
+#include "mntns.h"
 #include "walk.h"
 
 struct task {
@@ -108,12 +109,18 @@ struct proc_files {
 	int64_t looked;		/* when we did: CLOCK_REALTIME */
 };
 
-int proc_files(const struct tree *tree, struct proc_files *files);
+/* ns: that of the tree. path: of this host; files in a tmpfs of the namespace's own are left out. */
+int proc_files(const struct tree *tree, const struct mntns *ns, struct proc_files *files);
 /* Looks at them again, and drops those that have their names no longer. Did anything change? */
 bool proc_files_refresh(struct proc_files *files);
 /* Is it another file than when we looked, or was it written to? (Through a mapping it may have been without that.) */
 bool proc_file_changed(const struct proc_file *file);
 void proc_files_free(struct proc_files *files);
+
+/* Which mount is it in? -1: nobody can tell. Where is that on this host, or NULL? To be freed. */
+int proc_fd_mount(const struct proc_fd *fd);
+int proc_map_mount(const struct proc_map *map);
+char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns);
 
 /* proc_tcp.c: a TCP socket of the tree. */
 struct proc_tcp {

@@ -9,6 +9,37 @@
 #include "content.h"
 #include "proc.h"
 
+/* ---------------------------------------------------------------- paths -- */
+
+int proc_fd_mount(const struct proc_fd *fd)
+{
+	char *text = proc_fdinfo(fd), *line = text ? strstr(text, "mnt_id:") : NULL;
+	int mount = line ? atoi(line + strlen("mnt_id:")) : -1;
+
+	free(text);
+	return mount;
+}
+
+int proc_map_mount(const struct proc_map *map)
+{
+	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	int mount = mount_of(path);
+
+	free(path);
+	return mount;
+}
+
+char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns)
+{
+	char *path = NULL;
+
+	if (ns->own)
+		mntns_place(ns, proc_fd_mount(fd), fd->link, &path);
+	return ns->own ? path : xstrdup(fd->link);
+}
+
+/* ---------------------------------------------------------------- files -- */
+
 /* Could it be written to? A shared mapping that is read-only now may have been writable, and may become so again (mprotect). */
 static bool map_writable(const struct proc_map *map)
 {
@@ -51,20 +82,48 @@ static void files_add(struct proc_files *files, const char *path, const struct s
 	file_look(&files->file[files->n++], st);
 }
 
+struct files_look {
+	struct proc_files *files;
+	const struct mntns *ns;
+};
+
 static int files_add_fd(const struct proc_fd *fd, void *arg)
 {
+	const struct files_look *look = arg;
+	char *path;
+
 	/* (memfds and shared memory are CRIU's to carry) */
-	if (strncmp(fd->link, "/memfd:", 7) && strncmp(fd->link, "/SYSV", 5))
-		files_add(arg, fd->link, &fd->st, false, fd->writable);
+	if (!strncmp(fd->link, "/memfd:", 7) || !strncmp(fd->link, "/SYSV", 5) || !S_ISREG(fd->st.st_mode))
+		return 0;
+	path = proc_fd_path(fd, look->ns);
+	if (path)
+		files_add(look->files, path, &fd->st, false, fd->writable);
+	free(path);
 	return 0;
 }
 
 struct map_walk {
-	struct proc_files *files;
+	const struct files_look *look;
 	struct proc_map last;	/* many mappings of one file follow each other */
 	struct stat st;
-	bool there;		/* st is of its regular file */
+	char *path;		/* its regular file, which st is of; or NULL */
 };
+
+static void see_file(struct map_walk *walk, const struct proc_map *map)
+{
+	const struct mntns *ns = walk->look->ns;
+	char *path = NULL;
+
+	if (ns->own)
+		mntns_place(ns, proc_map_mount(map), map->path, &path);
+	else
+		path = xstrdup(map->path);
+	free(walk->path);
+	walk->last = *map;
+	walk->path = path && !stat(path, &walk->st) && walk->st.st_ino == map->inode && S_ISREG(walk->st.st_mode) ? path : NULL;
+	if (!walk->path)
+		free(path);
+}
 
 static int files_add_map(const struct proc_map *map, void *arg)
 {
@@ -72,12 +131,10 @@ static int files_add_map(const struct proc_map *map, void *arg)
 
 	if (!map->path || map->path[0] != '/')
 		return 0;
-	if (!proc_map_same(map, &walk->last)) {
-		walk->last = *map;
-		walk->there = !stat(map->path, &walk->st) && walk->st.st_ino == map->inode && S_ISREG(walk->st.st_mode);
-	}
-	if (walk->there)
-		files_add(walk->files, map->path, &walk->st, true, map->shared && map_writable(map));
+	if (!proc_map_same(map, &walk->last))
+		see_file(walk, map);
+	if (walk->path)
+		files_add(walk->look->files, walk->path, &walk->st, true, map->shared && map_writable(map));
 	return 0;
 }
 
@@ -89,12 +146,18 @@ static int64_t today(void)
 	return content_time(&now);
 }
 
-int proc_files(const struct tree *tree, struct proc_files *files)
+int proc_files(const struct tree *tree, const struct mntns *ns, struct proc_files *files)
 {
+	struct files_look look = { files, ns };
+
 	*files = (struct proc_files){ .looked = today() };
-	for (size_t i = 0; i < tree->n; i++)
-		proc_each_map(tree->task[i].pid, files_add_map, &(struct map_walk){ .files = files });
-	return proc_each_fd(tree, files_add_fd, files);
+	for (size_t i = 0; i < tree->n; i++) {
+		struct map_walk walk = { .look = &look };
+
+		proc_each_map(tree->task[i].pid, files_add_map, &walk);
+		free(walk.path);
+	}
+	return proc_each_fd(tree, files_add_fd, &look);
 }
 
 bool proc_files_refresh(struct proc_files *files)

@@ -43,6 +43,9 @@ void agent_undo(struct agent *a)
 	a->want_creds = NULL;
 	json_decref(a->container);
 	a->container = NULL;
+	json_decref(a->mntns);
+	a->mntns = NULL;
+	mntns_close(&a->made);
 	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);

@@ -9,6 +9,7 @@
 #include "address.h"
 #include "criu.h"
 #include "images.h"
+#include "mntns.h"
 #include "rdma.h"
 #include "state.h"
 #include "wire.h"
@@ -45,6 +46,8 @@ struct agent {
 	 * network namespace is ours to remove; and "begun": podman was told to restore it.
 	 */
 	json_t *container;
+	json_t *mntns;		/* what differs in the mount namespace of the process (mntns.h); or NULL */
+	struct mntns_made made;	/* such a namespace, until its files are in it */
 	struct criu criu;	/* for a container: podman, without a socket */
 	/*
 	 * Who keeps the restored tasks frozen: the CRIU plugin, which asks at commit_sk before their connections resume;
@@ -127,6 +130,7 @@ void agent_keep_copies(struct agent *a);
 
 /* restore_dest.c: restore, and tell the source when all is ready. CRIU and its plugin are heard here until they end. */
 int agent_set_environment(json_t *env);	/* settings that the source has for the CRIU plugin */
+int agent_make_mntns(struct agent *a, json_t *outside);	/* before CRIU starts; it gets the files that were opened outside, too */
 int agent_start_criu(struct agent *a);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */

@@ -16,6 +16,7 @@
 #include "gids.h"
 #include "host.h"
 #include "huge.h"
+#include "mntns.h"
 #include "text.h"
 
 /* ---------------------------------------------------------------- hello -- */
@@ -152,6 +153,20 @@ static void check_locks(json_t *list, json_t *locks)
 				(int)json_integer_value(json_object_get(lock, "pid")));
 		free(path);
 	}
+}
+
+/* Make the mount namespace, and let it go again. */
+static void check_mntns(json_t *list, json_t *differences)
+{
+	struct mntns_made made = MNTNS_MADE_INIT;
+
+	if (differences && proc_ns(1, "mnt") != proc_ns(getpid(), "mnt"))
+		problem(list, "godwit runs in a mount namespace of its own there, in which the process would be, too: have ssh start "
+			"it in the host's");
+	else if (differences && mntns_make(differences, &made))
+		problem(list, "%s", fault_text());
+	fault_clear();
+	mntns_close(&made);
 }
 
 static void check_space(json_t *list, const char *base, json_int_t memory)
@@ -449,6 +464,8 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 		problem(list, "%s", a->criu_trouble);
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
+	/* (first: a folder that is not there is why its files are not) */
+	check_mntns(list, json_object_get(message, "mntns"));
 	agent_check_files(message, list, digests);
 	check_watches(list, json_object_get(message, "watches"));
 	check_locks(list, json_object_get(message, "locks"));

@@ -282,9 +282,10 @@ static int prepare_there(struct move *m)
 	free(gid_map);
 	if (m->device_map)
 		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
-	answer = dest_ask(&m->dest, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*}", "op", "prepare",
+	answer = dest_ask(&m->dest, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*, s:O*, s:O}", "op", "prepare",
 		"images", m->images_base, "addresses", addresses_json(&m->addresses),
-		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts), CHECK_MS);
+		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts,
+		"mntns", m->plan.mntns.differences, "outside", m->plan.outside), CHECK_MS);
 	json_decref(answer);
 	return answer ? dest_ping(&m->dest) : -1;
 }

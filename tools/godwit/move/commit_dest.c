@@ -177,9 +177,10 @@ static void find_again(struct agent *a)
 
 void agent_take_over(struct agent *a)
 {
-	struct criu criu = { .pid = a->criu_id.pid, .sk = -1, .images = -1 };
+	struct criu criu = CRIU_INIT;
 	bool ended = true;
 
+	criu.pid = a->criu_id.pid;
 	if (a->container)
 		agent_inherit_plugin(a);
 	if (a->stage < STAGE_COMMITTED) {

@@ -35,12 +35,9 @@ bool paths_list(const struct paths *paths, const char *path)
 /* Is it one of these files, or in one of these folders? */
 bool paths_cover(const struct paths *paths, const char *path)
 {
-	for (size_t i = 0; i < paths->n; i++) {
-		size_t len = strlen(paths->path[i]);
-
-		if (!strncmp(path, paths->path[i], len) && (!path[len] || path[len] == '/' || len == 1))
+	for (size_t i = 0; i < paths->n; i++)
+		if (path_below(path, paths->path[i]))
 			return true;
-	}
 	return false;
 }
 
@@ -84,6 +81,19 @@ static bool is_leased(const struct move *m, const char *path)
 	return found;
 }
 
+/* The destination has it open before its copy comes. */
+static bool is_outside(const struct move *m, const char *path)
+{
+	json_t *name = path_json(path), *file;
+	bool found = false;
+	const char *key;
+
+	json_object_foreach(m->plan.outside, key, file)
+		found |= json_equal(file, name);
+	json_decref(name);
+	return found;
+}
+
 void files_asked(struct move *m)
 {
 	resolve(m, &m->copy, "--copy", false);
@@ -91,6 +101,12 @@ void files_asked(struct move *m)
 	for (size_t i = 0; i < m->copy.n; i++) {
 		if (paths_cover(&m->share, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: give one of --copy and --shared", m->copy.path[i]);
+		if (is_outside(m, m->copy.path[i]))
+			plan_problem(&m->plan, "file %s: it was opened outside of the process's mount namespace, and can't be "
+				     "copied: put it there yourself", m->copy.path[i]);
+		if (mntns_binds(&m->plan.mntns, m->copy.path[i]))
+			plan_problem(&m->plan, "file %s: it is mounted in the process's mount namespace, which would keep the file "
+				     "that a copy replaces: put it there yourself", m->copy.path[i]);
 		if (is_leased(m, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: the process has a lease on it, which ends when it is copied: end the "
 				     "lease, or put it on storage that both share, and give --shared", m->copy.path[i]);
@@ -250,7 +266,7 @@ int files_compare(struct move *m)
 {
 	struct slow slow = SLOW_INIT;
 	struct proc_files now;
-	int ret = proc_files(&m->plan.tree, &now);
+	int ret = proc_files(&m->plan.tree, &m->plan.mntns, &now);
 
 	for (size_t i = 0; !ret && i < now.n; i++) {
 		if (!is_to_compare(m, &now.file[i]))

@@ -16,9 +16,11 @@ static int process_dump(struct move *m)
 {
 	struct criu_options options = {
 		.log = "dump.log", .pid = m->pid,
-		.shell_job = m->plan.shell_job,
+		.shell_job = m->plan.shell_job, .external = m->plan.outside,
 	};
 
+	if (m->plan.mntns.own && mounts_enter(m))
+		return -1;
 	if (criu_start(&m->criu, m->images, -1))
 		return -1;
 	m->shared->criu = m->criu.pid;
@@ -101,7 +103,7 @@ static int until_dumped(struct move *m)
 		if (!strcmp(script, "post-dump")) {
 			if (m->container.name)
 				container_dumped(m);
-			return 0;
+			return m->plan.mntns.own ? mounts_compare(m) : 0;
 		}
 		if (m->container.name && container_asked(m, script))
 			return -1;

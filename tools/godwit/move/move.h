@@ -162,6 +162,14 @@ void move_renew(struct move *m);
 void move_renew_later(struct move *m, int64_t until);
 
 /*
+ * mounts_source.c, for a mount namespace of the tree's own: CRIU is to start in it; has it changed since the check? Its files go
+ * along: write them to the images. -1 with fault().
+ */
+int mounts_enter(struct move *m);
+int mounts_compare(struct move *m);
+int mounts_save(struct move *m);
+
+/*
  * slow_source.c: a child does what may take long, while peers are asked to go on waiting. It answers with texts by slow_say(), or
  * fails with fault(). slow_hear() waits for one as move_await() does.
  */

@@ -65,10 +65,12 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
 		return -1;
 	a->container = json_incref(json_object_get(message, "container"));
+	a->mntns = json_incref(json_object_get(message, "mntns"));
 	agent_set_stage(a, STAGE_PREPARED);
 	a->images = images_make(base ?: IMAGES_DIR, a->id);
 	if (!a->images || agent_save(a) || addresses_keep_quiet(&a->addresses, a->id, false) ||
 	    agent_set_environment(json_object_get(message, "env")) ||
+	    (a->mntns && agent_make_mntns(a, json_object_get(message, "outside"))) ||
 	    (a->container ? agent_prepare_container(a) : agent_start_criu(a)))
 		return -1;
 	*answer = json_pack("{s:b}", "prepared", 1);

@@ -2,12 +2,16 @@
 /*
  * The destination restores the process: `criu restore`, and the gate that keeps the restored tasks frozen until the commit.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "agent.h"
 #include "creds.h"
+#include "mntns.h"
+#include "text.h"
 
 int agent_set_environment(json_t *env)
 {
@@ -20,6 +24,26 @@ int agent_set_environment(json_t *env)
 		setenv(name, json_string_value(value), 1);
 	}
 	return 0;
+}
+
+int agent_make_mntns(struct agent *a, json_t *outside)
+{
+	const char *key;
+	json_t *file;
+	int ret = 0;
+
+	if (mntns_make(a->mntns, &a->made))
+		return -1;
+	a->criu.mntns = fcntl(a->made.ns, F_DUPFD_CLOEXEC, 0);
+	if (a->criu.mntns < 0)
+		return fault("the mount namespace can't be kept open: %s", strerror(errno));
+	json_object_foreach(outside, key, file) {
+		char *path = path_from_json(file);
+
+		ret = ret ?: criu_give_file(&a->criu, key, path ?: "");
+		free(path);
+	}
+	return ret;
 }
 
 int agent_start_criu(struct agent *a)
@@ -53,7 +77,10 @@ int agent_restore(struct agent *a, json_t *message)
 	json_decref(a->want_creds);
 	a->want_creds = json_incref(json_object_get(message, "creds"));
 	agent_enter_stage(a, STAGE_RESTORING);
-	return agent_place_copies(a) ?: a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);
+	if (agent_place_copies(a) || (a->mntns && mntns_fill(&a->made, a->mntns, a->images)) || criu_look_at_files(&a->criu))
+		return -1;
+	mntns_close(&a->made);
+	return a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);
 }
 
 /* CRIU ignores some credentials that it can't set. All are final now: each thread is frozen where its program goes on. */

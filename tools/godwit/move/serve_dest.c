@@ -313,7 +313,7 @@ int cmd_agent(int argc, char **argv)
 	};
 	struct agent a = {
 		.wire = { -1, -1 }, .attached = -1, .listener = -1, .lock = -1, .incoming = INCOMING_INIT,
-		.criu = CRIU_INIT, .commit_sk = -1, .plugin_sk = -1, .commit_listener = -1,
+		.criu = CRIU_INIT, .made = MNTNS_MADE_INIT, .commit_sk = -1, .plugin_sk = -1, .commit_listener = -1,
 		.copied = json_array(), .warnings = json_array(),
 	};
 	bool again = false;

@@ -45,7 +45,7 @@ int move_transfer(struct move *m)
 {
 	struct progress p = { .m = m };
 
-	if (m->container.name && container_archive(m))
+	if ((m->container.name && container_archive(m)) || (m->plan.mntns.own && mounts_save(m)))
 		return -1;
 	p.whole = images_size(m->images);
 	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
