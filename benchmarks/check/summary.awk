@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Lines "ROUND QPS KIND SECONDS CPU" in, KIND busy or stopped; a table of medians out.
+# Lines "ROUND QPS KIND SECONDS CPU" in, KIND busy or stopped; a table of medians (../median.awk) out.
 {
 	if (!($2 in rows)) {
 		rows[$2] = 1
@@ -10,24 +10,20 @@
 	wall[$2, $3, k] = $4
 	cpu[$2, $3, k] = $5
 }
-function median(of, q, kind,    k, i, j, t, v) {
+function middle(of, q, kind,    k, i, v) {
 	k = count[q, kind]
 	for (i = 1; i <= k; i++)
 		v[i] = of[q, kind, i]
-	for (i = 2; i <= k; i++)
-		for (j = i; j > 1 && v[j] < v[j - 1]; j--) {
-			t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-		}
-	return k ? (k % 2 ? v[(k + 1) / 2] : (v[k / 2] + v[k / 2 + 1]) / 2) : 0
+	return median(v, k)
 }
 END {
 	print "| queue pairs | beside traffic | of which CPU | traffic stopped | of which CPU | beside traffic, to 1 queue pair |"
 	print "|---|---|---|---|---|---|"
-	first = median(wall, order[1], "busy")
+	first = middle(wall, order[1], "busy")
 	for (i = 1; i <= n; i++) {
 		q = order[i]
-		b = median(wall, q, "busy")
-		printf "| %d | %.2f | %.2f | %.2f | %.2f | %.1f |\n", q, b, median(cpu, q, "busy"),
-			median(wall, q, "stopped"), median(cpu, q, "stopped"), b / first
+		b = middle(wall, q, "busy")
+		printf "| %d | %.2f | %.2f | %.2f | %.2f | %.1f |\n", q, b, middle(cpu, q, "busy"),
+			middle(wall, q, "stopped"), middle(cpu, q, "stopped"), b / first
 	}
 }

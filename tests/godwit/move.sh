@@ -84,6 +84,14 @@ tcp_received_more() { [ "$(tcp_received | grep .)" -gt "${before:-0}" ]; } # (a 
 # packets HOST: how many packets its device has received
 packets() { on "$1" cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
 
+# packets_come HOST [N]: N packets more come there
+packets_come() {
+	local before
+	before=$(packets "$1")
+	wait_for 120 have_come "$1" "${2:-1000}"
+}
+have_come() { [ "$(packets "$1")" -gt $((before + $2)) ]; } # (a condition for wait_for)
+
 # ends_well OUT...: it ends with 0, within some minutes
 ends_well() {
 	local o bad="error|fail|couldn't"
