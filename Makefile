@@ -27,6 +27,8 @@
 #                   a move with RDMA against CRIU's dump and restore without; docs/benchmarks/blackout.md
 #   make bench-check
 #                   godwit check beside running traffic; docs/benchmarks/check.md
+#   make bench-many
+#                   many busy queue pairs and the rest of the host; docs/benchmarks/many.md
 #   make bench-rmem
 #                   remote memory against verbs alone, and against redis; docs/benchmarks/rmem.md
 #   make bench-swap
@@ -52,11 +54,11 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-rmem bench-swap install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap install style refresh clean vm kernel kernel-debug
 
 # Those run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-rmem bench-swap clean
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap clean
 check check-all: tree-all
 	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
 
@@ -84,7 +86,7 @@ soak: tree-all
 demo demo-rmem demo-swap: tree-all
 	$(Q)tests/$@
 
-bench-overhead bench-blackout bench-check bench-rmem bench-swap: tree-all
+bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap: tree-all
 	$(Q)benchmarks/$(@:bench-%=%)/run
 
 # (root may; anybody else is told what to install)
