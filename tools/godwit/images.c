@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+#include <linux/magic.h>
 #include "images.h"
+#include "proc.h"
 #include "text.h"
 
 #define PIECE	(256 * 1024)
@@ -41,25 +43,20 @@ int images_remove(const char *dir)
 	return rmdir(dir) ? fault("images: %s can't be removed: %s", dir, strerror(errno)) : 0;
 }
 
-uint64_t images_space(const char *base)
+uint64_t images_space(const char *base, bool *in_memory)
 {
 	char *path = xstrdup(base), *slash;
-	struct statvfs st;
-	uint64_t space = 0;
+	struct statfs fs = { 0 };
+	uint64_t space, left;
 
 	/* (the folder, and its parent, need not be there yet) */
-	while (statvfs(path, &st)) {
-		slash = strrchr(path, '/');
-		if (!slash)
-			break;
+	while (statfs(path, &fs) && (slash = strrchr(path, '/')) && path[1])
 		slash[slash == path] = '\0';
-		if (slash == path && statvfs(path, &st))
-			break;
-	}
-	if (statvfs(path, &st) == 0)
-		space = (uint64_t)st.f_bavail * st.f_frsize;
 	free(path);
-	return space;
+	space = (uint64_t)fs.f_bavail * fs.f_bsize;
+	*in_memory = fs.f_type == TMPFS_MAGIC;
+	left = *in_memory ? memory_free() : space;
+	return space < left ? space : left;
 }
 
 /* -------------------------------------------------------------- sending -- */

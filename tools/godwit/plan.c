@@ -52,7 +52,7 @@ static void look_at_tasks(struct plan *plan)
 		proc_each_map(plan->tree.task[i].pid, look_at_map, plan);
 	plan->shell_job = !tree_has(&plan->tree, proc_sid(root));
 	plan->own_netns = proc_ns(root, "net") != proc_ns(getpid(), "net");
-	plan->memory = tree_memory(&plan->tree);
+	plan->memory = tree_memory(&plan->tree, &plan->in_ram);
 }
 
 /* ------------------------------------------------------------------ TCP -- */
@@ -215,10 +215,10 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:o, s:o, s:b, s:O*}", "pids", pids_json(&plan->tree),
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}", "pids", pids_json(&plan->tree),
 			 "files", files_json(&plan->files), "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,
 			 "cm_peers", plan->cm_peers, "contexts", contexts,
-			 "memory", (json_int_t)plan->memory, "huge", huge_used(&plan->tree),
+			 "memory", (json_int_t)plan->memory, "in_ram", (json_int_t)plan->in_ram, "huge", huge_used(&plan->tree),
 			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm, "mntns", plan->mntns.differences);
 }

@@ -15,7 +15,7 @@ struct plan {
 	struct tree tree;
 	struct contexts contexts;
 	struct proc_files files;
-	uint64_t memory;	/* bytes resident */
+	uint64_t memory, in_ram; /* tree_memory(), and the files of its own tmpfs */
 	size_t qps;
 	bool cm;			/* it has a file of librdmacm */
 	bool rdma;		/* it holds contexts, or files of librdmacm */

@@ -334,6 +334,7 @@ static void look_at_others(struct plan *plan)
 int plan_mounts(struct plan *plan)
 {
 	pid_t root = plan->tree.task[0].pid;
+	uint64_t bytes;
 
 	if (proc_ns(root, "mnt") == proc_ns(getpid(), "mnt"))
 		return 0;
@@ -342,7 +343,9 @@ int plan_mounts(struct plan *plan)
 			     "in the host's", root);
 	if (mntns_read(root, &plan->mntns, plan->problems))
 		return -1;
-	plan->memory += mntns_bytes(root, plan->mntns.differences);
+	bytes = mntns_bytes(root, plan->mntns.differences);
+	plan->memory += bytes;
+	plan->in_ram += bytes;
 	look_at_others(plan);
 	look_at_places(plan, root);
 	look_at_sysctls(plan, root);

@@ -42,7 +42,9 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms);
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);
-uint64_t tree_memory(const struct tree *tree);		/* tree_memory.c: bytes resident */
+/* tree_memory.c: bytes resident; in_ram: of which it takes memory at its destination that neither files nor huge pages are. */
+uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram);
+uint64_t memory_free(void);	/* of this host, with what it may swap out */
 
 /* Its threads, or the direct children of all its threads: how many, and a list to be freed. */
 size_t proc_threads(pid_t pid, pid_t **tids);

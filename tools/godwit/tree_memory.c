@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * How much memory a process tree has.
+ * How much memory a process tree has, and how much is free.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,16 +79,32 @@ static uint64_t shared_extents(const struct tree *tree)
 	return sum;
 }
 
-uint64_t tree_memory(const struct tree *tree)
+uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram)
 {
-	uint64_t sum = 0, shared = 0, extents = shared_extents(tree);
+	uint64_t sum = 0, shared = 0, others = 0, extents = shared_extents(tree);
 
 	for (size_t i = 0; i < tree->n; i++) {
 		pid_t pid = tree->task[i].pid;
 
-		sum += 1024 * (status_value(pid, "\nRssAnon:") + status_value(pid, "\nRssFile:") +
-			       status_value(pid, "\nHugetlbPages:") + status_value(pid, "\nVmSwap:"));
+		sum += 1024 * (status_value(pid, "\nRssAnon:") + status_value(pid, "\nVmSwap:"));
+		others += 1024 * (status_value(pid, "\nRssFile:") + status_value(pid, "\nHugetlbPages:"));
 		shared += 1024 * status_value(pid, "\nRssShmem:");
 	}
-	return sum + (shared < extents ? shared : extents);
+	*in_ram = sum + (shared < extents ? shared : extents);
+	return *in_ram + others;
+}
+
+uint64_t memory_free(void)
+{
+	static const char *const keys[] = { "MemAvailable:", "SwapFree:" };
+	char *text = read_file("/proc/meminfo");
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		char *line = text ? strstr(text, keys[i]) : NULL;
+
+		sum += line ? strtoull(line + strlen(keys[i]), NULL, 10) << 10 : 0;
+	}
+	free(text);
+	return sum;
 }

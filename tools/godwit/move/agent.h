@@ -102,6 +102,8 @@ json_t *agent_hello(struct agent *a);
  */
 int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow);
 
+void agent_check_room(json_t *message, const char *base, json_t *problems);	/* room_dest.c */
+
 /*
  * check_container_dest.c: what is missing here is added to problems. At "prepare", make the network namespace, and look at
  * the device files; -1 with fault().

@@ -10,12 +10,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <linux/capability.h>
 #include <rdma/rdma_user_cm.h>
 #include "agent.h"
 #include "gids.h"
 #include "host.h"
-#include "huge.h"
 #include "mntns.h"
 #include "text.h"
 
@@ -167,58 +165,6 @@ static void check_mntns(json_t *list, json_t *differences)
 		problem(list, "%s", fault_text());
 	fault_clear();
 	mntns_close(&made);
-}
-
-static void check_space(json_t *list, const char *base, json_int_t memory)
-{
-	/* (images are the memory, and some hundred kilobytes) */
-	uint64_t need = memory + (1 << 20), space = images_space(base);
-
-	if (space < need)
-		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
-			base, (unsigned long long)space >> 20, (unsigned long long)need >> 20);
-}
-
-static void check_huge(json_t *list, json_t *huge)
-{
-	const char *size;
-	json_t *bytes;
-
-	json_object_foreach(huge, size, bytes) {
-		uint64_t page = strtoull(size, NULL, 10);
-		uint64_t need = page ? json_integer_value(bytes) / page : 0, has = huge_free(page);
-
-		if (has < need)
-			problem(list, "huge pages of %llu KiB: the process has %llu, and %llu are free there: raise "
-				HUGE_DIR "/nr_hugepages", (unsigned long long)page >> 10, (unsigned long long)need,
-				(unsigned long long)has, (unsigned long long)page >> 10);
-	}
-}
-
-static bool may_lock(void)
-{
-	char *text = read_file("/proc/self/status");
-	char *line = text ? strstr(text, "\nCapEff:") : NULL;
-	bool may = line && strtoull(line + 8, NULL, 16) & (1ULL << CAP_IPC_LOCK);
-
-	free(text);
-	return may;
-}
-
-/* CRIU pins the memory again, with the rights that we have. */
-static void check_pinned(json_t *list, json_t *pinned)
-{
-	json_t *process;
-	size_t i;
-
-	if (may_lock())
-		return;
-	json_array_foreach(pinned, i, process)
-		problem(list, "process %d: its memory regions, %lld KiB, can't be pinned there: its RLIMIT_MEMLOCK is %lld "
-			"KiB: give it a higher one, or godwit there CAP_IPC_LOCK",
-			(int)json_integer_value(json_object_get(process, "pid")),
-			(long long)json_integer_value(json_object_get(process, "bytes")) >> 10,
-			(long long)json_integer_value(json_object_get(process, "limit")) >> 10);
 }
 
 /* Who has this number, as far as `rdma resource` tells: " by process 17 (name)", or "". Free it. */
@@ -469,9 +415,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	agent_check_files(message, list, digests);
 	check_watches(list, json_object_get(message, "watches"));
 	check_locks(list, json_object_get(message, "locks"));
-	check_space(list, base ?: IMAGES_DIR, json_integer_value(json_object_get(message, "memory")));
-	check_huge(list, json_object_get(message, "huge"));
-	check_pinned(list, json_object_get(message, "pinned"));
+	agent_check_room(message, base ?: IMAGES_DIR, list);
 	check_rdma(list, &a->addresses, json_object_get(message, "contexts"),
 		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"),
 		   json_object_get(message, "cm_peers"));

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Has the destination room for the process and its images?
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <linux/capability.h>
+#include "agent.h"
+#include "huge.h"
+#include "images.h"
+#include "proc.h"
+#include "text.h"
+
+#define MIB(bytes)	((unsigned long long)(bytes) >> 20)
+
+/*
+ * (Images are the memory, and some hundred kilobytes.) Without memory for the process the kernel would end some process, be it
+ * ours or another.
+ */
+static void check_space(json_t *list, const char *base, uint64_t images, uint64_t in_ram)
+{
+	bool in_memory;
+	uint64_t need = images + (1 << 20), space = images_space(base, &in_memory), left = memory_free();
+
+	if (space < need)
+		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
+			base, MIB(space), MIB(need));
+	else if (left < in_ram + (in_memory ? images : 0))
+		problem(list, "memory: %llu MiB are free there, and the process%s may need %llu: make room, or move it elsewhere",
+			MIB(left), in_memory ? " and its images" : "", MIB(in_ram + (in_memory ? images : 0)));
+}
+
+static void check_huge(json_t *list, json_t *huge)
+{
+	const char *size;
+	json_t *bytes;
+
+	json_object_foreach(huge, size, bytes) {
+		uint64_t page = strtoull(size, NULL, 10);
+		uint64_t need = page ? json_integer_value(bytes) / page : 0, has = huge_free(page);
+
+		if (has < need)
+			problem(list, "huge pages of %llu KiB: the process has %llu, and %llu are free there: raise "
+				HUGE_DIR "/nr_hugepages", (unsigned long long)page >> 10, (unsigned long long)need,
+				(unsigned long long)has, (unsigned long long)page >> 10);
+	}
+}
+
+static bool may_lock(void)
+{
+	char *text = read_file("/proc/self/status");
+	char *line = text ? strstr(text, "\nCapEff:") : NULL;
+	bool may = line && strtoull(line + 8, NULL, 16) & (1ULL << CAP_IPC_LOCK);
+
+	free(text);
+	return may;
+}
+
+/* CRIU pins the memory again, with the rights that we have. */
+static void check_pinned(json_t *list, json_t *pinned)
+{
+	json_t *process;
+	size_t i;
+
+	if (may_lock())
+		return;
+	json_array_foreach(pinned, i, process)
+		problem(list, "process %d: its memory regions, %lld KiB, can't be pinned there: its RLIMIT_MEMLOCK is %lld "
+			"KiB: give it a higher one, or godwit there CAP_IPC_LOCK",
+			(int)json_integer_value(json_object_get(process, "pid")),
+			(long long)json_integer_value(json_object_get(process, "bytes")) >> 10,
+			(long long)json_integer_value(json_object_get(process, "limit")) >> 10);
+}
+
+void agent_check_room(json_t *message, const char *base, json_t *list)
+{
+	check_space(list, base, json_integer_value(json_object_get(message, "memory")),
+		    json_integer_value(json_object_get(message, "in_ram")));
+	check_huge(list, json_object_get(message, "huge"));
+	check_pinned(list, json_object_get(message, "pinned"));
+}
