@@ -53,7 +53,7 @@ uint64_t images_space(const char *base, bool *in_memory)
 	while (statfs(path, &fs) && (slash = strrchr(path, '/')) && path[1])
 		slash[slash == path] = '\0';
 	free(path);
-	space = (uint64_t)fs.f_bavail * fs.f_bsize;
+	space = (uint64_t)fs.f_bavail * fs.f_frsize;
 	*in_memory = fs.f_type == TMPFS_MAGIC;
 	left = *in_memory ? memory_free() : space;
 	return space < left ? space : left;

@@ -85,9 +85,8 @@ static uint64_t counted;
 static int count(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)path;
-	(void)type;
 	(void)ftw;
-	counted += (uint64_t)st->st_blocks * 512;
+	counted += (uint64_t)st->st_blocks * 512 / (type == FTW_F ? st->st_nlink : 1);
 	return 0;
 }
 

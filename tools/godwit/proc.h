@@ -42,7 +42,10 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms);
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);
-/* tree_memory.c: bytes resident; in_ram: of which it takes memory at its destination that neither files nor huge pages are. */
+/*
+ * tree_memory.c: bytes resident; in_ram: of which it takes as much memory for itself at its destination, whatever files, huge pages
+ * and shared memory are there already.
+ */
 uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram);
 uint64_t memory_free(void);	/* of this host, with what it may swap out */
 

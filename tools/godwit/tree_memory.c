@@ -7,14 +7,32 @@
 #include <string.h>
 #include "proc.h"
 
-static uint64_t status_value(pid_t pid, const char *key)
+/* In KiB, as all the kernel's texts have it. */
+static uint64_t value_in(const char *path, const char *key)
 {
-	char *path = xasprintf("/proc/%d/status", pid);
 	char *text = read_file(path);
 	char *line = text ? strstr(text, key) : NULL;
 	uint64_t value = line ? strtoull(line + strlen(key), NULL, 10) : 0;
 
 	free(text);
+	return value;
+}
+
+static uint64_t status_value(pid_t pid, const char *key)
+{
+	char *path = xasprintf("/proc/%d/status", pid);
+	uint64_t value = value_in(path, key);
+
+	free(path);
+	return value;
+}
+
+/* Pages that a process shares with its children since fork() count for each by its part. (That takes a walk of the page tables.) */
+static uint64_t part_of_anonymous(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/smaps_rollup", pid);
+	uint64_t value = value_in(path, "\nPss_Anon:") + value_in(path, "\nSwapPss:");
+
 	free(path);
 	return value;
 }
@@ -81,30 +99,21 @@ static uint64_t shared_extents(const struct tree *tree)
 
 uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram)
 {
-	uint64_t sum = 0, shared = 0, others = 0, extents = shared_extents(tree);
+	uint64_t sum = 0, shared = 0, extents = shared_extents(tree);
 
+	*in_ram = 0;
 	for (size_t i = 0; i < tree->n; i++) {
 		pid_t pid = tree->task[i].pid;
+		uint64_t anonymous = status_value(pid, "\nRssAnon:") + status_value(pid, "\nVmSwap:");
 
-		sum += 1024 * (status_value(pid, "\nRssAnon:") + status_value(pid, "\nVmSwap:"));
-		others += 1024 * (status_value(pid, "\nRssFile:") + status_value(pid, "\nHugetlbPages:"));
+		sum += 1024 * (anonymous + status_value(pid, "\nRssFile:") + status_value(pid, "\nHugetlbPages:"));
 		shared += 1024 * status_value(pid, "\nRssShmem:");
+		*in_ram += 1024 * (tree->n == 1 ? anonymous : part_of_anonymous(pid));
 	}
-	*in_ram = sum + (shared < extents ? shared : extents);
-	return *in_ram + others;
+	return sum + (shared < extents ? shared : extents);
 }
 
 uint64_t memory_free(void)
 {
-	static const char *const keys[] = { "MemAvailable:", "SwapFree:" };
-	char *text = read_file("/proc/meminfo");
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < 2; i++) {
-		char *line = text ? strstr(text, keys[i]) : NULL;
-
-		sum += line ? strtoull(line + strlen(keys[i]), NULL, 10) << 10 : 0;
-	}
-	free(text);
-	return sum;
+	return 1024 * (value_in("/proc/meminfo", "\nMemAvailable:") + value_in("/proc/meminfo", "\nSwapFree:"));
 }

@@ -26,8 +26,9 @@ static void check_space(json_t *list, const char *base, uint64_t images, uint64_
 		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
 			base, MIB(space), MIB(need));
 	else if (left < in_ram + (in_memory ? images : 0))
-		problem(list, "memory: %llu MiB are free there, and the process%s may need %llu: make room, or move it elsewhere",
-			MIB(left), in_memory ? " and its images" : "", MIB(in_ram + (in_memory ? images : 0)));
+		problem(list, "memory: %llu MiB are free there, and the process%s may need %llu: make room%s",
+			MIB(left), in_memory ? " and its images" : "", MIB(in_ram + (in_memory ? images : 0)),
+			in_memory ? ", or give --images" : ", or move it elsewhere");
 }
 
 static void check_huge(json_t *list, json_t *huge)
