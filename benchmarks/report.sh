@@ -18,3 +18,9 @@ publish() {
 		cp "$work/report" "$report"
 	fi
 }
+
+# said WORD...: a measurement of $round, for $raw; not yet in round 0, when everything is done for the first time
+said() {
+	echo "$round $*"
+	[ "$round" = 0 ] || echo "$round $*" >>"$raw"
+}
