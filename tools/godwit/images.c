@@ -43,19 +43,33 @@ int images_remove(const char *dir)
 	return rmdir(dir) ? fault("images: %s can't be removed: %s", dir, strerror(errno)) : 0;
 }
 
-uint64_t images_space(const char *base, bool *in_memory)
+/* (the folder, and its parent, need not be there yet) */
+static void file_system_of(const char *base, struct statfs *fs)
 {
 	char *path = xstrdup(base), *slash;
-	struct statfs fs = { 0 };
-	uint64_t space, left;
 
-	/* (the folder, and its parent, need not be there yet) */
-	while (statfs(path, &fs) && (slash = strrchr(path, '/')) && path[1])
+	memset(fs, 0, sizeof(*fs));
+	while (statfs(path, fs) && (slash = strrchr(path, '/')) && path[1])
 		slash[slash == path] = '\0';
 	free(path);
+}
+
+bool images_in_memory(const char *base)
+{
+	struct statfs fs;
+
+	file_system_of(base, &fs);
+	return fs.f_type == TMPFS_MAGIC;
+}
+
+uint64_t images_space(const char *base)
+{
+	uint64_t space, left;
+	struct statfs fs;
+
+	file_system_of(base, &fs);
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;
-	*in_memory = fs.f_type == TMPFS_MAGIC;
-	left = *in_memory ? memory_free() : space;
+	left = fs.f_type == TMPFS_MAGIC ? memory_free() : space;
 	return space < left ? space : left;
 }
 

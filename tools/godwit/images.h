@@ -15,7 +15,8 @@ char *images_make(const char *base, const char *id);
 /* Remove it with all it holds. */
 int images_remove(const char *dir);
 /* What can still be written below base, in bytes; if that is in memory, what is free of that. */
-uint64_t images_space(const char *base, bool *in_memory);
+uint64_t images_space(const char *base);
+bool images_in_memory(const char *base);
 
 /* Called after each piece with the bytes so far; other than 0 stops it all. */
 typedef int images_progress(void *arg, uint64_t bytes);

@@ -86,7 +86,8 @@ static int count(const char *path, const struct stat *st, int type, struct FTW *
 {
 	(void)path;
 	(void)ftw;
-	counted += (uint64_t)st->st_blocks * 512 / (type == FTW_F ? st->st_nlink : 1);
+	/* (a file that is removed in this moment has no link) */
+	counted += (uint64_t)st->st_blocks * 512 / (type == FTW_F && st->st_nlink ? st->st_nlink : 1);
 	return 0;
 }
 

@@ -7,22 +7,21 @@
 #include <string.h>
 #include "proc.h"
 
-/* In KiB, as all the kernel's texts have it. */
-static uint64_t value_in(const char *path, const char *key)
+/* Of a text of the kernel's, in KiB. */
+static uint64_t value_in(const char *text, const char *key)
 {
-	char *text = read_file(path);
-	char *line = text ? strstr(text, key) : NULL;
-	uint64_t value = line ? strtoull(line + strlen(key), NULL, 10) : 0;
+	const char *line = text ? strstr(text, key) : NULL;
 
-	free(text);
-	return value;
+	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
 }
 
 static uint64_t status_value(pid_t pid, const char *key)
 {
 	char *path = xasprintf("/proc/%d/status", pid);
-	uint64_t value = value_in(path, key);
+	char *text = read_file(path);
+	uint64_t value = value_in(text, key);
 
+	free(text);
 	free(path);
 	return value;
 }
@@ -31,8 +30,10 @@ static uint64_t status_value(pid_t pid, const char *key)
 static uint64_t part_of_anonymous(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/smaps_rollup", pid);
-	uint64_t value = value_in(path, "\nPss_Anon:") + value_in(path, "\nSwapPss:");
+	char *text = read_file(path);
+	uint64_t value = value_in(text, "\nPss_Anon:") + value_in(text, "\nSwapPss:");
 
+	free(text);
 	free(path);
 	return value;
 }
@@ -115,5 +116,9 @@ uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram)
 
 uint64_t memory_free(void)
 {
-	return 1024 * (value_in("/proc/meminfo", "\nMemAvailable:") + value_in("/proc/meminfo", "\nSwapFree:"));
+	char *text = read_file("/proc/meminfo");
+	uint64_t value = value_in(text, "\nMemAvailable:") + value_in(text, "\nSwapFree:");
+
+	free(text);
+	return 1024 * value;
 }

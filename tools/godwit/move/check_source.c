@@ -211,7 +211,6 @@ int move_plan(struct move *m)
 {
 	struct contexts asked = { 0 };
 	char *mute;
-	bool in_memory;
 	int ret;
 
 	if (move_check_others(m))
@@ -237,7 +236,7 @@ int move_plan(struct move *m)
 		plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
 	}
-	if (images_space(m->images_base, &in_memory) < m->plan.memory + (1 << 20))
+	if (images_space(m->images_base) < m->plan.memory + (1 << 20))
 		plan_problem(&m->plan, "disk: %s has not enough room for %llu MiB: give --images", m->images_base,
 			     (unsigned long long)m->plan.memory >> 20);
 	return 0;

@@ -110,8 +110,7 @@ static char *folder_of(const char *path)
 static int look_at_place(const char *path, uint64_t size)
 {
 	char *folder = folder_of(path);
-	bool in_memory;
-	uint64_t space = images_space(folder, &in_memory);
+	uint64_t space = images_space(folder);
 	struct stat st;
 	int ret = 0;
 

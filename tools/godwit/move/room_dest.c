@@ -19,8 +19,8 @@
  */
 static void check_space(json_t *list, const char *base, uint64_t images, uint64_t in_ram)
 {
-	bool in_memory;
-	uint64_t need = images + (1 << 20), space = images_space(base, &in_memory), left = memory_free();
+	uint64_t need = images + (1 << 20), space = images_space(base), left = memory_free();
+	bool in_memory = images_in_memory(base);
 
 	if (space < need)
 		problem(list, "disk: %s has room for %llu MiB, the process may need %llu: give --images",
