@@ -79,7 +79,7 @@ static void ask_for_container(const struct move *m, json_t *question)
 		json_object_set_new(question, "contexts", json_array());
 }
 
-/* What the destination has against the move: an array of texts, to which we add its name. NULL with fault(). */
+/* What the destination, whose name we add, and its keys have against the move: an array of texts. NULL with fault(). */
 static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
