@@ -17,9 +17,9 @@ function middle(of, q, kind,    k, i, v) {
 	return median(v, k)
 }
 END {
-	print "| queue pairs | beside traffic | of which CPU | traffic stopped | of which CPU | beside traffic, to 1 queue pair |"
+	print "| queue pairs | beside traffic | of which CPU | traffic stopped | of which CPU | beside traffic, to the first row without |"
 	print "|---|---|---|---|---|---|"
-	first = middle(wall, order[1], "busy")
+	first = middle(wall, order[1], "stopped")
 	for (i = 1; i <= n; i++) {
 		q = order[i]
 		b = middle(wall, q, "busy")

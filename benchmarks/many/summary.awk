@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# Lines "ROUND SIDE ROW VALUE" in; a table of each row's medians out, a column for each side.
+# Lines "ROUND SIDE ROW VALUE" in; a table of each row's medians out, a column for each of the sides.
+BEGIN { m = split(sides, side) }
 {
 	if (!($3 in rows)) {
 		rows[$3] = 1
 		row[++n] = $3
-	}
-	if (!($2 in sides)) {
-		sides[$2] = 1
-		side[++m] = $2
 	}
 	value[$3, $2, ++count[$3, $2]] = $4
 }

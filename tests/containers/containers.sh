@@ -25,16 +25,20 @@ as_printed() {
 	on "$1" timeout "$(seconds 240)" sh -exc "$script"
 }
 
+prepared() { on "$1" "$top/tests/containers/prepare" "$build/tests/traffic"; }
+
 # contained_hosts: boots hosts that can run containers, with traffic in the image, and makes the namespace at h1 and h3
 peer_at=(-e 's/10\.78\.0\.1/10.78.0.3/' -e 's/:01 /:03 /')
 contained_hosts() {
 	local h
 	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
 	cluster_up --hosts 3
-	for h in h1 h2 h3; do
-		on $h modprobe macvlan
-		on $h "$top/tests/containers/prepare" "$build/tests/traffic"
-	done
+	for h in h1 h2 h3; do on $h modprobe macvlan; done
+	# (the first makes the image for the others)
+	prepared h1
+	prepared h2 &
+	prepared h3
+	wait $!
 	as_printed h1 namespace
 	as_printed h3 namespace "${peer_at[@]}"
 }

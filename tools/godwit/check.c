@@ -109,15 +109,11 @@ static json_t *process_json(const struct plan *plan)
 /* What the destination has against the move: an array; also why it can't be asked. */
 static json_t *look_there(struct move *m)
 {
-	json_t *problems = NULL;
+	json_t *problems = move_problems_there(m);
 
-	move_make_id(m);
-	if (!dest_start(&m->dest, m->host, m->ssh, m->id, false))
-		problems = move_problems_there(m);
 	if (!problems)
 		problems = json_pack("[s]", fault_text());
 	fault_clear();
-	dest_close(&m->dest);
 	return problems;
 }
 
@@ -156,15 +152,29 @@ static void print(const struct move *m, bool ok, json_t *host, json_t *there)
 
 static int check(struct move *m)
 {
-	json_t *host = look_at_host(), *there = NULL;
-	bool ok = all_ok(host, !m->pid && !host_allows_unsigned());
+	json_t *host, *there = NULL;
+	bool ok;
 
-	if (m->pid && (host_check_root() || move_plan(m)))
+	if (m->pid && host_check_root())
 		return failed(EXIT_REFUSED);
+	/* (ssh, and what the destination finds out about itself, take as long as what we do here) */
+	if (m->host) {
+		move_make_id(m);
+		if (dest_start(&m->dest, m->host, m->ssh, m->id, false))
+			return failed(EXIT_REFUSED);
+	}
+	host = look_at_host();
+	ok = all_ok(host, !m->pid && !host_allows_unsigned());
+	if (m->pid && move_plan(m)) {
+		dest_close(&m->dest);
+		return failed(EXIT_REFUSED);
+	}
 	if (m->host)
 		there = look_there(m);
 	ok = ok && !json_array_size(m->plan.problems) && !json_array_size(there);
 	print(m, ok, host, there);
+	fflush(stdout);
+	dest_close(&m->dest);
 	return ok ? EXIT_OK : EXIT_REFUSED;
 }
 

@@ -196,30 +196,62 @@ void contexts_renew(struct contexts *list)
 	}
 }
 
-#define ASK_LAST_MS 1280
+#define ASK_FIRST_MS	10
+#define ASK_MOST_MS	500
+#define ASK_ALL_MS	2500
+#define ASK_LOOK_MS	10
+
+/*
+ * How many queue pairs' peers have not answered. ask: each of them is asked (again). A context that can't be asked has one, since
+ * its peers may have answered long ago, with a key that they no longer have.
+ */
+static size_t not_answered(struct contexts *list, bool ask)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		struct context *c = &list->context[i];
+		struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
+		int ret = -1;
+
+		if (ctx && ask)
+			ret = (c->asked ? ibv_ask_peers : ibv_ask_peers_anew)(ctx, &c->query);
+		else if (ctx && c->asked)
+			ret = ibv_query_migration(ctx, &c->query);
+		if (ret == 0) {
+			n += c->query.num_unknown;
+			c->asked |= ask;
+		} else if (c->ours) {
+			n++;
+		}
+		if (ctx)
+			ibv_detach_context(ctx);
+	}
+	return n;
+}
+
+/* A host that many of them call takes its time, and the same question again would only double that. */
+static int ask_again_ms(int wait, size_t left)
+{
+	int least = left < ASK_MOST_MS - ASK_FIRST_MS ? ASK_FIRST_MS + (int)left : ASK_MOST_MS;
+
+	return least > wait ? least : wait;
+}
 
 void contexts_ask_peers(struct contexts *list)
 {
-	/* (all of them first, then each time those that have not answered; 2.5 s in all) */
-	for (int wait = 10;; wait *= 2) {
-		size_t unknown = 0;
+	size_t left = not_answered(list, true);
+	int64_t asked = now_ns(), end = asked + ASK_ALL_MS * INT64_C(1000000);
+	int wait = ASK_FIRST_MS;
 
-		for (size_t i = 0; i < list->n; i++) {
-			struct context *c = &list->context[i];
-			struct ibv_context *ctx = c->ours ? context_attach(c) : NULL;
-
-			if (ctx && (c->asked ? ibv_ask_peers : ibv_ask_peers_anew)(ctx, &c->query) == 0) {
-				unknown += c->query.num_unknown;
-				c->asked = true;
-			} else if (c->ours) {
-				unknown++;
-			}
-			if (ctx)
-				ibv_detach_context(ctx);
-		}
-		if (!unknown || wait > ASK_LAST_MS)
-			return;
-		poll(NULL, 0, wait);
+	while (left && now_ns() < end) {
+		poll(NULL, 0, ASK_LOOK_MS);
+		left = not_answered(list, false);
+		if (now_ns() - asked < ask_again_ms(wait, left) * INT64_C(1000000))
+			continue;
+		left = not_answered(list, true);
+		asked = now_ns();
+		wait *= 2;
 	}
 }
 

@@ -73,7 +73,7 @@ int contexts_query(struct contexts *list);
 int64_t contexts_peers_wait(const struct contexts *list);
 /* Asks the peers of all contexts to wait for longer. The next contexts_query() shows until when they do. */
 void contexts_renew(struct contexts *list);
-/* Ask all peers that never spoke our protocol whether they do, and give them time; the records tell who has answered. */
+/* Ask all peers whether they speak our protocol, and give them time; the records tell who has answered. */
 void contexts_ask_peers(struct contexts *list);
 /* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
 int contexts_abort(struct contexts *list);

@@ -96,6 +96,8 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
  */
 json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
+/* The keys that this host has now: the source compares them with its own. */
+json_t *agent_keys(void);
 /*
  * route_dest.c: does a connection, as plan_context_json() has it, find its peer from a device with these GIDs, and do its
  * packets get through? -1 with fault().

@@ -37,23 +37,26 @@ static int add_guid(const char *device, void *arg)
 json_t *agent_hello(struct agent *a)
 {
 	json_t *devices = json_object(), *guids = json_object();
-	json_t *hello;
-	uint64_t keys[2];
-	int ret;
 
 	rdma_each_device(add_device, devices);
 	rdma_each_device(add_guid, guids);
 	fault_clear();
-	ret = rdma_key_fingerprints(keys);
-	hello = json_pack("{s:i, s:s, s:s, s:[I, I], s:s*, s:b, s:o, s:o, s:i}", "wire", WIRE_VERSION, "version",
-			  GODWIT_VERSION, "boot", host_boot_id(), "keys", (json_int_t)keys[0], (json_int_t)keys[1],
-			  "keys_unknown", ret ? fault_text() : NULL, "unsigned", host_allows_unsigned(), "devices", devices,
-			  "guids", guids, "stage", (int)a->stage);
-	fault_clear();
-	return hello;
+	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:i}", "wire", WIRE_VERSION, "version", GODWIT_VERSION, "boot",
+			 host_boot_id(), "devices", devices, "guids", guids, "stage", (int)a->stage);
 }
 
 /* ---------------------------------------------------------------- check -- */
+
+json_t *agent_keys(void)
+{
+	uint64_t keys[2];
+	int ret = rdma_key_fingerprints(keys);
+	json_t *all = json_pack("{s:[I, I], s:s*, s:b}", "keys", (json_int_t)keys[0], (json_int_t)keys[1],
+				"unknown", ret ? fault_text() : NULL, "unsigned", host_allows_unsigned());
+
+	fault_clear();
+	return all;
+}
 
 static void check_pids(json_t *list, json_t *pids)
 {

@@ -44,11 +44,11 @@ static const char *key_text(uint64_t fingerprint, char text[20])
  * Peers accept a changed address only with the cluster's key. While the key rotates, each of the two hosts must accept the
  * key that the other one signs with.
  */
-static int check_keys(struct move *m)
+static int check_keys(struct move *m, json_t *there)
 {
-	json_t *keys = json_object_get(m->dest.hello, "keys");
+	json_t *keys = json_object_get(there, "keys");
 	uint64_t theirs[2] = { json_integer_value(json_array_get(keys, 0)), json_integer_value(json_array_get(keys, 1)) };
-	const char *unknown = json_string_value(json_object_get(m->dest.hello, "keys_unknown"));
+	const char *unknown = json_string_value(json_object_get(there, "unknown"));
 	uint64_t ours[2];
 	char a[20], b[20];
 
@@ -62,7 +62,7 @@ static int check_keys(struct move *m)
 	    (!ours[0] || !theirs[0] || ours[0] != theirs[1] || ours[1] != theirs[0]))
 		return fault("key: this host has %s, %s has %s: godwit key set, with the same on all hosts",
 			     key_text(ours[0], a), m->host, key_text(theirs[0], b));
-	if (!ours[0] && !json_is_true(json_object_get(m->dest.hello, "unsigned")))
+	if (!ours[0] && !json_is_true(json_object_get(there, "unsigned")))
 		return fault("key: %s has none: " KEY_HOW, m->host);
 	if (m->gids_change && !ours[0])
 		return fault("key: the RDMA address changes, and peers believe that only with the cluster's "
@@ -79,7 +79,7 @@ static void ask_for_container(const struct move *m, json_t *question)
 		json_object_set_new(question, "contexts", json_array());
 }
 
-/* What the destination has against the move: an array of texts, to which we add its name. NULL with fault(). */
+/* What the destination, whose name we add, and its keys have against the move: an array of texts. NULL with fault(). */
 static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
@@ -94,6 +94,9 @@ static json_t *ask_once(struct move *m)
 	answer = dest_ask(&m->dest, question, CHECK_MS + files_size(m) / CHECK_BYTES_MS);
 	if (!answer)
 		return NULL;
+	if (check_keys(m, json_object_get(answer, "keys")))
+		json_array_append_new(named, text_json(fault_text()));
+	fault_clear();
 	problems = json_object_get(answer, "problems");
 	files_judge(m, json_object_get(answer, "digests"), problems);
 	json_array_foreach(problems, i, text) {
@@ -139,9 +142,6 @@ json_t *move_problems_there(struct move *m)
 		move_map_devices(m);
 		plan_cm_there(&m->plan, m->host, json_object_get(m->dest.hello, "guids"));
 	}
-	if (check_keys(m))
-		json_array_append_new(problems, text_json(fault_text()));
-	fault_clear();
 	files_drop_copied(m);
 	more = ask_there(m);
 	json_array_extend(problems, more);

@@ -23,7 +23,7 @@ struct dest {
  * move may run there already; take up the talk with it. -1 with fault().
  */
 int dest_connect(struct dest *dest, const char *host, const char *command, const char *id, bool attach);
-/* The same in two steps: the connection is made while we do something else. */
+/* The same in two steps: the connection is made, and hello answered, while we do something else. */
 int dest_start(struct dest *dest, const char *host, const char *command, const char *id, bool attach);
 int dest_hello(struct dest *dest);
 /* Measure the round trip. */

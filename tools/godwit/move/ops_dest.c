@@ -48,7 +48,7 @@ static int op_check(struct agent *a, json_t *message, json_t **answer)
 		if (json_object_get(digests, json_string_value(json_object_get(file, "path")) ?: ""))
 			bytes += json_integer_value(json_object_get(file, "size"));
 	a->patience = bytes / CHECK_BYTES_MS / 1000;
-	*answer = json_pack("{s:o, s:o}", "problems", problems, "digests", digests);
+	*answer = json_pack("{s:o, s:o, s:o}", "problems", problems, "digests", digests, "keys", agent_keys());
 	return 0;
 }
 

@@ -154,8 +154,10 @@ static void hear(struct agent *a)
 		agent_failed(a);
 	else if (answer)
 		agent_tell(a, answer);
-	/* (the answer may have taken long) */
-	if (a->stage == STAGE_IDLE)
+	/* (the answer may have taken long, and reached nobody) */
+	if (a->stage == STAGE_IDLE && a->wire.in < 0)
+		lost_connection(a);
+	else if (a->stage == STAGE_IDLE)
 		agent_linger(a);
 	json_decref(message);
 }
