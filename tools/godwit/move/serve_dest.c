@@ -154,10 +154,7 @@ static void hear(struct agent *a)
 		agent_failed(a);
 	else if (answer)
 		agent_tell(a, answer);
-	/* (the answer may have taken long, and reached nobody) */
-	if (a->stage == STAGE_IDLE && a->wire.in < 0)
-		lost_connection(a);
-	else if (a->stage == STAGE_IDLE)
+	if (a->stage == STAGE_IDLE)
 		agent_linger(a);
 	json_decref(message);
 }
@@ -194,6 +191,8 @@ static void over(struct agent *a)
 static void loop(struct agent *a)
 {
 	while (a->stage != STAGE_END && !a->over) {
+		/* (what we said reached nobody) */
+		bool unheard = a->wire.in >= 0 && a->wire.out < 0;
 		struct pollfd p[5] = {
 			{ .fd = a->wire.in, .events = POLLIN },
 			{ .fd = a->listener, .events = POLLIN },
@@ -201,9 +200,9 @@ static void loop(struct agent *a)
 			{ .fd = a->commit_sk, .events = POLLIN },
 			{ .fd = a->commit_listener, .events = POLLIN },
 		};
-		int n = poll(p, 5, poll_timeout(a));
+		int n = unheard ? 0 : poll(p, 5, poll_timeout(a));
 
-		if (told_to_end && a->stage < STAGE_READY)
+		if (unheard || (told_to_end && a->stage < STAGE_READY))
 			lost_connection(a);
 		else if (n == 0 && a->stage == STAGE_COMMITTED)
 			agent_resumed(a);

@@ -17,8 +17,9 @@ void agent_tell(struct agent *a, json_t *message)
 		json_decref(message);
 		return;
 	}
+	/* (the loop drops the rest, and does what each stage wants then) */
 	if (wire_send(&a->wire, message)) {
 		fault_clear();
-		agent_drop_connection(a);
+		close_fd(&a->wire.out);
 	}
 }
