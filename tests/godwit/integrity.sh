@@ -94,7 +94,8 @@ exact() {
 gap() {
 	local o blackout gap still=100 may
 	blackout=$(blackout_ms)
-	[ "$slow" = 1 ] || still=15
+	[ "$slow" = 1 ] || still=$((6 * patience / slow))
+	[ $still -ge 15 ] || still=15
 	may=$((still + blackout / 10))
 	for o in $1; do
 		[[ $o == */h3-* ]] || continue
