@@ -81,7 +81,7 @@ static bool is_dead(const struct watched *w)
 struct seen {
 	bool	alive;
 	bool	traced;		/* some thread is: CRIU is not done */
-	bool	held;		/* some thread is stopped, or will be */
+	bool	stops;		/* some thread is stopped, or will be */
 	bool	dying;		/* some thread is, or will be */
 };
 
@@ -126,13 +126,13 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 	read_thread(pid, tid, "status", text);
 	at = find_line(text, "\nState:\t");
 	if (*at == 'T')
-		seen->held = true;
+		seen->stops = true;
 	if (atoi(find_line(text, "\nTracerPid:\t")))
 		seen->traced = true;
 	pending = strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
 		  strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16);
 	if (pending & HOLDING_SIGNALS)
-		seen->held = true;
+		seen->stops = true;
 	if (pending & SIGNAL_BIT(SIGKILL))
 		seen->dying = true;
 
@@ -203,7 +203,7 @@ static void abort_all(void)
 			for_each_fd(watched[i].pid, abort_fd, NULL);
 }
 
-static void wait_and_see(bool may_be_held)
+static void wait_and_see(bool may_stop)
 {
 	struct timespec pause = { .tv_nsec = 1000000 };
 	int looks, running = 0;
@@ -218,7 +218,7 @@ static void wait_and_see(bool may_be_held)
 		 * dies may already run at the destination, and its peers must
 		 * not be resumed from here.
 		 */
-		running = seen.traced || seen.dying || (may_be_held && seen.held) ?
+		running = seen.traced || seen.dying || (may_stop && seen.stops) ?
 			  0 : running + 1;
 		if (looks == 2000)
 			pause.tv_nsec = 50000000;

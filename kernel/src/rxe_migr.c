@@ -80,7 +80,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	/* enabled tasks purge the packets, each of which has a reference to the QP */
 	mutex_lock(&qp->migr.mutex);
-	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.held) {
+	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.waits) {
 		rxe_disable_task(&qp->recv_task);
 		rxe_disable_task(&qp->send_task);
 		rxe_migr_enable(qp);

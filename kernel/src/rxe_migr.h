@@ -102,7 +102,7 @@ struct rxe_migr_qp {
 	bool			hushed;		/* UC, stopped: the requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			gave_up;	/* RC: the QP failed at its deadline */
-	bool			held;		/* between rxe_migr_go_qp() and release */
+	bool			waits;		/* between rxe_migr_go_qp() and release */
 	bool			dead;		/* being destroyed: queue no work */
 };
 

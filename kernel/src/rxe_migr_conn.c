@@ -121,7 +121,7 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	else if (READ_ONCE(qp->migr.dead))
 		err = -ENOTCONN;
 	else
-		conn->held = true;
+		conn->stopped = true;
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 	kfree(fresh);
 
@@ -179,7 +179,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 		list_del(&conn->list);
 		kfree(conn);
 	} else if (conn) {
-		conn->held = false;
+		conn->stopped = false;
 		conn->live = true;
 	}
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
@@ -227,7 +227,7 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (conn) {
 		conn->gone = true;
-		if (conn->mortal || conn->held || !conn->live ||
+		if (conn->mortal || conn->stopped || !conn->live ||
 		    conn->ids == RXE_MIGR_IDS_UNKNOWN ||
 		    conn->local_id == conn->wire_id) {
 			conn->mortal = false;

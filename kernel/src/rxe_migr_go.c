@@ -22,7 +22,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
-	qp->migr.held = true;
+	qp->migr.waits = true;
 	rxe_migr_rewind(qp);
 	rxe_migr_go_conn(qp);
 	rxe_migr_unbury(qp);
@@ -64,7 +64,7 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 	/* unless a move of the peer was applied meanwhile: then the tasks run */
-	if (qp->migr.held) {
+	if (qp->migr.waits) {
 		/* a modify verb may have enabled them */
 		rxe_disable_task(&qp->recv_task);
 		rxe_disable_task(&qp->send_task);

@@ -113,7 +113,7 @@ struct rxe_migr_conn {
 
 	/* flags that do not exclude each other */
 	bool			left;		/* the peer had disconnected before the move */
-	bool			held;		/* the QP is stopped, or was destroyed so */
+	bool			stopped;	/* the QP is stopped, or was destroyed so */
 	bool			live;		/* the QP runs here, or has run */
 	bool			moved;		/* the peer has */
 	bool			gone;		/* the QP is; its number may be used again */

@@ -213,7 +213,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	conn = rxe_migr_find_sender(rxe, mad, &to);
 	if (!conn)
 		goto unlock;
-	if (conn->held) {
+	if (conn->stopped) {
 		done = true;
 	} else if (!conn->live) {
 		done = !rxe_migr_answer_mad(mad, conn);
@@ -326,7 +326,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	conn = rxe_migr_find_receiver(rxe, mad, &from);
 	if (conn) {
-		drop = conn->held ||
+		drop = conn->stopped ||
 		       (!conn->live && conn->local_id != conn->wire_id);
 		if (!drop) {
 			IBA_SET(CM_MRA_REMOTE_COMM_ID, (struct cm_mra_msg *)mad,

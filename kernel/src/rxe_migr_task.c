@@ -124,7 +124,7 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
  */
 void rxe_migr_enable(struct rxe_qp *qp)
 {
-	qp->migr.held = false;
+	qp->migr.waits = false;
 	/* upstream leaves the task disabled if it could not allocate resources */
 	if (!qp->attr.max_dest_rd_atomic || qp->resp.resources)
 		rxe_enable_task(&qp->recv_task);

@@ -160,7 +160,7 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 	qp->migr.ack_owed = false;	/* if the answer is lost, STOP comes again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (owed && !qp->migr.hushed && !qp->migr.held) {
+	if (owed && !qp->migr.hushed && !qp->migr.waits) {
 		rxe_disable_task(&qp->send_task);
 		rxe_enable_task(&qp->send_task);
 		rxe_sched_task(&qp->send_task);
@@ -216,7 +216,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	if (qp_state(qp) != IB_QPS_ERR)
 		rxe_qp_error(qp);
 enable:
-	if (!qp->migr.held) {
+	if (!qp->migr.waits) {
 		rxe_enable_task(&qp->send_task);
 		rxe_sched_task(&qp->send_task);
 	}

@@ -40,7 +40,7 @@ int move_save(struct move *m)
 		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start",
 		(json_int_t)proc_identify(m->pid).start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
 		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
-		"held", m->shared->stop_sent, "decided", m->shared->stage >= MOVE_DECIDED, "ran", m->shared->stage == MOVE_RAN,
+		"stop_sent", m->shared->stop_sent, "decided", m->shared->stage >= MOVE_DECIDED, "ran", m->shared->stage == MOVE_RAN,
 		"container", m->container.facts, "dump", m->container.dump, "work", m->container.work,
 		"lock", m->lock_table));
 }
@@ -85,7 +85,7 @@ int move_load(struct move *m, json_t *state)
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
 	m->shared->stage = json_is_true(json_object_get(state, "ran")) ? MOVE_RAN :
 			   json_is_true(json_object_get(state, "decided")) ? MOVE_DECIDED : MOVE_FROZEN;
-	m->shared->stop_sent = json_is_true(json_object_get(state, "held"));
+	m->shared->stop_sent = json_is_true(json_object_get(state, "stop_sent"));
 	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
 	move_remember_container(m, state);
 	if (addresses_from_json(&m->addresses, json_object_get(state, "addresses")))

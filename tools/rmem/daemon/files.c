@@ -124,7 +124,7 @@ static json_t *region_json(const struct region *region)
 	snprintf(tag, sizeof(tag), "%016" PRIx64, region->tag);
 	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "tag", tag, "addr", (json_int_t)region->addr, "size",
 			 (json_int_t)region->size, "flags", (json_int_t)region->flags, "checkpoint",
-			 (json_int_t)HELD(region)->checkpoint);
+			 (json_int_t)STORED(region)->checkpoint);
 }
 
 static json_t *owner_json(const struct owner *owner)
@@ -211,8 +211,8 @@ static int read_region(struct owner *owner, json_t *json)
 	if (addr < 0 || size <= 0 || flags < 0 || flags > UINT32_MAX ||
 	    region_restore(owner, strtoull(tag, &end, 16), addr, size, flags, &region))
 		return -1;
-	HELD(region)->has_file = true;
-	HELD(region)->checkpoint = number;
+	STORED(region)->has_file = true;
+	STORED(region)->checkpoint = number;
 	return *end ? -1 : 0;
 }
 

@@ -21,15 +21,15 @@ static int make_file(struct store *store, struct region *region)
 	char name[128];
 	int fd, ret = 0;
 
-	if (HELD(region)->has_file)
+	if (STORED(region)->has_file)
 		return 0;
 	name_of(name, region);
 	fd = openat(store->regions, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || ftruncate(fd, file_size(region)) || set_bits(&HELD(region)->dirty, region, 0, 0))
+	if (fd < 0 || ftruncate(fd, file_size(region)) || set_bits(&STORED(region)->dirty, region, 0, 0))
 		ret = region_fault(store, name);
 	if (fd >= 0)
 		close(fd);
-	HELD(region)->has_file = !ret;
+	STORED(region)->has_file = !ret;
 	return ret;
 }
 
@@ -54,7 +54,7 @@ static int check_page(struct store *store, struct region *region, int fd, uint64
 	char name[128];
 	uint32_t sum;
 
-	if (store->again || (HELD(region)->dirty && has_bit(HELD(region)->dirty, page)))
+	if (store->again || (STORED(region)->dirty && has_bit(STORED(region)->dirty, page)))
 		return 0;
 	name_of(name, region);
 	if (read_all(fd, data, sizeof(data), page * RMEM_PAGE) <= 0 || read_all(fd, &sum, sizeof(sum), sum_at(region, page)) <= 0)
@@ -88,7 +88,7 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	to = from + entry->size;
 	if (check_parts(store, region, target->fd, from, to))
 		return -1;
-	if (!set_bits(&HELD(region)->dirty, region, from / RMEM_PAGE, (to - 1) / RMEM_PAGE + 1) &&
+	if (!set_bits(&STORED(region)->dirty, region, from / RMEM_PAGE, (to - 1) / RMEM_PAGE + 1) &&
 	    !write_all(target->fd, payload, entry->size, from))
 		return 0;
 	name_of(name, region);
@@ -98,8 +98,8 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 /* The pages are read from the file, since clients may have put to memory what is not committed. */
 static int write_sums(struct region *region, int fd)
 {
-	const uint8_t *dirty = HELD(region)->dirty;
-	uint64_t pages = region->size / RMEM_PAGE, page = 0, number = htole64(HELD(region)->checkpoint);
+	const uint8_t *dirty = STORED(region)->dirty;
+	uint64_t pages = region->size / RMEM_PAGE, page = 0, number = htole64(STORED(region)->checkpoint);
 	uint8_t data[RMEM_PAGE];
 	uint32_t sums[SUMS];
 	size_t n;
@@ -119,21 +119,21 @@ static int write_sums(struct region *region, int fd)
 
 static int sync_file(struct store *store, struct region *region)
 {
-	struct held *held = HELD(region);
+	struct stored *stored = STORED(region);
 	char name[128];
 	int fd, ret = 0;
 
-	if (!held->dirty)
+	if (!stored->dirty)
 		return 0;
 	name_of(name, region);
-	held->checkpoint = store->checkpoint;
+	stored->checkpoint = store->checkpoint;
 	fd = openat(store->regions, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || write_sums(region, fd) || fsync(fd))
 		ret = region_fault(store, name);
 	if (fd >= 0)
 		close(fd);
-	free(held->dirty);
-	held->dirty = NULL;
+	free(stored->dirty);
+	stored->dirty = NULL;
 	return ret;
 }
 

@@ -72,7 +72,7 @@ static int check_sums(struct store *store, struct region *region, const char *na
 			continue;
 		if (!store->log.copying)
 			return page_damaged(store, name, page + i);
-		if (set_bits(&HELD(region)->suspect, region, page + i, page + i + 1))
+		if (set_bits(&STORED(region)->suspect, region, page + i, page + i + 1))
 			return store_fault(&store->why, "memory: there is none for %s: free some", name);
 	}
 	return 0;
@@ -94,8 +94,8 @@ static int read_pages(struct store *store, struct region *region, const char *na
 		return -1;
 	number = le64toh(number);
 	if (is_unended(&store->log, number))
-		HELD(region)->checkpoint = number;
-	if (number != HELD(region)->checkpoint)
+		STORED(region)->checkpoint = number;
+	if (number != STORED(region)->checkpoint)
 		return store_fault(&store->why, "%s/regions/%s: it is older or newer than %s: put a copy of %s back",
 				   store->path, name, INDEX, store->path);
 	for (uint64_t page = 0; page < pages; page += count) {
@@ -151,7 +151,7 @@ int files_read_regions(struct store *store)
 /* The checkpoint that did not end may have torn these pages. A page that stays suspect is damaged. */
 void files_replayed(struct region *region, uint64_t addr, uint64_t len)
 {
-	uint8_t *suspect = HELD(region)->suspect;
+	uint8_t *suspect = STORED(region)->suspect;
 	uint64_t page = (addr - region->addr) / RMEM_PAGE, last = (addr + len - 1 - region->addr) / RMEM_PAGE;
 
 	for (; suspect && page <= last; page++)
@@ -160,16 +160,16 @@ void files_replayed(struct region *region, uint64_t addr, uint64_t len)
 
 static int end_replay(struct store *store, struct region *region)
 {
-	struct held *held = HELD(region);
+	struct stored *stored = STORED(region);
 	char name[128];
 	int ret = 0;
 
 	name_of(name, region);
-	for (uint64_t page = 0; held->suspect && !ret && page < region->size / RMEM_PAGE; page++)
-		if (has_bit(held->suspect, page))
+	for (uint64_t page = 0; stored->suspect && !ret && page < region->size / RMEM_PAGE; page++)
+		if (has_bit(stored->suspect, page))
 			ret = page_damaged(store, name, page);
-	free(held->suspect);
-	held->suspect = NULL;
+	free(stored->suspect);
+	stored->suspect = NULL;
 	return ret;
 }
 
@@ -185,12 +185,12 @@ int check_file(struct store *store, struct region *region)
 	struct stat st;
 	int fd, ret;
 
-	if (!HELD(region)->has_file)
+	if (!STORED(region)->has_file)
 		return 0;
 	name_of(name, region);
 	fd = openat(store->regions, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ret = fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size != file_size(region) ||
-	      read_all(fd, &number, sizeof(number), region->size) <= 0 || le64toh(number) != HELD(region)->checkpoint;
+	      read_all(fd, &number, sizeof(number), region->size) <= 0 || le64toh(number) != STORED(region)->checkpoint;
 	if (fd >= 0)
 		close(fd);
 	return ret ? -1 : 0;

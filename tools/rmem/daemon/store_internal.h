@@ -15,7 +15,7 @@
 #define STRIDE (UINT64_C(2) << 20) /* of addresses, and of huge pages */
 #define SIZE_MAX_REGION (UINT64_C(1) << 60)
 
-struct held {
+struct stored {
 	struct region region;
 	size_t mapped;	/* bytes of memory */
 	bool freed;	/* by an entry of the queue that is being looked at */
@@ -25,7 +25,7 @@ struct held {
 	uint8_t *suspect;    /* a bit for each page that does not fit its checksum, until the log writes over it; or NULL */
 };
 
-#define HELD(r) ((struct held *)((char *)(r) - offsetof(struct held, region)))
+#define STORED(r) ((struct stored *)((char *)(r) - offsetof(struct stored, region)))
 
 struct queued {
 	uint32_t kind;

@@ -35,7 +35,7 @@ uint64_t memory_room(const struct store *store)
 }
 
 /* The host must have it at once: what it has not when a page is touched would end us. */
-static int map_region(struct held *held, bool huge)
+static int map_region(struct stored *stored, bool huge)
 {
 	void *mem = MAP_FAILED;
 	/* (sizes are encoded for memfds as they are for mmap) */
@@ -43,11 +43,11 @@ static int map_region(struct held *held, bool huge)
 
 	if (fd < 0)
 		return -1;
-	if (!ftruncate(fd, held->mapped) && !fallocate(fd, 0, 0, held->mapped))
-		mem = mmap(NULL, held->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (!ftruncate(fd, stored->mapped) && !fallocate(fd, 0, 0, stored->mapped))
+		mem = mmap(NULL, stored->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	/* The mapping holds the memory. Descriptors would run out before memory does, if regions are small. */
 	close(fd);
-	held->region.mem = mem;
+	stored->region.mem = mem;
 	return mem == MAP_FAILED ? -1 : 0;
 }
 
@@ -143,28 +143,28 @@ static void relink(struct owner *owner, size_t i)
 
 struct region *region_make(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags)
 {
-	struct held *held = calloc(1, sizeof(*held));
-	struct region *region = &held->region;
+	struct stored *stored = calloc(1, sizeof(*stored));
+	struct region *region = &stored->region;
 	bool huge = owner->store->options.huge;
 	size_t i = tag_index(owner, tag);
 
-	if (!held || more_room(owner))
+	if (!stored || more_room(owner))
 		goto failed;
 	*region = (struct region){ .tag = tag, .addr = addr, .size = size, .flags = flags, .owner = owner };
-	held->mapped = huge ? round_up(size, STRIDE) : size;
-	if (map_region(held, huge))
+	stored->mapped = huge ? round_up(size, STRIDE) : size;
+	if (map_region(stored, huge))
 		goto failed;
 	insert(owner->by_tag, owner->count, i, region);
 	insert(owner->by_addr, owner->count, addr_index(owner, addr), region);
 	owner->count++;
 	relink(owner, i);
-	owner->mapped += held->mapped;
-	owner->store->mapped += held->mapped;
+	owner->mapped += stored->mapped;
+	owner->store->mapped += stored->mapped;
 	if (round_up(addr + size, STRIDE) + STRIDE > owner->next_addr)
 		owner->next_addr = round_up(addr + size, STRIDE) + STRIDE;
 	return region;
 failed:
-	free(held);
+	free(stored);
 	return NULL;
 }
 
@@ -172,7 +172,7 @@ void region_end(struct region *region)
 {
 	struct owner *owner = region->owner;
 	struct store *store = owner->store;
-	struct held *held = HELD(region);
+	struct stored *stored = STORED(region);
 	size_t i = tag_index(owner, region->tag);
 
 	if (store->options.region_gone)
@@ -181,12 +181,12 @@ void region_end(struct region *region)
 	take_out(owner->by_addr, owner->count, addr_index(owner, region->addr) - 1);
 	owner->count--;
 	relink(owner, i);
-	owner->mapped -= held->mapped;
-	store->mapped -= held->mapped;
-	munmap(region->mem, held->mapped);
-	free(held->dirty);
-	free(held->suspect);
-	free(held);
+	owner->mapped -= stored->mapped;
+	store->mapped -= stored->mapped;
+	munmap(region->mem, stored->mapped);
+	free(stored->dirty);
+	free(stored->suspect);
+	free(stored);
 }
 
 int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region)

@@ -52,11 +52,11 @@ static enum rmem_status queue_free(struct owner *owner, struct queued *entry)
 {
 	struct region *region = region_of_tag(owner, entry->dst);
 
-	if (!region || HELD(region)->freed)
+	if (!region || STORED(region)->freed)
 		return RMEM_NO_TAG;
 	entry->src = region->tag;
 	entry->dst = region->addr;
-	HELD(region)->freed = true;
+	STORED(region)->freed = true;
 	return RMEM_OK;
 }
 
@@ -74,7 +74,7 @@ static void clear_freed(struct owner *owner, size_t from)
 		struct region *region = freed_by(owner, &owner->queue[i]);
 
 		if (region)
-			HELD(region)->freed = false;
+			STORED(region)->freed = false;
 	}
 }
 
@@ -127,13 +127,13 @@ static enum rmem_status look_through(struct owner *owner)
 		if (entry->kind == RMEM_OP_FREE) {
 			dst = freed_by(owner, entry);
 			if (dst)
-				HELD(dst)->freed = true;
+				STORED(dst)->freed = true;
 			add_cost(&cost, 0, 0);
 			continue;
 		}
 		dst = region_at(owner, entry->dst, entry->len);
 		src = region_at(owner, entry->src, entry->len);
-		if (!dst || !src || HELD(dst)->freed || HELD(src)->freed)
+		if (!dst || !src || STORED(dst)->freed || STORED(src)->freed)
 			return RMEM_OUT_OF_RANGE;
 		if (is_logged(dst))
 			add_cost(&cost, entry->dst, entry->len);
