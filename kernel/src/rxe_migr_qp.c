@@ -49,15 +49,10 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 		RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
-static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
-			     struct ib_uqp_object *uqp, struct rxe_qp *qp,
-			     u16 num_res, struct rxe_migr_rec_qp *rec)
+static void rxe_migr_fill_objects(const struct rxe_migr_sink *sink,
+				  struct ib_uqp_object *uqp, struct rxe_qp *qp,
+				  struct rxe_migr_rec_qp *rec)
 {
-	const struct ib_qp_attr *attr = &qp->attr;
-	/* it stays in memory, but the responder of a running QP may be done with it */
-	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
-	union ib_gid sgid;
-
 	rec->user_handle = cpu_to_le64(uqp->uevent.uobject.user_handle);
 	rec->sq_offset = cpu_to_le64(rxe_migr_ring_offset(qp->sq.queue));
 	rec->rq_offset = cpu_to_le64(rxe_migr_ring_offset(qp->rq.queue));
@@ -70,6 +65,12 @@ static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
 	rec->async_file =
 		cpu_to_le32(rxe_migr_async_ordinal(sink, &uqp->uevent));
 	rec->async_events = cpu_to_le32(uqp->uevent.events_reported);
+}
+
+static void rxe_migr_fill_attr(struct rxe_qp *qp, struct rxe_migr_rec_qp *rec)
+{
+	const struct ib_qp_attr *attr = &qp->attr;
+	union ib_gid sgid;
 
 	rec->qpn = cpu_to_le32(qp_num(qp));
 	rec->qp_type = qp_type(qp);
@@ -108,6 +109,13 @@ static void rxe_migr_fill_qp(const struct rxe_migr_sink *sink,
 		memcpy(rec->sgid, sgid.raw, sizeof(rec->sgid));
 	}
 	memcpy(rec->dgid, qp->pri_av.grh.dgid.raw, sizeof(rec->dgid));
+}
+
+static void rxe_migr_fill_work(struct rxe_qp *qp, u16 num_res,
+			       struct rxe_migr_rec_qp *rec)
+{
+	/* it stays in memory, but the responder of a running QP may be done with it */
+	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 
 	rec->req_psn = cpu_to_le32(qp->req.psn);
 	rec->req_wqe_index = cpu_to_le32(qp->req.wqe_index);
@@ -180,8 +188,11 @@ void rxe_migr_dump_qp(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 	}
 
 	rec = rxe_migr_put(sink, RXE_MIGR_REC_QP, uobj->id, sizeof(*rec));
-	if (rec)
-		rxe_migr_fill_qp(sink, uqp, qp, num_res, rec);
+	if (rec) {
+		rxe_migr_fill_objects(sink, uqp, qp, rec);
+		rxe_migr_fill_attr(qp, rec);
+		rxe_migr_fill_work(qp, num_res, rec);
+	}
 
 	for (i = 0; i < n; i++)
 		if (types[i])
@@ -307,24 +318,22 @@ static bool rxe_migr_in_send(struct rxe_qp *qp, int resp_opcode)
 	return false;
 }
 
-int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
-		       const struct rxe_migr_rec *hdr, size_t length)
+static bool rxe_migr_no_sq_psn(const struct rxe_migr_rec_qp *rec)
 {
-	const struct rxe_migr_rec_qp *rec = (const void *)hdr;
-	int req_opcode, comp_opcode, resp_opcode, err;
-	struct rxe_qp *qp = rxe_migr_uqp(ufile, hdr);
-	struct ib_uqp_object *uqp;
-	union ib_gid dgid;
-	bool no_sq_psn;
-	u32 mask;
+	return le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
+}
 
-	if (length < sizeof(*rec) || !qp)
-		return -EINVAL;
+struct rxe_migr_opcodes {
+	int req, comp, resp;
+};
 
-	mutex_lock(&qp->migr.mutex);
-	err = -EINVAL;
-	mask = qp->sq.queue->index_mask;
-	no_sq_psn = le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
+/* Can this QP be what the record says? */
+static bool rxe_migr_fits_qp(struct rxe_qp *qp,
+			     const struct rxe_migr_rec_qp *rec,
+			     struct rxe_migr_opcodes *opcodes)
+{
+	u32 mask = qp->sq.queue->index_mask;
+
 	if (rec->qp_type != qp_type(qp) || rec->qp_state != qp_state(qp) ||
 	    le32_to_cpu(rec->qpn) != qp_num(qp) ||
 	    le32_to_cpu(rec->req_wqe_index) > mask ||
@@ -334,18 +343,111 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	     le16_to_cpu(rec->res_head) >= qp->attr.max_dest_rd_atomic) ||
 	    rec->comp_retry_cnt > 7 || rec->comp_rnr_retry > 7 ||
 	    rec->resp_status > IB_WC_GENERAL_ERR ||
-	    (no_sq_psn && qp_state(qp) >= IB_QPS_RTS &&
+	    (rxe_migr_no_sq_psn(rec) && qp_state(qp) >= IB_QPS_RTS &&
 	     qp_state(qp) != IB_QPS_ERR) ||
-	    rxe_migr_opcode(rec->req_opcode, &req_opcode) ||
-	    rxe_migr_opcode(rec->comp_opcode, &comp_opcode) ||
-	    rxe_migr_opcode(rec->resp_opcode, &resp_opcode))
-		goto unlock;
-	if (rxe_migr_in_send(qp, resp_opcode) &&
+	    rxe_migr_opcode(rec->req_opcode, &opcodes->req) ||
+	    rxe_migr_opcode(rec->comp_opcode, &opcodes->comp) ||
+	    rxe_migr_opcode(rec->resp_opcode, &opcodes->resp))
+		return false;
+	if (rxe_migr_in_send(qp, opcodes->resp) &&
 	    !(rec->flags & RXE_MIGR_QP_RECV_WQE))
-		goto unlock;
-	if (comp_opcode != -1 &&
-	    comp_opcode != IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST &&
-	    comp_opcode != IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE)
+		return false;
+
+	return opcodes->comp == -1 ||
+	       opcodes->comp == IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST ||
+	       opcodes->comp == IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
+}
+
+static void rxe_migr_refill_attr(struct rxe_qp *qp,
+				 const struct rxe_migr_rec_qp *rec)
+{
+	union ib_gid dgid;
+
+	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
+	qp->attr.sq_psn = rxe_migr_no_sq_psn(rec) ? 0 :
+			  le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
+	qp->src_port = le16_to_cpu(rec->src_port);
+	qp->attr.sq_draining = !!rec->sq_draining;
+	if (rec->sq_draining)
+		qp->req.drain_index = le32_to_cpu(rec->sq_draining) - 1;
+	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
+	/* modify was not asked to find the peer, which may be dead: name the peer here */
+	if (qp_state(qp) == IB_QPS_ERR) {
+		memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
+		memcpy(qp->pri_av.grh.dgid.raw, dgid.raw, sizeof(dgid.raw));
+		rdma_gid2ip((struct sockaddr *)&qp->pri_av.dgid_addr, &dgid);
+	}
+}
+
+static void rxe_migr_refill_work(struct rxe_qp *qp,
+				 const struct rxe_migr_rec_qp *rec,
+				 const struct rxe_migr_opcodes *opcodes)
+{
+	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
+	qp->req.went_back = 0;
+	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
+	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);
+	qp->req.opcode = opcodes->req;
+	atomic_set(&qp->req.rd_atomic, le16_to_cpu(rec->req_rd_atomic));
+	qp->req.wait_fence = !!(rec->flags & RXE_MIGR_QP_WAIT_FENCE);
+	qp->req.need_rd_atomic = !!(rec->flags & RXE_MIGR_QP_NEED_RD_ATOMIC);
+	qp->req.wait_psn = !!(rec->flags & RXE_MIGR_QP_WAIT_PSN);
+	qp->comp.psn = le32_to_cpu(rec->comp_psn) & BTH_PSN_MASK;
+	qp->comp.opcode = opcodes->comp;
+	qp->comp.retry_cnt = rec->comp_retry_cnt;
+	qp->comp.rnr_retry = rec->comp_rnr_retry;
+
+	qp->resp.msn = le32_to_cpu(rec->resp_msn);
+	qp->resp.said_last_wqe = qp_state(qp) == IB_QPS_ERR;
+	qp->resp.psn = le32_to_cpu(rec->resp_psn) & BTH_PSN_MASK;
+	qp->resp.ack_psn = le32_to_cpu(rec->resp_ack_psn) & BTH_PSN_MASK;
+	qp->resp.opcode = opcodes->resp;
+	qp->resp.status = rec->resp_status;
+	qp->resp.drop_msg = !!(rec->flags & RXE_MIGR_QP_DROP_MSG);
+	qp->resp.sent_psn_nak = !!(rec->flags & RXE_MIGR_QP_SENT_PSN_NAK);
+	qp->resp.va = le64_to_cpu(rec->resp_va);
+	qp->resp.offset = le64_to_cpu(rec->resp_offset);
+	qp->resp.resid = le32_to_cpu(rec->resp_resid);
+	qp->resp.rkey = le32_to_cpu(rec->resp_rkey);
+	qp->resp.length = le32_to_cpu(rec->resp_length);
+	qp->resp.res_head = le16_to_cpu(rec->res_head);
+	atomic_set(&qp->ssn, le32_to_cpu(rec->ssn));
+}
+
+static void rxe_migr_refill_peer(struct rxe_qp *qp,
+				 const struct rxe_migr_rec_qp *rec)
+{
+	spin_lock_irq(&qp->state_lock);
+	/* one that failed in RTR was led through RTS, to have its attributes */
+	if (rxe_migr_no_sq_psn(rec))
+		qp->migr.has_sq_psn = false;
+	qp->migr.epoch = le32_to_cpu(rec->epoch);
+	qp->migr.peer_epoch = le32_to_cpu(rec->peer_epoch);
+	qp->migr.stop_epoch = qp->migr.peer_epoch;
+	rxe_migr_set_peer(qp, rec->flags & RXE_MIGR_QP_PEER_STOPPED ?
+			      RXE_MIGR_PEER_STOPPED : RXE_MIGR_PEER_GOES);
+	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
+	memcpy(qp->migr.old_gid.raw,
+	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
+	       rec->old_gid : rec->sgid, sizeof(rec->sgid));
+	memcpy(qp->migr.last_gid.raw, rec->sgid, sizeof(rec->sgid));
+	spin_unlock_irq(&qp->state_lock);
+}
+
+int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
+		       const struct rxe_migr_rec *hdr, size_t length)
+{
+	const struct rxe_migr_rec_qp *rec = (const void *)hdr;
+	struct rxe_qp *qp = rxe_migr_uqp(ufile, hdr);
+	struct rxe_migr_opcodes opcodes;
+	struct ib_uqp_object *uqp;
+	int err = -EINVAL;
+
+	if (length < sizeof(*rec) || !qp)
+		return -EINVAL;
+
+	mutex_lock(&qp->migr.mutex);
+	if (!rxe_migr_fits_qp(qp, rec, &opcodes))
 		goto unlock;
 
 	rxe_disable_task(&qp->recv_task);
@@ -359,66 +461,9 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	rxe_migr_forget_uevents(&uqp->uevent);
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
 
-	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
-	qp->attr.sq_psn = no_sq_psn ? 0 :
-			  le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
-	qp->src_port = le16_to_cpu(rec->src_port);
-	qp->attr.sq_draining = !!rec->sq_draining;
-	if (rec->sq_draining)
-		qp->req.drain_index = le32_to_cpu(rec->sq_draining) - 1;
-	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
-	/* modify was not asked to find the peer, which may be dead: name the peer here */
-	if (qp_state(qp) == IB_QPS_ERR) {
-		memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
-		memcpy(qp->pri_av.grh.dgid.raw, dgid.raw, sizeof(dgid.raw));
-		rdma_gid2ip((struct sockaddr *)&qp->pri_av.dgid_addr, &dgid);
-	}
-
-	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
-	qp->req.went_back = 0;
-	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
-	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);
-	qp->req.opcode = req_opcode;
-	atomic_set(&qp->req.rd_atomic, le16_to_cpu(rec->req_rd_atomic));
-	qp->req.wait_fence = !!(rec->flags & RXE_MIGR_QP_WAIT_FENCE);
-	qp->req.need_rd_atomic = !!(rec->flags & RXE_MIGR_QP_NEED_RD_ATOMIC);
-	qp->req.wait_psn = !!(rec->flags & RXE_MIGR_QP_WAIT_PSN);
-	qp->comp.psn = le32_to_cpu(rec->comp_psn) & BTH_PSN_MASK;
-	qp->comp.opcode = comp_opcode;
-	qp->comp.retry_cnt = rec->comp_retry_cnt;
-	qp->comp.rnr_retry = rec->comp_rnr_retry;
-
-	qp->resp.msn = le32_to_cpu(rec->resp_msn);
-	qp->resp.said_last_wqe = qp_state(qp) == IB_QPS_ERR;
-	qp->resp.psn = le32_to_cpu(rec->resp_psn) & BTH_PSN_MASK;
-	qp->resp.ack_psn = le32_to_cpu(rec->resp_ack_psn) & BTH_PSN_MASK;
-	qp->resp.opcode = resp_opcode;
-	qp->resp.status = rec->resp_status;
-	qp->resp.drop_msg = !!(rec->flags & RXE_MIGR_QP_DROP_MSG);
-	qp->resp.sent_psn_nak = !!(rec->flags & RXE_MIGR_QP_SENT_PSN_NAK);
-	qp->resp.va = le64_to_cpu(rec->resp_va);
-	qp->resp.offset = le64_to_cpu(rec->resp_offset);
-	qp->resp.resid = le32_to_cpu(rec->resp_resid);
-	qp->resp.rkey = le32_to_cpu(rec->resp_rkey);
-	qp->resp.length = le32_to_cpu(rec->resp_length);
-	qp->resp.res_head = le16_to_cpu(rec->res_head);
-	atomic_set(&qp->ssn, le32_to_cpu(rec->ssn));
-
-	spin_lock_irq(&qp->state_lock);
-	/* one that failed in RTR was led through RTS, to have its attributes */
-	if (no_sq_psn)
-		qp->migr.has_sq_psn = false;
-	qp->migr.epoch = le32_to_cpu(rec->epoch);
-	qp->migr.peer_epoch = le32_to_cpu(rec->peer_epoch);
-	qp->migr.stop_epoch = qp->migr.peer_epoch;
-	rxe_migr_set_peer(qp, rec->flags & RXE_MIGR_QP_PEER_STOPPED ?
-			      RXE_MIGR_PEER_STOPPED : RXE_MIGR_PEER_GOES);
-	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
-	memcpy(qp->migr.old_gid.raw,
-	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
-	       rec->old_gid : rec->sgid, sizeof(rec->sgid));
-	memcpy(qp->migr.last_gid.raw, rec->sgid, sizeof(rec->sgid));
-	spin_unlock_irq(&qp->state_lock);
+	rxe_migr_refill_attr(qp, rec);
+	rxe_migr_refill_work(qp, rec, &opcodes);
+	rxe_migr_refill_peer(qp, rec);
 
 unlock:
 	mutex_unlock(&qp->migr.mutex);
