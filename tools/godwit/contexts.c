@@ -25,7 +25,7 @@ static int add_context(const struct proc_fd *fd, void *arg)
 		}
 	GROW(list->context, list->n);
 	c = &list->context[list->n];
-	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .held = -1 };
+	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .own_fd = -1 };
 	strcpy(c->device, device);
 	holders_add(&c->holders, fd);
 	return 0;
@@ -44,7 +44,7 @@ void contexts_free(struct contexts *list)
 		free(list->context[i].qp);
 		free(list->context[i].holders.holder);
 		free(list->context[i].cm_gid);
-		close_fd(&list->context[i].held);
+		close_fd(&list->context[i].own_fd);
 	}
 	free(list->context);
 	*list = (struct contexts){ 0 };
@@ -55,8 +55,8 @@ int contexts_hold(struct contexts *list)
 	for (size_t i = 0; i < list->n; i++) {
 		struct context *c = &list->context[i];
 
-		c->held = proc_get_fd(c->pid, c->fd);
-		if (c->held < 0)
+		c->own_fd = proc_get_fd(c->pid, c->fd);
+		if (c->own_fd < 0)
 			return fault("process %d, descriptor %d: its context can't be held: %s", c->pid, c->fd,
 				     strerror(errno));
 	}
@@ -133,6 +133,13 @@ const struct rxe_migr_rec_qp *context_qp(const struct context *c, uint32_t qpn)
 	const struct rxe_migr_rec_qp **found = c->qps ? bsearch(&wanted, c->qp, c->qps, sizeof(*c->qp), by_number) : NULL;
 
 	return found ? *found : NULL;
+}
+
+const char *context_state(const struct context *c)
+{
+	static const char *const states[] = { "running", "stopped", "restoring", "resuming" };
+
+	return c->ours && c->query.state < sizeof(states) / sizeof(states[0]) ? states[c->query.state] : "unknown";
 }
 
 int contexts_inspect(struct contexts *list)

@@ -157,7 +157,7 @@ int criu_give_file(struct criu *criu, const char *key, const char *path)
 
 	if (fd < 0)
 		return fault("file %s: it was opened outside of the process's mount namespace, and can't be opened there: %s: "
-			     "make it there", path, errno == ELOOP ? "it has a symbolic link in it" : strerror(errno));
+			     "make it there", path, mntns_error());
 	GROW(criu->file, criu->files);
 	criu->file[criu->files++] = (struct criu_file){ xstrdup(key), xstrdup(path), fd };
 	return 0;
@@ -168,8 +168,7 @@ int criu_look_at_files(const struct criu *criu)
 	struct stat open, now;
 
 	for (size_t i = 0; i < criu->files; i++)
-		if (fstat(criu->file[i].fd, &open) || stat(criu->file[i].path, &now) || open.st_dev != now.st_dev ||
-		    open.st_ino != now.st_ino)
+		if (fstat(criu->file[i].fd, &open) || stat(criu->file[i].path, &now) || !same_file(&open, &now))
 			return fault("file %s: another has taken its place during the move: try again", criu->file[i].path);
 	return 0;
 }

@@ -33,15 +33,12 @@ static void print_json(const struct contexts *list)
 
 static void print(const struct contexts *list, bool all)
 {
-	static const char *const states[] = { "running", "stopped", "restoring", "resuming" };
-
 	for (size_t i = 0; i < list->n; i++) {
 		const struct context *c = &list->context[i];
 		const struct rxe_migr_rec *rec;
 
 		printf("process %d, descriptor %d: %s, %s, %u QPs, %zu bytes of records\n", c->pid, c->fd,
-		       c->device, !c->ours ? "not our driver" :
-		       c->query.state < 4 ? states[c->query.state] : "?", c->query.num_qp, c->length);
+		       c->device, c->ours ? context_state(c) : "not our driver", c->query.num_qp, c->length);
 		ibv_for_each_record(rec, c->dump, c->length)
 			record_print(stdout, rec, all);
 	}

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* Exit codes, as godwit(1) promises them. */
@@ -46,6 +47,7 @@ char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 int64_t now_ns(void);		/* CLOCK_MONOTONIC */
 void close_fd(int *fd);		/* and set it to -1 */
+bool same_file(const struct stat *a, const struct stat *b);
 
 /* Send and receive n descriptors, at most two, over a Unix socket. -1: another number came, or none. flags: of recvmsg(). */
 int fds_send(int sk, const int *fd, size_t n);

@@ -201,7 +201,7 @@ static int has_open(const struct proc_fd *fd, void *arg)
 {
 	struct outside_search *s = arg;
 
-	if (fd->st.st_ino != s->fd->st.st_ino || fd->st.st_dev != s->fd->st.st_dev || tree_has(s->tree, fd->pid) ||
+	if (!same_file(&fd->st, &s->fd->st) || tree_has(s->tree, fd->pid) ||
 	    !proc_same_file(s->fd->pid, s->fd->fd, fd->pid, fd->fd) || proc_is_ours(fd->pid))
 		return 0;
 	s->pid = fd->pid;

@@ -38,7 +38,7 @@ bool ns_same(int a, int b)
 {
 	struct stat x, y;
 
-	return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+	return !fstat(a, &x) && !fstat(b, &y) && same_file(&x, &y);
 }
 
 int ns_enter(int ns)

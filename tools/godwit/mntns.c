@@ -116,7 +116,7 @@ static char *source_of(const struct compare *c, const struct mount *its, struct 
 
 	if (stat_in(c->pid, its->point, st))
 		return NULL;
-	if (stat(its->point, &same) == 0 && same.st_dev == st->st_dev && same.st_ino == st->st_ino)
+	if (stat(its->point, &same) == 0 && same_file(&same, st))
 		return xstrdup(its->point);
 	for (size_t j = 0; !source && j < host->n; j++) {
 		const struct mount *mount = &host->mount[j];
@@ -126,7 +126,7 @@ static char *source_of(const struct compare *c, const struct mount *its, struct 
 		if (!rest)
 			continue;
 		source = xasprintf("%s%s", !strcmp(mount->point, "/") && *rest ? "" : mount->point, rest);
-		if (stat(source, &there) || there.st_dev != st->st_dev || there.st_ino != st->st_ino ||
+		if (stat(source, &there) || !same_file(&there, st) ||
 		    mount_of(source) != mount->id) {
 			free(source);
 			source = NULL;

@@ -90,6 +90,7 @@ int mntns_each_with_files(json_t *differences, int (*each)(json_t *own, size_t n
  * has put in between would lead us to another place.
  */
 int mntns_open(int root, const char *point);
+const char *mntns_error(void);	/* why that, or what follows it, failed: by errno */
 /* For open_tree(): a copy of the mount that a descriptor is in, from there on, which is nowhere to be seen. */
 #define MNTNS_COPY_OF_FD	(OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
 

@@ -28,6 +28,11 @@ int mntns_open(int root, const char *point)
 	return syscall(SYS_openat2, root, point, &how, sizeof(how));
 }
 
+const char *mntns_error(void)
+{
+	return errno == ELOOP ? "it has a symbolic link in it" : strerror(errno);
+}
+
 int mntns_each_with_files(json_t *differences, int (*each)(json_t *own, size_t number, void *arg), void *arg)
 {
 	size_t i, number = 0;

@@ -69,8 +69,7 @@ static int open_source(json_t *own, json_t *list, const struct mounts *host, con
 
 	if (fd < 0 || fstat(fd, &st))
 		ret = fault("%s %s: the process has it mounted on %s, and it can't be had there: %s: make it there",
-			    folder ? "folder" : "file", bind, point,
-			    errno == ELOOP ? "it has a symbolic link in it" : strerror(errno));
+			    folder ? "folder" : "file", bind, point, mntns_error());
 	else if (S_ISDIR(st.st_mode) != folder)
 		ret = fault("%s %s: the process has it mounted on %s, and it is a %s there: replace it", folder ? "folder" : "file",
 			    bind, point, folder ? "file" : "folder");
@@ -219,7 +218,7 @@ static int mount_at(json_t *list, size_t n, const char *point, unsigned long pro
 	if (ret)
 		fault("mount %s: the process has %s mounted there, and it can't be mounted on that place there: %s", point,
 		      json_object_get(own, "tmpfs") ? "a tmpfs of its own" : "another file or folder",
-		      errno == ELOOP ? "it has a symbolic link in it" : strerror(errno));
+		      mntns_error());
 	close_fd(&place);
 	return ret;
 }
@@ -250,7 +249,7 @@ static int change_flags(json_t *json)
 
 	if (place < 0 ? errno != ENOENT && errno != ENOTDIR : set_flags(place, json))
 		ret = fault("mount %s: the process has it with other flags than its host, and they can't be set there: %s", point ?: "?",
-		      errno == ELOOP ? "it has a symbolic link in it" : strerror(errno));
+		      mntns_error());
 	close_fd(&place);
 	free(point);
 	return ret;

@@ -39,7 +39,7 @@ static bool is_there(const char *path, const struct stat *st)
 {
 	struct stat now;
 
-	return st->st_nlink == 0 || (stat(path, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino);
+	return st->st_nlink == 0 || (stat(path, &now) == 0 && same_file(&now, st));
 }
 
 /*

@@ -115,10 +115,8 @@ static void look_at_record(struct look *look, const struct context *c, const str
 static void look_at_context(struct look *look, const struct context *c)
 {
 	struct plan *plan = look->plan;
-	static const char *const states[] = { "running", "stopped", "restoring", "resuming" };
 	json_t *object = plan_object(plan, "context", c, json_pack("{s:o, s:s}",
-		"descriptors", holders_json(&c->holders), "state",
-		c->ours && c->query.state < 4 ? states[c->query.state] : "unknown"));
+		"descriptors", holders_json(&c->holders), "state", context_state(c)));
 	const struct rxe_migr_rec *rec;
 
 	plan->rdma = true;

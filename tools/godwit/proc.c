@@ -106,8 +106,7 @@ static bool differs(pid_t pid, const char *name)
 {
 	struct stat ours, its;
 	char *own = xasprintf("/proc/self/%s", name), *path = xasprintf("/proc/%d/%s", pid, name);
-	bool differ = stat(own, &ours) == 0 && stat(path, &its) == 0 &&
-		      (ours.st_ino != its.st_ino || ours.st_dev != its.st_dev);
+	bool differ = stat(own, &ours) == 0 && stat(path, &its) == 0 && !same_file(&ours, &its);
 
 	free(own);
 	free(path);

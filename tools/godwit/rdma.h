@@ -35,7 +35,7 @@ struct context {
 	size_t qps;
 	struct in6_addr *cm_gid; /* that ids of librdmacm on its device have, by plan_cm() */
 	size_t cm_gids;
-	int held;		/* a descriptor of ours, by contexts_hold(); or -1 */
+	int own_fd;		/* a descriptor of ours, by contexts_hold(); or -1 */
 };
 
 struct contexts {
@@ -61,6 +61,8 @@ int contexts_find(const struct tree *tree, struct contexts *list);
 int contexts_inspect(struct contexts *list);
 /* The queue pair of this number in the records of a context, or NULL. */
 const struct rxe_migr_rec_qp *context_qp(const struct context *c, uint32_t qpn);
+/* "running", "stopped", ..., as of the last query. */
+const char *context_state(const struct context *c);
 void contexts_free(struct contexts *list);
 /* Keep them from ending with their processes, until contexts_free(); -1 with fault(). */
 int contexts_hold(struct contexts *list);

@@ -69,6 +69,11 @@ void close_fd(int *fd)
 	*fd = -1;
 }
 
+bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 #define FDS_MAX	2
 
 int fds_send(int sk, const int *fd, size_t n)
