@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,42 @@ int check_driver_version(const struct rxe_migr_query *query, const char *device)
 		return 0;
 	return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
 		    device, query->abi_version, RXE_MIGR_ABI_VERSION);
+}
+
+static int check_driver(struct ibv_context *ctx, const char *device)
+{
+	struct rxe_migr_query query;
+	int ret = ibv_query_migration(ctx, &query);
+
+	if (ret)
+		return fail("%s: its driver does not say its version: %s", device,
+			    strerror(ret));
+	return check_driver_version(&query, device);
+}
+
+struct ibv_context *open_context_file(const char *device,
+				      const struct node *node, uint64_t session)
+{
+	struct ibv_context *ctx;
+	int fd;
+
+	fd = open_node(node, O_RDWR);
+	if (fd < 0)
+		return NULL;
+	ctx = ibv_begin_restore_context(fd, session);
+	if (ctx && !check_driver(ctx, device))
+		return ctx;
+	if (ctx) {
+		ibv_detach_context(ctx);
+		return NULL;
+	}
+	if (errno == ENOKEY)
+		fail(NO_KEY);
+	else
+		fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
+		     device);
+	close(fd);
+	return NULL;
 }
 
 /* ------------------------------------------------------------- GID table -- */

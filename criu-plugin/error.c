@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -28,11 +29,12 @@ static pid_t reported;		/* by this process */
 
 int error_share(void)
 {
-	/* (if there is no memory, share() calls fail(), which has our own still) */
-	struct first_line *shared = share(sizeof(*shared));
+	struct first_line *shared = mmap(NULL, sizeof(*shared),
+					 PROT_READ | PROT_WRITE,
+					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (!shared)
-		return -1;
+	if (shared == MAP_FAILED)
+		return fail("no memory");
 	first = shared;
 	return 0;
 }

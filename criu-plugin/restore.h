@@ -32,6 +32,10 @@ int open_node(const struct node *node, int flags);
 
 /* -------------------------------------------------------- device.c: choices -- */
 
+/* A new context on it, of our driver, that is to be filled; or NULL. */
+struct ibv_context *open_context_file(const char *device,
+				      const struct node *node, uint64_t session);
+
 /* The device here that stands for one of the source, or NULL. */
 const char *choose_device(const char *name);
 
@@ -105,8 +109,6 @@ int restore_mapping(uint64_t start, uint64_t pgoff, uint64_t *new_pgoff,
  * that needs one makes it, with all it holds but memory regions.
  */
 int share_contexts(void);
-struct ibv_context *open_context_file(const char *device,
-				      const struct node *node, uint64_t session);
 int make_context(uint32_t n);
 bool is_made(uint32_t n);
 int open_made_context(uint32_t n);	/* a new descriptor, or -1 */

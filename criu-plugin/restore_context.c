@@ -6,7 +6,6 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -89,7 +88,7 @@ struct making {
 	const struct saved_context *c;
 	struct ibv_context *ctx;
 	int		*fds;		/* of its event files */
-	void		**held;		/* objects by handle */
+	void		**object;		/* objects by handle */
 };
 
 static int event_fd(const struct making *m, uint32_t type, uint32_t handle)
@@ -173,12 +172,12 @@ static int take_handles(struct making *m)
 	int ret;
 
 	for (i = 0; i < m->c->num_handles; i++) {
-		ret = ibv_restore_object(m->ctx, &m->held[i], 0,
+		ret = ibv_restore_object(m->ctx, &m->object[i], 0,
 					 IBV_RESTORE_PLACEHOLDER, NULL, 0);
 		if (ret)
 			return fail("%s: handle %u cannot be taken: %s",
 				    m->c->here->name, i, strerror(ret));
-		restored = m->held[i];
+		restored = m->object[i];
 		if (restored->handle != i)
 			return fail("%s: handle %u was given out in place of %u",
 				    m->c->here->name, restored->handle, i);
@@ -191,12 +190,12 @@ static int make_object(struct making *m, const struct saved_object *o)
 	uint32_t handle = le32toh(o->rec->handle);
 	int ret;
 
-	ret = ibv_restore_object(m->ctx, &m->held[handle], 0, IBV_RESTORE_DESTROY,
+	ret = ibv_restore_object(m->ctx, &m->object[handle], 0, IBV_RESTORE_DESTROY,
 				 NULL, 0);
 	if (ret)
 		return fail("%s: handle %u cannot be freed: %s", m->c->here->name,
 			    handle, strerror(ret));
-	return create(m, o->rec, &o->sgid, &m->held[handle]);
+	return create(m, o->rec, &o->sgid, &m->object[handle]);
 }
 
 static int make_objects(struct making *m)
@@ -242,7 +241,7 @@ static int publish(struct making *m, struct shared_context *sc)
 
 	for (i = 0; i < m->c->num_rings; i++) {
 		ring = &m->c->rings[i];
-		restored = m->held[ring->ring.handle];
+		restored = m->object[ring->ring.handle];
 		shared.rings[ring->slot] =
 			restored->offset[ring->ring.which == RXE_MIGR_RING_RQ];
 	}
@@ -256,42 +255,6 @@ static int publish(struct making *m, struct shared_context *sc)
 	return sc->number < 0 ? -1 : 0;
 }
 
-static int check_driver(struct ibv_context *ctx, const char *device)
-{
-	struct rxe_migr_query query;
-	int ret = ibv_query_migration(ctx, &query);
-
-	if (ret)
-		return fail("%s: its driver does not say its version: %s", device,
-			    strerror(ret));
-	return check_driver_version(&query, device);
-}
-
-struct ibv_context *open_context_file(const char *device,
-				      const struct node *node, uint64_t session)
-{
-	struct ibv_context *ctx;
-	int fd;
-
-	fd = open_node(node, O_RDWR);
-	if (fd < 0)
-		return NULL;
-	ctx = ibv_begin_restore_context(fd, session);
-	if (ctx && !check_driver(ctx, device))
-		return ctx;
-	if (ctx) {
-		ibv_detach_context(ctx);
-		return NULL;
-	}
-	if (errno == ENOKEY)
-		fail(NO_KEY);
-	else
-		fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
-		     device);
-	close(fd);
-	return NULL;
-}
-
 static int make(const struct saved_context *c, struct shared_context *sc)
 {
 	struct making m = { .c = c };
@@ -299,8 +262,8 @@ static int make(const struct saved_context *c, struct shared_context *sc)
 	uint32_t i;
 
 	m.fds = malloc((c->num_files + 1) * sizeof(*m.fds));
-	m.held = calloc(c->num_handles + 1, sizeof(*m.held));
-	if (!m.fds || !m.held) {
+	m.object = calloc(c->num_handles + 1, sizeof(*m.object));
+	if (!m.fds || !m.object) {
 		fail("no memory");
 		goto free;
 	}
@@ -314,13 +277,13 @@ static int make(const struct saved_context *c, struct shared_context *sc)
 		ret = publish(&m, sc);
 
 	for (i = 0; i < c->num_handles; i++)
-		free(m.held[i]);
+		free(m.object[i]);
 	for (i = 0; i < c->num_files; i++)
 		if (m.fds[i] >= 0)
 			close(m.fds[i]);
 	ibv_detach_context(m.ctx);
 free:
-	free(m.held);
+	free(m.object);
 	free(m.fds);
 	return ret;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -125,4 +126,92 @@ int migr_cm(const struct ibv_context *ctx, uint16_t method,
 
 	migr_start(&cmd, RXE_OBJECT_MIGR_CM, method);
 	return run_private(ctx, &cmd, in, in_len, resp, resp_len);
+}
+
+int migr_hint(const struct ibv_context *ctx, struct rxe_migr_hint hint)
+{
+	return migr_driver(ctx, RXE_METHOD_MIGR_HINT, &hint, sizeof(hint), NULL,
+			   0);
+}
+
+/*
+ * The driver makes a power of two less one of what it is asked for, and that
+ * may be more than it lets anybody ask for. Half of it gives the same ring.
+ */
+uint32_t migr_ring_request(uint32_t entries)
+{
+	return entries & (entries + 1) ? entries : entries - entries / 2;
+}
+
+/* ------------------------------------------------------------------ GIDs -- */
+
+/* As many as an attribute holds: more than any rxe device has. */
+#define MAX_GIDS ((int)(UINT16_MAX / sizeof(struct ibv_gid_entry)))
+
+static int read_gids(const struct ibv_context *ctx, int *count,
+		     struct ibv_gid_entry *entries, int max)
+{
+	struct migr_cmd cmd;
+	uint64_t n;
+	int ret;
+
+	if (max < 0)
+		return EINVAL;
+	if (max > MAX_GIDS)
+		max = MAX_GIDS;
+	migr_start(&cmd, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE);
+	migr_in64(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE,
+		  sizeof(*entries));
+	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, entries,
+		 max * sizeof(*entries));
+	migr_out(&cmd, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &n,
+		 sizeof(n));
+	ret = migr_run(ctx, &cmd);
+	if (!ret)
+		*count = n;
+	return ret;
+}
+
+int ibv_query_device_gids(struct ibv_context *ctx, int *count,
+			  struct ibv_gid_entry *entries, int max)
+{
+	return read_gids(ctx, count, entries, max);
+}
+
+const uint8_t *migr_choose_gid(const union ibv_gid *gid,
+			       const uint8_t *recorded)
+{
+	static const union ibv_gid zero;
+
+	return memcmp(gid, &zero, sizeof(zero)) ? gid->raw : recorded;
+}
+
+int migr_find_gid(const struct ibv_context *ctx, uint8_t port,
+		  const union ibv_gid *gid, const uint8_t *recorded,
+		  uint8_t *index)
+{
+	const uint8_t *wanted = migr_choose_gid(gid, recorded);
+	struct ibv_gid_entry *table;
+	int i, count, ret;
+
+	table = malloc(MAX_GIDS * sizeof(*table));
+	if (!table)
+		return ENOMEM;
+	ret = read_gids(ctx, &count, table, MAX_GIDS);
+	if (ret)
+		goto out;
+
+	ret = ENODEV;
+	for (i = 0; i < count; i++) {
+		if (table[i].port_num != port || table[i].gid_index > UINT8_MAX ||
+		    table[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    memcmp(table[i].gid.raw, wanted, sizeof(table[i].gid.raw)))
+			continue;
+		*index = table[i].gid_index;
+		ret = 0;
+		break;
+	}
+out:
+	free(table);
+	return ret;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * What the files of this library share: uverbs commands, put together on the
- * stack. libibverbs has such buffers of its own, but keeps them to itself and
+ * stack, and GIDs. libibverbs has such buffers of its own, but keeps them to itself and
  * ties the objects it makes to structures of its own; what is restored here
  * belongs to another process.
  */
@@ -61,14 +61,6 @@ int migr_device(const struct ibv_context *ctx, uint16_t method,
 int migr_cm(const struct ibv_context *ctx, uint16_t method,
 	    const void *in, uint16_t in_len, void *resp, uint16_t resp_len);
 
-/* One kind of object, by record type: see migrate_restore.c. */
-typedef int migr_create_fn(struct ibv_context *ctx, const void *record,
-			   const struct ibv_restore_args *args,
-			   struct ibv_restored *restored);
-
-migr_create_fn migr_create_qp;
-migr_create_fn migr_modify_qp;	/* from RESET to the state of its record */
-
 int migr_hint(const struct ibv_context *ctx, struct rxe_migr_hint hint);
 
 /* Where gid (or, if that is zero, recorded) stands in the device's table. */
@@ -82,6 +74,14 @@ const uint8_t *migr_choose_gid(const union ibv_gid *gid,
 
 /* What to ask for to get a ring of entries, as the driver reported it. */
 uint32_t migr_ring_request(uint32_t entries);
+
+/* migrate_qp.c: one kind of object, for the table in migrate_restore.c */
+typedef int migr_create_fn(struct ibv_context *ctx, const void *record,
+			   const struct ibv_restore_args *args,
+			   struct ibv_restored *restored);
+
+migr_create_fn migr_create_qp;
+migr_create_fn migr_modify_qp;	/* from RESET to the state of its record */
 
 #pragma GCC visibility pop
 
