@@ -17,32 +17,6 @@
 DEFINE_MUTEX(rs_devs_lock);
 LIST_HEAD(rs_devs);
 
-/* ------------------------------------------------------------------ lifetime */
-
-void rs_dev_get(struct rs_dev *dev)
-{
-	kref_get(&dev->ref);
-}
-
-static void release(struct kref *ref)
-{
-	struct rs_dev *dev = container_of(ref, struct rs_dev, ref);
-
-	if (dev->gendisk) {
-		put_disk(dev->gendisk);
-		blk_mq_free_tag_set(&dev->tags);
-	}
-	rs_pages_free(dev);
-	kvfree(dev->slabs);
-	kfree(dev->disk_path);
-	kfree(dev);
-}
-
-void rs_dev_put(struct rs_dev *dev)
-{
-	kref_put(&dev->ref, release);
-}
-
 /* Held, or NULL. */
 struct rs_dev *rs_dev_find(const char *name)
 {

@@ -9,6 +9,8 @@
  * older one of its page takes it here, too. A write that ended early and then fails on the disk fails the flushes that wait for
  * it, or else the next one. Those that came before it wait for none of it, and are not failed. A buffer that took the place of one
  * whose request had ended stands for that one, too, though its own has not.
+ *
+ * This file and page.c call each other: a write and its end on the disk are one state machine.
  */
 
 #include <linux/netlink.h>

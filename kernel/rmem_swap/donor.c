@@ -44,11 +44,6 @@ static bool set_state(struct rs_donor *d, u8 from, enum rmem_swap_donor_state to
 	return ok;
 }
 
-bool rs_donor_is_up(struct rs_donor *d)
-{
-	return READ_ONCE(d->state) == RMEM_SWAP_UP && !test_bit(RS_FAILED, &d->flags);
-}
-
 /* ------------------------------------------------------------------ lifetime */
 
 void rs_donor_get(struct rs_donor *d)
@@ -80,40 +75,6 @@ static void free_work(struct work_struct *work)
 }
 
 /* ------------------------------------------------------------------ lost */
-
-/* Once, for the first reason; from any context. */
-void rs_donor_fail(struct rs_donor *d, const char *format, ...)
-{
-	unsigned long flags;
-	bool first;
-	va_list ap;
-
-	spin_lock_irqsave(&d->lock, flags);
-	first = !test_bit(RS_FAILED, &d->flags);
-	if (first) {
-		va_start(ap, format);
-		vsnprintf(d->reason, sizeof(d->reason), format, ap);
-		va_end(ap);
-		set_bit(RS_FAILED, &d->flags);
-	}
-	spin_unlock_irqrestore(&d->lock, flags);
-	if (!first)
-		return;
-	rs_talk_failed(d);
-	wake_up_all(&d->dev->wait);
-	/* (queue_work() orders RS_FAILED before what lost_work reads of the verbs objects) */
-	queue_work(d->wq, &d->lost_work);
-}
-
-/* Empty if it has not failed. */
-void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON])
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&d->lock, flags);
-	strscpy(reason, d->reason, RS_REASON);
-	spin_unlock_irqrestore(&d->lock, flags);
-}
 
 static void lost_work(struct work_struct *work)
 {
@@ -352,7 +313,7 @@ static void leave_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, leave_work);
 	unsigned int noio = memalloc_noio_save();
-	u64 lost = rs_save_all(d);
+	u64 lost = rs_save_all(d, rs_donor_evictions);
 
 	if (!stays(d, lost)) {
 		if (lost)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* What rmemswap asks and is told: the generic netlink family of rmem/swap.h. */
+/* What rmemswap asks: the requests of the generic netlink family of rmem/swap.h. */
 
 #include <net/genetlink.h>
 
@@ -208,27 +208,6 @@ static int do_donor_del(struct sk_buff *skb, struct genl_info *info)
 	return ret ?: rs_donor_del(info->user_ptr[0], get_string(info, RMEM_SWAP_A_DONOR), info->extack);
 }
 
-/* ------------------------------------------------------------------ events */
-
-static bool registered; /* the numbers of the family's groups are its own */
-
-/* (when there is no memory for it nobody is told; STATUS says what is) */
-void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab)
-{
-	struct sk_buff *msg = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOWAIT | __GFP_NOWARN);
-	void *hdr = msg && READ_ONCE(registered) ? genlmsg_put(msg, 0, 0, &rs_family, 0, RMEM_SWAP_EVENT) : NULL;
-
-	if (!hdr || nla_put_string(msg, RMEM_SWAP_A_DEV, dev->name) || nla_put_u32(msg, RMEM_SWAP_A_WHAT, what) ||
-	    (d && nla_put_string(msg, RMEM_SWAP_A_DONOR, d->name)) ||
-	    (reason && nla_put_string(msg, RMEM_SWAP_A_REASON, reason)) ||
-	    (slab && nla_put_u32(msg, RMEM_SWAP_A_SLAB_INDEX, slab - dev->slabs))) {
-		nlmsg_free(msg);
-		return;
-	}
-	genlmsg_end(msg, hdr);
-	genlmsg_multicast(&rs_family, msg, 0, 0, GFP_NOWAIT | __GFP_NOWARN);
-}
-
 /* ------------------------------------------------------------------ the family */
 
 static const struct genl_small_ops ops[] = {
@@ -241,36 +220,23 @@ static const struct genl_small_ops ops[] = {
 	{ .cmd = RMEM_SWAP_STATUS, .flags = GENL_ADMIN_PERM, .dumpit = rs_nl_status },
 };
 
-static const struct genl_multicast_group groups[] = {
-	{ .name = RMEM_SWAP_GROUP, .flags = GENL_MCAST_CAP_NET_ADMIN },
-};
-
-/* (requests run side by side: one may wait for a donor that moves) */
-struct genl_family rs_family __ro_after_init = {
-	.name = RMEM_SWAP_FAMILY,
-	.version = RMEM_SWAP_VERSION,
-	.maxattr = RMEM_SWAP_A_MAX,
-	.policy = policy,
-	.parallel_ops = true,
-	.pre_doit = begin_request,
-	.post_doit = end_request,
-	.module = THIS_MODULE,
-	.small_ops = ops,
-	.n_small_ops = ARRAY_SIZE(ops),
-	.mcgrps = groups,
-	.n_mcgrps = ARRAY_SIZE(groups),
-};
-
+/* From the module's init: after that, rs_family is read-only. */
 int rs_nl_register(void)
 {
-	int ret = genl_register_family(&rs_family);
+	int ret;
 
-	WRITE_ONCE(registered, !ret);
+	rs_family.policy = policy;
+	rs_family.pre_doit = begin_request;
+	rs_family.post_doit = end_request;
+	rs_family.small_ops = ops;
+	rs_family.n_small_ops = ARRAY_SIZE(ops);
+	ret = genl_register_family(&rs_family);
+	WRITE_ONCE(rs_registered, !ret);
 	return ret;
 }
 
 void rs_nl_unregister(void)
 {
-	WRITE_ONCE(registered, false);
+	WRITE_ONCE(rs_registered, false);
 	genl_unregister_family(&rs_family);
 }

@@ -46,6 +46,8 @@
  *	write, disk failed	late: the request fails, and the page is bad. A buffer that is ready then is written all the same.
  *	discard, anything	clears the bit if there is no entry. If there is one, the data is newer, or concurrent. What is on
  *				its way to the disk may arrive there after the discard, which may leave anything.
+ *
+ * This file and disk.c call each other: a write and its end on the disk are one state machine.
  */
 
 #include <linux/hash.h>
@@ -388,7 +390,7 @@ bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
 }
 
 /* The donor has been read: the data is in the buffer. */
-void rs_page_read_back(struct rs_io *io)
+static void read_back(struct rs_io *io)
 {
 	struct rs_bucket *bucket = bucket_of(io->dev, io->index);
 	unsigned long flags;
@@ -396,6 +398,19 @@ void rs_page_read_back(struct rs_io *io)
 	spin_lock_irqsave(&bucket->lock, flags);
 	find_page(bucket, io->index)->active->unread = false;
 	spin_unlock_irqrestore(&bucket->lock, flags);
+}
+
+/* The last use of @io, which is gone then. Reads find the page in its buffer from here on, whatever becomes of the donor. */
+void rs_save_ended(struct rs_io *io, bool ok)
+{
+	struct rs_dev *dev = io->dev;
+
+	if (ok)
+		read_back(io);
+	io->status = ok ? BLK_STS_OK : BLK_STS_IOERR;
+	/* pairs with has_ended() in save.c */
+	smp_store_release(&io->ended, true);
+	wake_up_all(&dev->wait);
 }
 
 /* The donor has been read, or has failed. */

@@ -38,6 +38,7 @@
 #define RS_DEPTH 2048		/* page I/Os under way at most, in all hardware queues together */
 #define RS_MAX_DONORS 64
 #define RS_MAX_SLABS 65536
+#define RS_RECVS (RMEM_SLOTS + 1)	/* receives that are posted for a donor */
 #define RS_NOTICES 64		/* that wait, of one donor; a sane one has a single one under way */
 #define RS_REASON 96
 #define RS_HOT_DEFAULT 20
@@ -275,16 +276,20 @@ struct rs_dev_config {
 int rs_dev_add(const struct rs_dev_config *config, struct netlink_ext_ack *extack);
 int rs_dev_del(struct rs_dev *dev, struct netlink_ext_ack *extack);
 struct rs_dev *rs_dev_find(const char *name);
+void rs_devs_del_all(void);
+
+/* ref.c */
 void rs_dev_get(struct rs_dev *dev);
 void rs_dev_put(struct rs_dev *dev);
-void rs_devs_del_all(void);
 
 /* queue.c */
 extern const struct blk_mq_ops rs_mq_ops;
-void rs_io_end(struct rs_io *io, blk_status_t status);
-void rs_io_again(struct rs_io *io);
 void rs_again_work(struct work_struct *work);
 u32 rs_stalled(struct rs_donor *d);
+
+/* io.c */
+void rs_io_end(struct rs_io *io, blk_status_t status);
+void rs_io_again(struct rs_io *io);
 
 /* page.c */
 int rs_pages_init(struct rs_dev *dev, u32 buffers);
@@ -300,7 +305,7 @@ void rs_page_on_disk(struct rs_buf *buf, blk_status_t status);
 enum rs_source { RS_FROM_BUFFER, RS_FROM_DONOR, RS_FROM_DISK, RS_FROM_NOWHERE };
 enum rs_source rs_page_read(struct rs_io *io);
 bool rs_page_save(struct rs_io *io, struct rs_buf *buf);
-void rs_page_read_back(struct rs_io *io);
+void rs_save_ended(struct rs_io *io, bool ok);
 void rs_page_saved(struct rs_io *io, struct rs_buf *buf);
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count);
 
@@ -335,10 +340,9 @@ static inline u64 rs_slab_tag(const struct rs_dev *dev, const struct rs_slab *sl
 }
 
 /* save.c; from the donor's workqueue */
-u64 rs_save_all(struct rs_donor *d);
+u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d));
 u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long until);
 u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end);
-void rs_save_ended(struct rs_io *io, bool ok);
 void rs_save_tell(struct rs_donor *d, u64 lost);
 
 /* place.c */
@@ -350,11 +354,8 @@ int rs_verbs_register(void);
 void rs_verbs_unregister(void);
 int rs_verbs_make(struct rs_donor *d, const char *ibdev, u32 port, u32 gid_index, struct netlink_ext_ack *extack);
 int rs_verbs_connect(struct rs_donor *d);
-void rs_verbs_drain(struct rs_donor *d);
 void rs_verbs_destroy(struct rs_donor *d);
 void rs_post_all(struct rs_io *io);
-int rs_post_recv(struct rs_donor *d, struct rs_recv *recv);
-int rs_post_message(struct rs_donor *d, u32 size);
 
 /* donor.c */
 struct rs_donor_peer {
@@ -369,9 +370,12 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 void rs_donors_leave(struct rs_dev *dev);
 void rs_donor_get(struct rs_donor *d);
 void rs_donor_put(struct rs_donor *d);
+
+/* fail.c */
+bool rs_donor_is_up(struct rs_donor *d);
 __printf(2, 3) void rs_donor_fail(struct rs_donor *d, const char *format, ...);
 void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON]);
-bool rs_donor_is_up(struct rs_donor *d);
+void rs_verbs_drain(struct rs_donor *d);
 
 /* control.c */
 void rs_donor_map(struct rs_donor *d);
@@ -382,15 +386,6 @@ void rs_donor_evictions(struct rs_donor *d);
 void rs_notice_work(struct work_struct *work);
 
 /* talk.c: from the donor's workqueue */
-struct rs_recv {
-	struct rs_donor *donor;
-	struct ib_cqe cqe;
-	struct rmem_msg *msg;
-	u64 dma;
-};
-void rs_recv_done(struct ib_cq *cq, struct ib_wc *wc);
-void rs_sent_done(struct ib_cq *cq, struct ib_wc *wc);
-void rs_talk_failed(struct rs_donor *d);
 int rs_talk_alloc(struct rs_donor *d, u64 tag, u64 size, u64 *addr, u32 *rkey);
 int rs_talk_free(struct rs_donor *d, u64 tag);
 int rs_talk_free_all(struct rs_donor *d);
@@ -398,13 +393,26 @@ int rs_talk_room(struct rs_donor *d, u64 *left);
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named);
 int rs_talk_heat(struct rs_donor *d);
 
+/* message.c */
+int rs_messages_make(struct rs_donor *d, struct ib_device *ib);
+void rs_messages_free(struct rs_donor *d, struct ib_device *ib);
+int rs_post_recvs(struct rs_donor *d);
+int rs_post_message(struct rs_donor *d, u32 size);
+static inline void *rs_body_of(struct rmem_msg *msg)
+{
+	return msg + 1;
+}
+
 /* nl.c */
 int rs_nl_register(void);
 void rs_nl_unregister(void);
-void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab);
 
 /* status.c */
 int rs_nl_status(struct sk_buff *skb, struct netlink_callback *cb);
+
+/* event.c */
 extern struct genl_family rs_family;
+extern bool rs_registered;
+void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab);
 
 #endif

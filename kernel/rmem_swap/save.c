@@ -31,12 +31,12 @@ struct saving {
 	struct rs_donor *d;
 	unsigned int first, end;	/* slabs, before the last */
 	unsigned long until;
-	bool leaves;			/* the donor leaves */
+	void (*evictions)(struct rs_donor *d);	/* handles evictions while the donor leaves; else NULL */
 };
 
 static bool is_over(const struct saving *s)
 {
-	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->leaves && READ_ONCE(s->d->lingers));
+	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->evictions && READ_ONCE(s->d->lingers));
 }
 
 /* ------------------------------------------------------------------ waiting for the disk */
@@ -47,7 +47,7 @@ static bool is_over(const struct saving *s)
  */
 static bool is_asked(const struct saving *s)
 {
-	return s->leaves && READ_ONCE(s->d->n_evicts);
+	return s->evictions && READ_ONCE(s->d->n_evicts);
 }
 
 static void begin_wait(const struct saving *s)
@@ -72,7 +72,7 @@ static void wait_for_disk(const struct saving *s)
 		wait_event_idle_timeout(dev->wait, rs_disk_has(dev, seq) || is_over(s) || is_asked(s), time_left(s->until));
 		end_wait(s);
 		if (is_asked(s))
-			rs_donor_evictions(s->d);
+			s->evictions(s->d);
 	}
 }
 
@@ -87,29 +87,16 @@ static struct rs_buf *wait_for_buffer(const struct saving *s)
 		wait_event_idle_timeout(dev->wait, (buf = rs_buf_take(dev)) || is_over(s) || is_asked(s), time_left(s->until));
 		end_wait(s);
 		if (!buf && is_asked(s))
-			rs_donor_evictions(s->d);
+			s->evictions(s->d);
 	}
 	return buf;
 }
 
 /* ------------------------------------------------------------------ a page, a slab, all */
 
-/* The last use of @io, which is gone then. Reads find the page in its buffer from here on, whatever becomes of the donor. */
-void rs_save_ended(struct rs_io *io, bool ok)
-{
-	struct rs_dev *dev = io->dev;
-
-	if (ok)
-		rs_page_read_back(io);
-	io->status = ok ? BLK_STS_OK : BLK_STS_IOERR;
-	/* pairs with has_ended() */
-	smp_store_release(&io->ended, true);
-	wake_up_all(&dev->wait);
-}
-
 static bool has_ended(const struct rs_io *io)
 {
-	/* pairs with rs_save_ended(): status comes before */
+	/* pairs with rs_save_ended() in page.c: status comes before */
 	return smp_load_acquire(&io->ended);
 }
 
@@ -174,8 +161,8 @@ static u64 pass(const struct saving *s)
 
 	wait_for_disk(s);
 	for (i = s->first; i < s->end && !is_over(s); i++) {
-		if (s->leaves)
-			rs_donor_evictions(d);
+		if (s->evictions)
+			s->evictions(d);
 		if (rs_slab_of(&d->dev->slabs[i], d, RS_MAPPED))
 			save_slab(s, i);
 	}
@@ -206,12 +193,12 @@ static bool has_any(const struct saving *s)
 }
 
 /*
- * All slabs of a donor that leaves. Returns how many pages are lost if they are unmapped now; if there are none, the slabs are
- * closed.
+ * All slabs of a donor that leaves; @evictions is called for those that it takes back meanwhile. Returns how many pages are lost
+ * if they are unmapped now; if there are none, the slabs are closed.
  */
-u64 rs_save_all(struct rs_donor *d)
+u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 {
-	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .leaves = true };
+	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .evictions = evictions };
 	u64 alone;
 
 	/* (the disk is not waited for when nothing of the donor goes there) */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Messages with a donor (rmem/wire.h). The donor's workqueue asks, one request at a time, and waits as long as the queue pair
- * lives: a donor that moves answers late. What the donor says is not trusted: what does not fit ends the connection.
+ * What a donor is asked (rmem/wire.h). The donor's workqueue asks, one request at a time, and waits as long as the queue pair
+ * lives: a donor that moves answers late. What the donor answers is not trusted: what does not fit ends the connection.
  */
 
 #include <linux/overflow.h>
@@ -11,154 +11,12 @@
 
 #define SLAB_FLAG 1	/* RMEM_SLAB of librmem: the donor may evict it, and never keeps it on its disk */
 #define MAX_ROUNDS 1024	/* of LIST, when all is freed */
-#define MAX_GRACE_MS 60000
 
 struct answer {
 	enum rmem_status status;
 	const void *body;
 	u32 size;
 };
-
-static void *body_of(struct rmem_msg *msg)
-{
-	return msg + 1;
-}
-
-/* ------------------------------------------------------------------ receiving */
-
-static const char *take_answer(struct rs_donor *d, struct rmem_msg *msg, u32 size)
-{
-	const char *wrong = NULL;
-	unsigned long flags;
-
-	spin_lock_irqsave(&d->lock, flags);
-	if (!d->ask_type || le16_to_cpu(msg->type) != (d->ask_type | RMEM_ANSWER) || le64_to_cpu(msg->id) != d->ask_id) {
-		wrong = "it answers what was not asked";
-	} else if (msg->status && size != sizeof(*msg)) {
-		wrong = "its refusal has a body";
-	} else {
-		d->ask_type = 0;
-		memcpy(d->in, msg, size);
-	}
-	spin_unlock_irqrestore(&d->lock, flags);
-	return wrong;
-}
-
-static const char *take_evict(struct rs_donor *d, struct rmem_msg *msg, u32 size)
-{
-	struct rmem_evict *evict = body_of(msg);
-	const char *wrong = NULL;
-	u32 grace_ms;
-	unsigned long flags;
-
-	if (size != sizeof(*msg) + sizeof(*evict))
-		return "its notice has a wrong length";
-	grace_ms = min_t(u32, le32_to_cpu(evict->grace_ms), MAX_GRACE_MS);
-	spin_lock_irqsave(&d->lock, flags);
-	if (d->n_evicts == RS_NOTICES) {
-		wrong = "it sends more notices than it may";
-	} else {
-		d->evicts[(d->first_evict + d->n_evicts) % RS_NOTICES] = (struct rs_named){
-			.tag = le64_to_cpu(evict->tag), .addr = le64_to_cpu(evict->addr),
-			.until = jiffies + msecs_to_jiffies(grace_ms) / 2,
-		};
-		WRITE_ONCE(d->n_evicts, d->n_evicts + 1);
-	}
-	spin_unlock_irqrestore(&d->lock, flags);
-	return wrong;
-}
-
-/* (a newer question makes the older one void) */
-static const char *take_ask_heat(struct rs_donor *d, struct rmem_msg *msg, u32 size)
-{
-	struct rmem_ask_heat *ask = body_of(msg);
-	unsigned long flags;
-	u32 count, i;
-
-	if (size < sizeof(*msg) + sizeof(*ask))
-		return "its question has a wrong length";
-	count = le32_to_cpu(ask->count);
-	if (count > RMEM_HEAT_MAX || size != sizeof(*msg) + struct_size(ask, tags, count))
-		return "its question has a wrong length";
-	spin_lock_irqsave(&d->lock, flags);
-	d->heat_asked = true;
-	d->heat_round = le32_to_cpu(ask->round);
-	d->heat_count = count;
-	for (i = 0; i < count; i++)
-		d->heat_tags[i] = le64_to_cpu(ask->tags[i]);
-	spin_unlock_irqrestore(&d->lock, flags);
-	return NULL;
-}
-
-static const char *take_notice(struct rs_donor *d, struct rmem_msg *msg, u32 size)
-{
-	const char *wrong = "it sends an unknown notice";
-
-	if (msg->id || msg->status)
-		return "its notice has an id or a status";
-	if (msg->type == cpu_to_le16(RMEM_EVICT))
-		wrong = take_evict(d, msg, size);
-	else if (msg->type == cpu_to_le16(RMEM_ASK_HEAT))
-		wrong = take_ask_heat(d, msg, size);
-	if (!wrong) {
-		queue_work(d->wq, &d->notice_work);
-		/* (the workqueue may be waiting for the disk) */
-		wake_up_all(&d->dev->wait);
-	}
-	return wrong;
-}
-
-static void completed_one(struct rs_donor *d)
-{
-	if (atomic_dec_and_test(&d->ask_left))
-		complete(&d->asked);
-}
-
-/* The receive is posted again before the answer is told: the next request may follow at once. */
-void rs_recv_done(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct rs_recv *recv = container_of(wc->wr_cqe, struct rs_recv, cqe);
-	struct rs_donor *d = recv->donor;
-	struct rmem_msg *msg = recv->msg;
-	const char *wrong = NULL;
-	u32 size = wc->byte_len;
-	bool answer;
-
-	if (wc->status != IB_WC_SUCCESS) {
-		rs_donor_fail(d, "RECV: %s", ib_wc_status_msg(wc->status));
-		return;
-	}
-	ib_dma_sync_single_for_cpu(cq->device, recv->dma, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
-	if (size < sizeof(*msg) || size > RMEM_MSG_SIZE || le32_to_cpu(msg->size) != size || wc->opcode != IB_WC_RECV ||
-	    wc->wc_flags & (IB_WC_WITH_IMM | IB_WC_WITH_INVALIDATE)) {
-		rs_donor_fail(d, "its message is not as long as it says, or no plain SEND");
-		return;
-	}
-	answer = le16_to_cpu(msg->type) & RMEM_ANSWER;
-	wrong = answer ? take_answer(d, msg, size) : take_notice(d, msg, size);
-	if (!wrong && rs_post_recv(d, recv))
-		wrong = "a receive can't be posted";
-	if (wrong)
-		rs_donor_fail(d, "%s", wrong);
-	else if (answer)
-		completed_one(d);
-}
-
-void rs_sent_done(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct rs_donor *d = container_of(wc->wr_cqe, struct rs_donor, out_cqe);
-
-	if (wc->status != IB_WC_SUCCESS)
-		rs_donor_fail(d, "SEND: %s", ib_wc_status_msg(wc->status));
-	else
-		completed_one(d);
-}
-
-/* RS_FAILED is set. */
-void rs_talk_failed(struct rs_donor *d)
-{
-	complete(&d->asked);
-}
 
 /* ------------------------------------------------------------------ asking */
 
@@ -190,7 +48,7 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
 	answer->status = le16_to_cpu(d->in->status);
-	answer->body = body_of(d->in);
+	answer->body = rs_body_of(d->in);
 	answer->size = le32_to_cpu(d->in->size) - sizeof(*d->in);
 	return 0;
 }
@@ -217,7 +75,7 @@ static int ask_simply(struct rs_donor *d, enum rmem_type type, u32 body, enum rm
 
 int rs_talk_alloc(struct rs_donor *d, u64 tag, u64 size, u64 *addr, u32 *rkey)
 {
-	struct rmem_alloc_request *request = body_of(d->out);
+	struct rmem_alloc_request *request = rs_body_of(d->out);
 	const struct rmem_wire_region *region;
 	struct answer answer;
 	u64 end;
@@ -264,7 +122,7 @@ int rs_talk_room(struct rs_donor *d, u64 *left)
 /* (the donor may have taken the slab already, or not have meant it: whatever it answers, it does not have it for us) */
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named)
 {
-	struct rmem_evict *request = body_of(d->out);
+	struct rmem_evict *request = rs_body_of(d->out);
 	enum rmem_status status;
 
 	*request = (struct rmem_evict){ .tag = cpu_to_le64(named->tag), .addr = cpu_to_le64(named->addr) };
@@ -301,7 +159,7 @@ static u32 fill_heat(struct rs_donor *d, struct rmem_heat *request)
 int rs_talk_heat(struct rs_donor *d)
 {
 	enum rmem_status status;
-	u32 size = fill_heat(d, body_of(d->out));
+	u32 size = fill_heat(d, rs_body_of(d->out));
 
 	return ask_simply(d, RMEM_HEAT, size, &status);
 }
@@ -311,7 +169,7 @@ int rs_talk_heat(struct rs_donor *d)
 /* What is queued at the donor already, and is not gone, would be an error of ours. */
 static int go(struct rs_donor *d, u32 count)
 {
-	struct rmem_go_request *request = body_of(d->out);
+	struct rmem_go_request *request = rs_body_of(d->out);
 	enum rmem_status status;
 	int ret;
 
@@ -333,7 +191,7 @@ static struct rmem_wire_op free_op(__le64 tag)
 /* -EAGAIN: a tag is gone by itself, and so nothing is queued. */
 static int free_queued(struct rs_donor *d, u32 count)
 {
-	struct rmem_queue_request *request = body_of(d->out);
+	struct rmem_queue_request *request = rs_body_of(d->out);
 	enum rmem_status status;
 	int ret;
 
@@ -352,7 +210,7 @@ static int free_queued(struct rs_donor *d, u32 count)
 
 int rs_talk_free(struct rs_donor *d, u64 tag)
 {
-	struct rmem_queue_request *request = body_of(d->out);
+	struct rmem_queue_request *request = rs_body_of(d->out);
 	int ret;
 
 	request->ops[0] = free_op(cpu_to_le64(tag));
@@ -379,8 +237,8 @@ static bool is_list(const struct answer *answer)
 /* The first regions of ours; 0 when there is none. */
 static int free_some(struct rs_donor *d, u32 *count)
 {
-	struct rmem_list_request *request = body_of(d->out);
-	struct rmem_queue_request *queue = body_of(d->out);
+	struct rmem_list_request *request = rs_body_of(d->out);
+	struct rmem_queue_request *queue = rs_body_of(d->out);
 	const struct rmem_list_answer *list;
 	struct answer answer;
 	u32 i;

@@ -23,7 +23,6 @@
 #define RNR_TIMER 12
 #define RD_ATOMIC 16
 #define HOPS 64
-#define RECVS (RMEM_SLOTS + 1)
 #define SENDS (RS_DEPTH + 4)
 #define MAX_24 0xffffff
 
@@ -122,85 +121,6 @@ void rs_post_all(struct rs_io *io)
 		io = io_done(io, false);
 }
 
-/* ------------------------------------------------------------------ messages */
-
-int rs_post_recv(struct rs_donor *d, struct rs_recv *recv)
-{
-	struct ib_sge sge = { .addr = recv->dma, .length = RMEM_MSG_SIZE, .lkey = d->pd->local_dma_lkey };
-	struct ib_recv_wr wr = { .wr_cqe = &recv->cqe, .sg_list = &sge, .num_sge = 1 };
-
-	recv->cqe.done = rs_recv_done;
-	ib_dma_sync_single_for_device(d->qp->device, recv->dma, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
-	return ib_post_recv(d->qp, &wr, NULL);
-}
-
-int rs_post_message(struct rs_donor *d, u32 size)
-{
-	struct ib_sge sge = { .addr = d->out_dma, .length = size, .lkey = d->pd->local_dma_lkey };
-	struct ib_send_wr wr = {
-		.wr_cqe = &d->out_cqe, .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_SEND, .send_flags = IB_SEND_SIGNALED,
-	};
-
-	d->out_cqe.done = rs_sent_done;
-	ib_dma_sync_single_for_device(d->qp->device, d->out_dma, RMEM_MSG_SIZE, DMA_TO_DEVICE);
-	return ib_post_send(d->qp, &wr, NULL);
-}
-
-static void free_messages(struct rs_donor *d, struct ib_device *ib)
-{
-	unsigned int i;
-
-	for (i = 0; d->recvs && i < RECVS; i++) {
-		if (d->recvs[i].donor)
-			ib_dma_unmap_single(ib, d->recvs[i].dma, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
-		kfree(d->recvs[i].msg);
-	}
-	kfree(d->recvs);
-	d->recvs = NULL;
-	if (d->out_dma)
-		ib_dma_unmap_single(ib, d->out_dma, RMEM_MSG_SIZE, DMA_TO_DEVICE);
-	d->out_dma = 0;
-	kfree(d->out);
-	kfree(d->in);
-	d->out = d->in = NULL;
-}
-
-static int make_messages(struct rs_donor *d, struct ib_device *ib)
-{
-	struct rs_recv *recv;
-	u64 dma;
-
-	d->recvs = kcalloc(RECVS, sizeof(*d->recvs), GFP_KERNEL);
-	d->out = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
-	d->in = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
-	if (!d->recvs || !d->out || !d->in)
-		return -ENOMEM;
-	dma = ib_dma_map_single(ib, d->out, RMEM_MSG_SIZE, DMA_TO_DEVICE);
-	if (ib_dma_mapping_error(ib, dma))
-		return -ENOMEM;
-	d->out_dma = dma;
-	for (recv = d->recvs; recv < d->recvs + RECVS; recv++) {
-		recv->msg = kzalloc(RMEM_MSG_SIZE, GFP_KERNEL);
-		if (!recv->msg)
-			return -ENOMEM;
-		recv->dma = ib_dma_map_single(ib, recv->msg, RMEM_MSG_SIZE, DMA_FROM_DEVICE);
-		if (ib_dma_mapping_error(ib, recv->dma))
-			return -ENOMEM;
-		recv->donor = d;
-	}
-	return 0;
-}
-
-static int post_recvs(struct rs_donor *d)
-{
-	unsigned int i;
-	int ret = 0;
-
-	for (i = 0; i < RECVS && !ret; i++)
-		ret = rs_post_recv(d, &d->recvs[i]);
-	return ret;
-}
-
 /* ------------------------------------------------------------------ make, destroy */
 
 static void qp_event(struct ib_event *event, void *context)
@@ -220,7 +140,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 {
 	struct ib_qp_init_attr init = {
 		.event_handler = qp_event, .qp_context = d, .qp_type = IB_QPT_RC, .sq_sig_type = IB_SIGNAL_REQ_WR,
-		.cap = { .max_send_wr = SENDS, .max_recv_wr = RECVS + 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = SENDS, .max_recv_wr = RS_RECVS + 1, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT, .port_num = d->port,
@@ -231,7 +151,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 	d->pd = ib_alloc_pd(ib, 0);
 	if (IS_ERR(d->pd))
 		return PTR_ERR(d->pd);
-	d->cq = ib_alloc_cq_any(ib, d, SENDS + RECVS + 2, IB_POLL_WORKQUEUE);
+	d->cq = ib_alloc_cq_any(ib, d, SENDS + RS_RECVS + 2, IB_POLL_WORKQUEUE);
 	if (IS_ERR(d->cq))
 		return PTR_ERR(d->cq);
 	strscpy(d->ibdev_name, dev_name(&ib->dev), sizeof(d->ibdev_name));
@@ -249,7 +169,7 @@ static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
 		ib_destroy_qp(d->qp);
 	if (!IS_ERR_OR_NULL(d->cq))
 		ib_free_cq(d->cq);
-	free_messages(d, ib);
+	rs_messages_free(d, ib);
 	if (!IS_ERR_OR_NULL(d->pd))
 		ib_dealloc_pd(d->pd);
 	d->qp = NULL;
@@ -298,9 +218,9 @@ static int make_objects(struct rs_donor *d, struct ib_device *ib, struct netlink
 		return ret;
 	ret = make_qp(d, ib);
 	if (!ret)
-		ret = make_messages(d, ib);
+		ret = rs_messages_make(d, ib);
 	if (!ret)
-		ret = post_recvs(d);
+		ret = rs_post_recvs(d);
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "the RDMA device has no queue pair for us");
 		destroy_objects(d, ib);
@@ -331,15 +251,6 @@ int rs_verbs_make(struct rs_donor *d, const char *name, u32 port, u32 gid_index,
 	}
 	mutex_unlock(&rs_ib_lock);
 	return ret;
-}
-
-/* All that is posted completes. From the donor's workqueue, once it has failed, or nothing is posted any more */
-void rs_verbs_drain(struct rs_donor *d)
-{
-	if (!d->ibdev || d->drained)
-		return;
-	ib_drain_qp(d->qp);
-	d->drained = true;
 }
 
 void rs_verbs_destroy(struct rs_donor *d)

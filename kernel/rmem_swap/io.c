@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* A request of the block layer ends, or is handed back to queue.c, which runs it again. */
+
+#include "rmem_swap.h"
+
+void rs_io_end(struct rs_io *io, blk_status_t status)
+{
+	io->status = status;
+	blk_mq_complete_request(blk_mq_rq_from_pdu(io));
+}
+
+/* To be run by again_work: anew, or it holds a reference to its slab and is to be posted. */
+void rs_io_again(struct rs_io *io)
+{
+	struct rs_dev *dev = io->dev;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->pool_lock, flags);
+	list_add_tail(&io->list, &dev->again);
+	spin_unlock_irqrestore(&dev->pool_lock, flags);
+	queue_work(rs_wq, &dev->again_work);
+}
