@@ -11,12 +11,6 @@
 #include "rmem_swap.h"
 
 /*
- * All devices share them. Works on rs_wq free memory, so it has a rescuer thread. Works on rs_slow_wq may wait for a donor, or for
- * a workqueue.
- */
-struct workqueue_struct *rs_wq, *rs_slow_wq;
-
-/*
  * Packets may be received into the kernel's reserves of memory as long as a socket is known that frees memory by what it
  * receives. The RDMA device receives by a socket that is not ours, and takes such packets; this one is only known. (If there is
  * none, the device works; it may just wait longer for memory.)
@@ -41,18 +35,13 @@ static void forget_known(void)
 
 static int __init rs_init(void)
 {
-	int ret;
+	int ret = rs_wqs_make();
 
-	rs_wq = alloc_workqueue("rmem_swap", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	if (!rs_wq)
-		return -ENOMEM;
-	ret = -ENOMEM;
-	rs_slow_wq = alloc_workqueue("rmem_swap-slow", WQ_UNBOUND, 0);
-	if (!rs_slow_wq)
-		goto err_wq;
+	if (ret)
+		return ret;
 	ret = rs_verbs_register();
 	if (ret)
-		goto err_slow_wq;
+		goto err_wqs;
 	ret = rs_nl_register();
 	if (ret)
 		goto err_verbs;
@@ -61,10 +50,8 @@ static int __init rs_init(void)
 
 err_verbs:
 	rs_verbs_unregister();
-err_slow_wq:
-	destroy_workqueue(rs_slow_wq);
-err_wq:
-	destroy_workqueue(rs_wq);
+err_wqs:
+	rs_wqs_destroy();
 	return ret;
 }
 
@@ -75,8 +62,7 @@ static void __exit rs_exit(void)
 	rs_devs_del_all();
 	forget_known();
 	rs_verbs_unregister();
-	destroy_workqueue(rs_slow_wq);
-	destroy_workqueue(rs_wq);
+	rs_wqs_destroy();
 }
 
 module_init(rs_init);

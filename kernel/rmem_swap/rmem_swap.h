@@ -251,9 +251,6 @@ struct rs_donor {
 	int connect_ret;
 };
 
-/* main.c */
-extern struct workqueue_struct *rs_wq, *rs_slow_wq;
-
 static inline void rs_count(struct rs_stats *stats, enum rs_count what)
 {
 	atomic64_inc(&stats->n[what]);
@@ -264,6 +261,11 @@ static inline void rs_count_both(struct rs_donor *d, enum rs_count what)
 	rs_count(&d->stats, what);
 	rs_count(&d->dev->stats, what);
 }
+
+/* work.c */
+extern struct workqueue_struct *rs_wq, *rs_slow_wq;
+int rs_wqs_make(void);
+void rs_wqs_destroy(void);
 
 /* dev.c */
 extern struct mutex rs_devs_lock;
