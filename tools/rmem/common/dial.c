@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT
-/* A TCP connection with a deadline. */
+/* A TCP connection with a deadline, and the clock of the deadline. */
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "common.h"
 #include "dial.h"
 #include "why.h"
+
+int64_t rmem_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 static int wait_for(int fd, short events, int64_t deadline)
 {

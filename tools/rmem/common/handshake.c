@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include "common.h"
 #include "dial.h"
 #include "why.h"
@@ -37,14 +36,6 @@ const char *rmem_status_text(unsigned int status, int *error)
 	}
 	*error = -EPROTO;
 	return "its answer has a status that is not known here: use the same version on both sides";
-}
-
-int64_t rmem_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static int refused(const struct rmem_dest *dest, const char *what, unsigned int status, char **why)

@@ -11,8 +11,6 @@
 
 #define CONF_PATH "/etc/rmemd.conf"
 
-const char say_as[] = "rmemd";
-
 struct arguments {
 	const char *conf, *persist, *listen, *device;
 };
@@ -113,8 +111,10 @@ static int run(void)
 int main(int argc, char **argv)
 {
 	struct arguments arguments = { .conf = CONF_PATH };
-	int code = parse_arguments(argc, argv, &arguments);
+	int code;
 
+	say_as = "rmemd";
+	code = parse_arguments(argc, argv, &arguments);
 	if (code >= 0)
 		return code;
 	if (sodium_init() < 0)

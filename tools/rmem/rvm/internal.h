@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 /* All else is hidden. */
 #pragma GCC visibility push(default)
@@ -104,6 +105,12 @@ static inline size_t rvm_pages(const struct rvm *v)
 	return v->size / RVM_PAGE;
 }
 
+/* Only this thread makes itself the owner, so the answer stays true. */
+static inline bool txn_mine(struct rvm *v)
+{
+	return atomic_load(&v->owner) == gettid();
+}
+
 uint64_t header_checksum(const struct header *h);
 
 /* ------------------------------------------------------------------ pages.c */
@@ -126,7 +133,6 @@ void pages_clean(struct rvm *v);
 
 int txn_open(struct rvm *v); /* what transactions need */
 void txn_close(struct rvm *v);
-bool txn_mine(struct rvm *v);
 /* Like rvm_set_range(), but also for the header. The caller has checked the range and has the transaction. */
 void txn_touch(struct rvm *v, const void *p, size_t size);
 /* Changes remain; the next thread may begin. */

@@ -23,12 +23,6 @@ void txn_close(struct rvm *v)
 	pages_close(v);
 }
 
-/* Only this thread makes itself the owner, so the answer stays true. */
-bool txn_mine(struct rvm *v)
-{
-	return atomic_load(&v->owner) == gettid();
-}
-
 int rvm_begin(struct rvm *v)
 {
 	if (txn_mine(v))

@@ -9,6 +9,8 @@
 #include "../common/common.h"
 #include "say.h"
 
+const char *say_as;
+
 static void say_line(int priority, const char *format, va_list ap)
 {
 	char line[1024];

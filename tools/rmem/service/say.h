@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <syslog.h>
 
-extern const char say_as[]; /* each program's own name */
+extern const char *say_as; /* the program's own name, which its main() sets first */
 
 /* One line to stderr; @priority is one of syslog(3). Control characters are not printed. */
 void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -8,8 +8,6 @@
 
 #include "rmemswap.h"
 
-const char say_as[] = "rmemswap";
-
 struct arguments {
 	const char *conf, *socket;
 	bool json, slabs;
@@ -81,12 +79,15 @@ static int parse_arguments(int argc, char **argv, struct arguments *a)
 int main(int argc, char **argv)
 {
 	struct arguments a = { .conf = CONF_PATH, .socket = SOCKET_PATH, .interval = 1 };
-	int code = parse_arguments(argc, argv, &a);
-	const char *command = argc > optind ? argv[optind] : "";
-	int words = argc - optind;
+	const char *command;
+	int code, words;
 
+	say_as = "rmemswap";
+	code = parse_arguments(argc, argv, &a);
 	if (code >= 0)
 		return code;
+	command = argc > optind ? argv[optind] : "";
+	words = argc - optind;
 	signal(SIGPIPE, SIG_IGN);
 	if (!strcmp(command, "run") && words == 1)
 		return service_run(a.conf, a.socket);
