@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* A client's connection: its objects of the device, and the messages on its queue pair. */
+/*
+ * A client's connection: its objects of the device, and the messages that it is sent. completions.c has those that come from it.
+ *
+ * This file, evict.c and pressure.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets
+ * the next notice go.
+ */
 #include <errno.h>
 #include <sodium.h>
 #include <stdarg.h>
@@ -9,23 +14,9 @@
 
 #include "rmemd.h"
 
-/* Work request ids: a receive's slot, or a send's buffer and one of these. */
-#define WR_SEND 0x100
-#define WR_PROBE 0x200
-
 #define SILENCE_MS 30000
 #define BUFFERS_SIZE ((RMEM_SLOTS + CLIENT_SENDS) * RMEM_MSG_SIZE)
 #define REGION_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-
-static uint8_t *receive_buffer(const struct client *c, unsigned int slot)
-{
-	return c->buffers + (size_t)slot * RMEM_MSG_SIZE;
-}
-
-static uint8_t *send_buffer(const struct client *c, unsigned int slot)
-{
-	return c->buffers + (size_t)(RMEM_SLOTS + slot) * RMEM_MSG_SIZE;
-}
 
 struct client *client_of(const struct owner *owner)
 {
@@ -155,98 +146,6 @@ void client_probe(struct client *c)
 		client_close(c, LOG_WARNING, "its queue pair does not take a probe: %s", strerror(err));
 	else
 		c->in_flight++;
-}
-
-/* ------------------------------------------------------------------ completions */
-
-static void received(struct client *c, const struct ibv_wc *wc)
-{
-	unsigned int at = (c->first_waiting + c->n_waiting) % RMEM_SLOTS;
-
-	if (wc->opcode != IBV_WC_RECV || wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV)) {
-		donor.counters.bad_messages++;
-		client_close(c, LOG_WARNING, "bad message: it is no plain SEND");
-		return;
-	}
-	c->waiting[at].slot = wc->wr_id;
-	c->waiting[at].size = wc->byte_len;
-	c->n_waiting++;
-}
-
-static void sent(struct client *c, uint64_t wr_id)
-{
-	c->in_flight--;
-	if (wr_id == WR_SEND + CLIENT_NOTICE) {
-		c->notice_busy = false;
-		evict_next(c);
-	} else if (wr_id != WR_PROBE) {
-		c->free_sends[c->n_free++] = wr_id - WR_SEND;
-	}
-}
-
-static void completed(struct client *c, const struct ibv_wc *wc)
-{
-	if (wc->status != IBV_WC_SUCCESS) {
-		client_close(c, LOG_INFO, "the connection broke: %s", ibv_wc_status_str(wc->status));
-		return;
-	}
-	c->heard = now_ms();
-	if (wc->wr_id < RMEM_SLOTS)
-		received(c, wc);
-	else
-		sent(c, wc->wr_id);
-}
-
-/* A turn in which much was logged ends, and serve() comes back to the requests that wait. */
-static bool may_handle(const struct client *c)
-{
-	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store);
-}
-
-static void handle_waiting(struct client *c)
-{
-	while (may_handle(c)) {
-		uint8_t receive = c->waiting[c->first_waiting].slot, send = c->free_sends[c->n_free - 1];
-		uint32_t size = c->waiting[c->first_waiting].size;
-
-		size = request_handle(c, (struct rmem_msg *)receive_buffer(c, receive), size,
-				      (struct rmem_msg *)send_buffer(c, send));
-		/* A request may end the connection by its consequences. */
-		if (!size || c->dead)
-			return;
-		c->requests++;
-		c->first_waiting = (c->first_waiting + 1) % RMEM_SLOTS;
-		c->n_waiting--;
-		c->n_free--;
-		c->held[c->n_held++] = (struct reply){ .send = send, .receive = receive, .size = size };
-	}
-}
-
-bool client_resume(struct client *c)
-{
-	bool waits = may_handle(c);
-
-	handle_waiting(c);
-	return waits;
-}
-
-/* Arms first, then empties the queue: a completion after the last look makes an event. */
-void client_completions(struct client *c)
-{
-	struct ibv_wc wc;
-	int n = 0;
-
-	if (c->dead)
-		return;
-	if (ibv_req_notify_cq(c->cq, 0)) {
-		client_close(c, LOG_ERR, "its completion queue can't be armed: %s", strerror(errno));
-		return;
-	}
-	while (!c->dead && (n = ibv_poll_cq(c->cq, 1, &wc)) > 0)
-		completed(c, &wc);
-	if (!c->dead && n < 0)
-		client_close(c, LOG_ERR, "its completion queue can't be read");
-	handle_waiting(c);
 }
 
 /* ------------------------------------------------------------------ begin, end */

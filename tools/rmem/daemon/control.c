@@ -20,6 +20,7 @@
 struct control {
 	struct bufferevent *stream;
 	bool waits; /* for an eviction: further lines are read later */
+	struct asker asker; /* of the eviction */
 	bool ending; /* it sends no more requests, and still gets answers */
 	struct control *next;
 };
@@ -236,7 +237,7 @@ static void evict_for(struct control *control, struct owner *owner, uint64_t tag
 	enum rmem_status status;
 
 	control->waits = true;
-	status = evict(owner, tag, control);
+	status = evict(owner, tag, &control->asker);
 	if (status == RMEM_OK)
 		return;
 	control->waits = false;
@@ -264,8 +265,10 @@ static void do_evict(struct control *control, const json_t *request)
 }
 
 /* The loop reads the next line later, since the caller may be in the middle of a list. */
-void control_evicted(struct control *control, const char *how)
+static void on_evicted(void *arg, const char *how)
 {
+	struct control *control = arg;
+
 	answer(control, json_pack("{s:b, s:s}", "ok", 1, "how", how));
 	control->waits = false;
 	bufferevent_trigger(control->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
@@ -317,7 +320,7 @@ static void control_end(struct control *control)
 	while (*at != control)
 		at = &(*at)->next;
 	*at = control->next;
-	evict_forget(control);
+	evict_forget(&control->asker);
 	bufferevent_free(control->stream);
 	free(control);
 	connections--;
@@ -393,6 +396,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 		free(control);
 		return;
 	}
+	control->asker = (struct asker){ .told = on_evicted, .arg = control };
 	bufferevent_setcb(control->stream, on_lines, on_written, on_end, control);
 	bufferevent_enable(control->stream, EV_READ | EV_WRITE);
 	control->next = list;

@@ -5,6 +5,9 @@
  *
  * pressure.c also asks owners, about the use of their slabs. A client gets no notice of either kind before it has answered the
  * last notice, or its time for that has passed. evict_next() makes sure of that.
+ *
+ * This file, client.c and pressure.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets
+ * the next notice go.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@ struct eviction {
 	struct owner *owner;
 	uint64_t tag;
 	uint64_t addr; /* which its owner's next region of this tag does not have */
-	struct control *asker;
+	const struct asker *asker; /* NULL: nobody waits */
 	struct event *grace; /* NULL: another slab of this owner comes first */
 	bool asked;	     /* the owner was sent the notice */
 	bool pressed;	     /* pressure alone wants it */
@@ -60,7 +63,7 @@ static enum rmem_status take(const struct eviction *e)
 static void end(struct eviction *e, const char *how)
 {
 	if (e->asker)
-		control_evicted(e->asker, how);
+		e->asker->told(e->asker->arg, how);
 	free(e);
 }
 
@@ -156,7 +159,7 @@ void evict_next(struct client *c)
 		ask(c, first);
 }
 
-static enum rmem_status begin(struct owner *owner, uint64_t tag, struct control *asker, bool pressed)
+static enum rmem_status begin(struct owner *owner, uint64_t tag, const struct asker *asker, bool pressed)
 {
 	const struct region *region = region_of_tag(owner, tag);
 	struct client *c = client_of(owner);
@@ -184,7 +187,7 @@ static enum rmem_status begin(struct owner *owner, uint64_t tag, struct control 
 	return RMEM_OK;
 }
 
-enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker)
+enum rmem_status evict(struct owner *owner, uint64_t tag, const struct asker *asker)
 {
 	return begin(owner, tag, asker, false);
 }
@@ -253,7 +256,7 @@ void evict_disconnected(struct owner *owner)
 	finish_all(owner, "its owner is not connected");
 }
 
-void evict_forget(const struct control *asker)
+void evict_forget(const struct asker *asker)
 {
 	for (struct eviction *e = list; e; e = e->next)
 		if (e->asker == asker)

@@ -4,6 +4,9 @@
  * headroom, both now and on average, a round begins. Slabs whose owners are not connected go at once. If these are not enough,
  * some more slabs than have to go are chosen at random, large slabs with a higher probability. Then rmemd asks their owners how
  * much they use them, and evicts the coldest. The next round begins when all evictions have ended.
+ *
+ * This file, client.c and evict.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets the
+ * next notice go.
  */
 #include <math.h>
 #include <sodium.h>

@@ -3,7 +3,7 @@
  * rmemd without its store: listening, connections, requests of clients and requests of the operator.
  *
  * One thread, one event loop (serve.c). A turn of the loop handles everything that is ready. Requests are done in memory, and
- * their answers are held back. serve_settle() ends the turn: it syncs the store once, then sends the answers.
+ * their answers are held back. settle() ends the turn: it syncs the store once, then sends the answers.
  */
 #ifndef RMEMD_H
 #define RMEMD_H
@@ -73,6 +73,10 @@ void devices_close(void);
 #define CLIENT_SENDS (RMEM_SLOTS + 1) /* an answer to each request, and a notice */
 #define CLIENT_NOTICE RMEM_SLOTS      /* the buffer of the notice */
 
+/* Work request ids: a receive's slot, or a send's buffer and one of these. */
+#define WR_SEND 0x100
+#define WR_PROBE 0x200
+
 struct reply {
 	uint8_t send, receive; /* slots */
 	uint32_t size;
@@ -121,15 +125,21 @@ struct client {
 	struct client *next;
 };
 
+static inline uint8_t *receive_buffer(const struct client *c, unsigned int slot)
+{
+	return c->buffers + (size_t)slot * RMEM_MSG_SIZE;
+}
+
+static inline uint8_t *send_buffer(const struct client *c, unsigned int slot)
+{
+	return c->buffers + (size_t)(RMEM_SLOTS + slot) * RMEM_MSG_SIZE;
+}
+
 struct client *client_of(const struct owner *owner); /* the live one, or NULL */
 /* Ends the name's old connection, and makes a new one, whose queue pair is in RTS. Returns NULL and *status after a message. */
 struct client *client_open(const struct conf_client *conf, struct device *device, const struct rmem_port *port,
 			   const struct rmem_qp *theirs, struct rmem_qp *mine, const char *peer, enum rmem_status *status);
 void client_close(struct client *c, int priority, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Something has completed. */
-void client_completions(struct client *c);
-/* Does requests that the last turn has left. Returns true if there was one. */
-bool client_resume(struct client *c);
 /* Sends the answers that are held back, once the store is synced. */
 void client_answer(struct client *c);
 /* Returns 0, or -1 if the buffer is not free or the client is gone. */
@@ -155,6 +165,13 @@ void client_region_gone(struct region *region, void *arg);
  */
 uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t size, struct rmem_msg *answer);
 
+/* ------------------------------------------------------------------ completions.c */
+
+/* Something has completed. */
+void client_completions(struct client *c);
+/* Does requests that the last turn has left. Returns true if there was one. */
+bool client_resume(struct client *c);
+
 /* ------------------------------------------------------------------ greet.c */
 
 /* Takes over a TCP connection for the handshake. If there are too many, it takes the place of the oldest. */
@@ -163,13 +180,17 @@ void greetings_close(void);
 
 /* ------------------------------------------------------------------ evict.c */
 
-struct control;
+/* Who waits for an eviction. It stays where it is until it was told, or evict_forget(). */
+struct asker {
+	void (*told)(void *arg, const char *how);
+	void *arg;
+};
 
 /*
- * Takes a slab back. control_evicted() tells @asker (which may be NULL) when the slab is gone, perhaps before this returns.
- * RMEM_NO_TAG: there is no such slab. RMEM_FULL: another asker waits for it already.
+ * Takes a slab back. @asker (which may be NULL) is told when the slab is gone, perhaps before this returns. RMEM_NO_TAG: there is
+ * no such slab. RMEM_FULL: another asker waits for it already.
  */
-enum rmem_status evict(struct owner *owner, uint64_t tag, struct control *asker);
+enum rmem_status evict(struct owner *owner, uint64_t tag, const struct asker *asker);
 /* The same for the host's need of memory; and the end of that need: slabs that no client was asked for yet stay. */
 enum rmem_status evict_pressed(struct owner *owner, uint64_t tag);
 void evict_relieved(void);
@@ -186,7 +207,7 @@ void evict_gone(const struct region *region);
 void evict_settle(void);
 /* The owner has no connection any more: the slabs that it was asked for are taken now. */
 void evict_disconnected(struct owner *owner);
-void evict_forget(const struct control *asker);
+void evict_forget(const struct asker *asker);
 void drain(void);
 /* A client of this name is refused: there is a drain, and the name has only slabs. */
 bool drained(const char *name);
@@ -212,9 +233,8 @@ enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat);
 
 int control_open(const char *path);
 void control_close(void);
-void control_evicted(struct control *asker, const char *how);
 
-/* ------------------------------------------------------------------ serve.c */
+/* ------------------------------------------------------------------ turn.c */
 
 struct counters {
 	uint64_t turns, requests, greetings, denied, connects, bad_messages, evictions;
@@ -238,14 +258,17 @@ struct donor {
 
 extern struct donor donor;
 
-int serve_open(void);
-void serve(void); /* until the donor has ended */
-void serve_close(void);
 /* Everything done so far is durable when this returns. If the disk fails, rmemd ends here. */
 void serve_sync(void);
 void serve_end(int code);
 /* accept() has failed: the connection stays in the queue, and the socket would be readable at once again. */
 bool accept_must_wait(int err);
 struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg);
+
+/* ------------------------------------------------------------------ serve.c */
+
+int serve_open(void);
+void serve(void); /* until the donor has ended */
+void serve_close(void);
 
 #endif

@@ -16,20 +16,8 @@
 
 #define PROBE_S 5 /* how often the silent ones are looked for */
 
-struct donor donor;
-
 static int listener = -1;
 static struct event *acceptable, *accept_later, *probe, *signals[3];
-
-struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg)
-{
-	struct event *event = event_new(donor.base, fd, what, function, arg);
-
-	if (event)
-		return event;
-	say(LOG_CRIT, "memory: there is none left");
-	_exit(EXIT_FAILED);
-}
 
 /* ------------------------------------------------------------------ accepting */
 
@@ -46,11 +34,6 @@ static void peer_text(const struct sockaddr_storage *address, char *text, size_t
 		inet_ntop(AF_INET, six->sin6_addr.s6_addr + 12, text, size);
 	else if (address->ss_family == AF_INET6)
 		inet_ntop(AF_INET6, &six->sin6_addr, text, size);
-}
-
-bool accept_must_wait(int err)
-{
-	return err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
 }
 
 static void on_accept_later(evutil_socket_t fd, short what, void *arg)
@@ -122,13 +105,6 @@ static int open_listener(void)
 
 /* ------------------------------------------------------------------ signals, timers */
 
-void serve_end(int code)
-{
-	if (code > donor.exit_code)
-		donor.exit_code = code;
-	donor.ended = true;
-}
-
 static void on_end(evutil_socket_t sig, short what, void *arg)
 {
 	(void)what, (void)arg;
@@ -196,19 +172,6 @@ int serve_open(void)
 	if (open_listener())
 		return -1;
 	return control_open(donor.conf.socket);
-}
-
-void serve_sync(void)
-{
-	char *why = NULL;
-
-	if (!donor.changed)
-		return;
-	donor.changed = false;
-	if (store_sync(donor.store, &why) == RMEM_OK)
-		return;
-	say(LOG_CRIT, "%s: nothing is answered any more", why ? why : "the log failed");
-	_exit(EXIT_FAILED);
 }
 
 /* The end of a turn: one sync for everything that was done in it, and only then the answers. */
