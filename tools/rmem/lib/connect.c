@@ -10,24 +10,6 @@
 #define CONNECT_MS 10000
 #define REQUEST_MS 60000 /* a donor that is moved live is silent for seconds; see also too_late() */
 
-int enter(struct rmem *r)
-{
-	int ret;
-
-	pthread_mutex_lock(&r->lock);
-	if (r->state == UP)
-		return 0;
-	ret = connection_down(r);
-	pthread_mutex_unlock(&r->lock);
-	return ret;
-}
-
-int leave(struct rmem *r, int ret)
-{
-	pthread_mutex_unlock(&r->lock);
-	return ret;
-}
-
 /* ------------------------------------------------------------------ the handshake, without the lock */
 
 /* Returns @ret. rmem_error() says what went wrong. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The verbs objects of a connection. They are made for each connection, and given up for good when it breaks. */
+/*
+ * The verbs objects of a connection. They are made for each connection, and given up for good when it breaks. All that is under
+ * way on it ends then, too.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -150,6 +153,27 @@ int post(struct rmem *r, struct ibv_send_wr *wr)
 		return 0;
 	connection_break(r, "a work request: %s", strerror(ret));
 	return connection_down(r);
+}
+
+static void requests_fail(struct rmem *r)
+{
+	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
+		if (slot->id && slot->request) {
+			slot->request->error = -ENOTCONN;
+			slot->request->done = true;
+		}
+		*slot = (struct slot){ 0 };
+	}
+	r->unanswered = 0;
+	r->probed = 0;
+	r->ask.count = 0;
+}
+
+/* Done here and not by the thread that waits, since another thread may have connected again before that one runs. */
+static void txn_broken(struct rmem *r)
+{
+	if (r->txn.state == TXN_GOING)
+		r->txn.state = r->txn.sent ? TXN_DOUBT : TXN_OPEN;
 }
 
 /*

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The last failure of each thread, in one line. */
+/*
+ * The last failure of each thread, in one line. Also enter() and leave(), since any call may find the connection down, which is a
+ * failure.
+ */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,6 +36,24 @@ int answer_failed(struct rmem *r, const char *what, unsigned int status)
 	const char *text = rmem_status_text(status, &error);
 
 	return fail(error, "donor %s: %s: %s", r->host, what, text);
+}
+
+int enter(struct rmem *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->state == UP)
+		return 0;
+	ret = connection_down(r);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int leave(struct rmem *r, int ret)
+{
+	pthread_mutex_unlock(&r->lock);
+	return ret;
 }
 
 int64_t now_ms(void)

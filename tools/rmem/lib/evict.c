@@ -2,6 +2,9 @@
 /*
  * The donor wants slabs back. It sends a notice of a slab. Operations that are under way on this slab end first. Then the library
  * tells the program, and then the donor.
+ *
+ * This file, wait.c, request.c and heat.c call each other in a circle: the library has no thread of its own, so whoever waits for
+ * an answer also handles the answers of others, and the donor's notices.
  */
 #include "internal.h"
 

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* How much slabs are used. The donor asks this before it takes some back. */
+/*
+ * How much slabs are used. The donor asks this before it takes some back.
+ *
+ * This file, wait.c, request.c and evict.c call each other in a circle: the library has no thread of its own, so whoever waits for
+ * an answer also handles the answers of others, and the donor's notices.
+ */
 #include <string.h>
 #include "internal.h"
 

@@ -183,15 +183,13 @@ struct rmem {
 	} ask; /* for heat */
 };
 
-/* error.c: only connection_down() and answer_failed() need the lock */
+/* error.c: only connection_down(), answer_failed() and leave() need the lock */
 int fail(int ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int connection_down(struct rmem *r); /* -ENOTCONN */
 int answer_failed(struct rmem *r, const char *what, unsigned int status);
-int64_t now_ms(void);
-
-/* connect.c */
 int enter(struct rmem *r); /* locks; -ENOTCONN, and not locked, if the connection is not up */
 int leave(struct rmem *r, int ret); /* unlocks; returns @ret */
+int64_t now_ms(void);
 
 /* device.c: the objects of a connection */
 int device_open(struct rmem *r, const struct sockaddr *local);
@@ -217,17 +215,20 @@ int request_call(struct rmem *r, unsigned int generation, uint16_t type, const v
 		 size_t answer_size);
 void request_sent(struct rmem *r, unsigned int index);
 void request_received(struct rmem *r, const uint8_t *data, size_t size);
-void requests_fail(struct rmem *r);
 void probe(struct rmem *r);
 void probe_done(struct rmem *r);
 
-/* region.c */
-int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn);
+/* table.c */
+struct region *table_find(const struct table *t, uint64_t tag);
+int table_put(struct table *t, const struct region *what); /* takes the place of the region that has this tag */
+void table_free(struct table *t);
 struct region *region_of(struct rmem *r, uint64_t tag);
 int region_at(struct rmem *r, uint64_t addr, uint64_t len, struct region **region); /* -ERANGE, -ESTALE */
 void region_drop(struct region *region); /* it is less busy */
 void region_remove(struct rmem *r, uint64_t tag);
-void table_free(struct table *t);
+
+/* region.c */
+int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn);
 
 /* buffer.c */
 uint8_t *buffer_at(const struct rmem *r, unsigned int index);
@@ -240,7 +241,8 @@ void memory_unregister_all(struct rmem *r);
 void memory_free(struct rmem *r);
 struct memory *memory_at(struct rmem *r, const void *start, size_t size);
 
-/* data.c */
+/* wr.c: work requests of data */
+void op_done(struct rmem_op *op, int error); /* a part of it is done */
 void data_sent(struct rmem *r, unsigned int index);
 void data_fail(struct rmem *r);
 
@@ -250,7 +252,6 @@ void txn_drop(struct rmem *r);
 bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no other thread is in rmem_txn_go(). -ENOTCONN */
-void txn_broken(struct rmem *r); /* the connection broke */
 
 /* evict.c */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);

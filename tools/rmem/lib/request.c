@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Messages to the donor's process, and its answers. At most RMEM_SLOTS messages wait for an answer. Each message is one SEND. */
+/*
+ * Messages to the donor's process, and its answers. At most RMEM_SLOTS messages wait for an answer. Each message is one SEND.
+ *
+ * This file, wait.c, evict.c and heat.c call each other in a circle: the library has no thread of its own, so whoever waits for an
+ * answer also handles the answers of others, and the donor's notices.
+ */
 #include <errno.h>
 #include <string.h>
 #include "internal.h"
@@ -152,21 +157,6 @@ void request_received(struct rmem *r, const uint8_t *data, size_t size)
 	}
 	if (ret)
 		connection_break(r, "it sent a message that makes no sense");
-}
-
-/* Called when the connection has broken. */
-void requests_fail(struct rmem *r)
-{
-	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
-		if (slot->id && slot->request) {
-			slot->request->error = -ENOTCONN;
-			slot->request->done = true;
-		}
-		*slot = (struct slot){ 0 };
-	}
-	r->unanswered = 0;
-	r->probed = 0;
-	r->ask.count = 0;
 }
 
 /*

@@ -18,13 +18,6 @@ void txn_drop(struct rmem *r)
 	r->txn.state = TXN_OPEN;
 }
 
-/* Done here and not by the thread that waits, since another thread may have connected again before that one runs. */
-void txn_broken(struct rmem *r)
-{
-	if (r->txn.state == TXN_GOING)
-		r->txn.state = r->txn.sent ? TXN_DOUBT : TXN_OPEN;
-}
-
 bool txn_took_place(const struct rmem *r, uint64_t last)
 {
 	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1;
@@ -211,7 +204,7 @@ static int refused(struct rmem *r, unsigned int generation, int status)
 	return answer_failed(r, "the transaction", status);
 }
 
-/* If a step returns less than 0, the connection is lost, and txn_broken() has already set the state of the queue. */
+/* If a step returns less than 0, the connection is lost, and connection_break() has already set the state of the queue. */
 static int go(struct rmem *r)
 {
 	struct txn *t = &r->txn;

@@ -2,6 +2,9 @@
 /*
  * Completions, and waiting for them. The library has no thread of its own. One of the threads that wait polls for all, and the
  * others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
+ *
+ * This file, request.c, evict.c and heat.c call each other in a circle for that reason: whoever waits for an answer also handles
+ * the answers of others, and the donor's notices.
  */
 #include <errno.h>
 #include <poll.h>
