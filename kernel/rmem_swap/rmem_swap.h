@@ -389,7 +389,6 @@ void rs_notice_work(struct work_struct *work);
 
 /* talk.c: from the donor's workqueue */
 int rs_talk_alloc(struct rs_donor *d, u64 tag, u64 size, u64 *addr, u32 *rkey);
-int rs_talk_free(struct rs_donor *d, u64 tag);
 int rs_talk_free_all(struct rs_donor *d);
 int rs_talk_room(struct rs_donor *d, u64 *left);
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named);

@@ -208,16 +208,6 @@ static int free_queued(struct rs_donor *d, u32 count)
 	return go(d, count);
 }
 
-int rs_talk_free(struct rs_donor *d, u64 tag)
-{
-	struct rmem_queue_request *request = rs_body_of(d->out);
-	int ret;
-
-	request->ops[0] = free_op(cpu_to_le64(tag));
-	ret = free_queued(d, 1);
-	return ret == -EAGAIN ? 0 : ret;
-}
-
 static bool is_list(const struct answer *answer)
 {
 	const struct rmem_list_answer *list = answer->body;
