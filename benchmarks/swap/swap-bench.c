@@ -70,10 +70,10 @@ static uint64_t *quarter_at(uint64_t quarter)
 	return memory + quarter * QUARTER;
 }
 
-/* (edges follow from a node's number, but its page is looked at before one is gone along) */
+/* (edges follow from a node's number, which is in the upper bits, but its page is looked at before one is gone along) */
 static uint64_t edge(uint64_t page, unsigned int i)
 {
-	return (word_of(page, 0, i) >> 20) % pages;
+	return (word_of(page, 0, i) >> 40) % pages;
 }
 
 static void fill(uint64_t quarter)
