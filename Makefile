@@ -137,7 +137,7 @@ install: all $(INSTALL)
 	$(Q)install -D -m 644 build/kernel/rmem_swap.ko $(DESTDIR)$(MODDIR)/updates/rmem_swap.ko
 	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
 
-style: build/kernel/upstream/.done
+style: all build/kernel/upstream/.done
 	$(Q)tests/style
 
 refresh: build/kernel/upstream/.done
