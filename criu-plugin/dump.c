@@ -278,7 +278,7 @@ static int dump_event_file(int fd, int id)
 			return fail("event file: the driver cannot tell what it is: %s",
 				    strerror(ret));
 	}
-	return fail("an event file is open whose context is closed: it cannot be moved");
+	return fail(WHY_NO_CONTEXT);
 }
 
 int dump_file(int fd, int id)

@@ -77,7 +77,7 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 {
 	const char *device = dump.devices[c->device].name;
 	const struct rxe_migr_rec *rec = NULL, **slot;
-	char name[NAME_LEN];
+	char name[IBV_RECORD_NAME_LEN];
 	unsigned int type;
 	const char *refusal;
 

@@ -103,17 +103,14 @@ static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr
 {
 	pid_t owner = ibv_record_owner(c->buf, c->size, (const void *)mr);
 	const char *device = dump.devices[c->device].name;
-	char name[NAME_LEN];
+	char name[IBV_RECORD_NAME_LEN];
 
 	ibv_record_name(mr, name, sizeof(name));
 	if (!owner)
-		return fail("%s: %s: the process whose memory it is has ended, and it cannot be registered again",
-			    device, name);
+		return fail("%s: %s: " WHY_OWNER_ENDED, device, name);
 	if (owner > 0 && !is_dumped(owner))
-		return fail("%s: %s: its memory is that of process %d, which is not moved",
-			    device, name, owner);
-	return fail("%s: %s: its memory is no longer mapped, and cannot be registered again: deregister it, or try again",
-		    device, name);
+		return fail("%s: %s: " WHY_OWNER_STAYS, device, name, owner);
+	return fail("%s: %s: " WHY_UNMAPPED, device, name);
 }
 
 int check_regions(void)

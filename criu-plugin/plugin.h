@@ -21,6 +21,7 @@
 
 #include "rdma.pb-c.h"
 #include "rdma_file.h"
+#include "reasons.h"
 #include "walk.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -59,8 +60,7 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ENOKEY of the driver */
 #define NO_KEY \
-	"key: the driver has none: godwit key load, or, if this host never had one, godwit key set, the same on all hosts; or, " \
-	"on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"
+	"key: the driver has none: godwit key load, or, if this host never had one, godwit key set, the same on all hosts" OR_NO_KEY
 
 /* Lines said from now on, also in forked processes, are known to this one. */
 int error_share(void);
@@ -152,9 +152,6 @@ void free_message(RdmaRecordEntry *entry);
  * fit their records' width, whatever the image held.
  */
 struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
-
-/* For a name by ibv_record_name(3) */
-#define NAME_LEN 96
 
 /* ---------------------------------------------------------- image.c: files -- */
 

@@ -56,7 +56,7 @@ int creating_failed(const struct saved_context *c,
 		    const struct rxe_migr_rec *rec, int err)
 {
 	const char *device = c->here->name;
-	char name[NAME_LEN];
+	char name[IBV_RECORD_NAME_LEN];
 
 	ibv_record_name(rec, name, sizeof(name));
 	switch (err) {

@@ -127,7 +127,7 @@ static void add_record(struct saved_context *c, const struct rxe_migr_rec *rec)
 
 static int sort_objects(struct saved_context *c)
 {
-	char name[NAME_LEN];
+	char name[IBV_RECORD_NAME_LEN];
 	uint32_t i, last;
 
 	qsort(c->objects, c->num_objects, sizeof(*c->objects), by_handle);
@@ -267,7 +267,7 @@ static int set_owners(const RdmaTaskEntry *task)
 
 static int check_owners(const struct saved_context *c)
 {
-	char name[NAME_LEN];
+	char name[IBV_RECORD_NAME_LEN];
 	uint32_t i;
 
 	for (i = 0; i < c->num_objects; i++)

@@ -295,9 +295,10 @@ uint64_t ibv_record_number(const struct rxe_migr_rec *rec,
 			   const struct ibv_record_field *field);
 
 /*
- * An object for people, "QP number 17", in name, of size bytes: 96 are enough.
+ * An object for people, "QP 17", in name, of size bytes; this many are enough.
  * Returns name.
  */
+#define IBV_RECORD_NAME_LEN 96
 const char *ibv_record_name(const struct rxe_migr_rec *rec, char *name,
 			    size_t size);
 

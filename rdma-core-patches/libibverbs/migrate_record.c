@@ -168,7 +168,7 @@ const char *ibv_record_name(const struct rxe_migr_rec *rec, char *name,
 			 le32toh(srq->srq_num));
 		break;
 	case RXE_MIGR_REC_QP:
-		snprintf(name, size, "QP number %u", le32toh(qp->qpn));
+		snprintf(name, size, "QP %u", le32toh(qp->qpn));
 		break;
 	case RXE_MIGR_REC_AH:
 		snprintf(name, size, "address handle number %u",

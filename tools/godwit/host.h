@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 #include "godwit.h"
+#include "reasons.h"
 
 int host_check_criu(void);
 int host_check_nft(void);
@@ -19,8 +20,7 @@ bool host_allows_unsigned(void);
 
 #define KEY_FILE	"/etc/godwit/key"
 /* What the operator is to do if there is no key. */
-#define KEY_HOW		"godwit key generate FILE, and godwit key set FILE here, at the destination and at all peers' hosts; or, " \
-			"on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"
+#define KEY_HOW		"godwit key generate FILE, and godwit key set FILE here, at the destination and at all peers' hosts" OR_NO_KEY
 
 const char *host_boot_id(void);
 int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */

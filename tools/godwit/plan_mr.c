@@ -82,22 +82,20 @@ void look_at_mr(struct look *look, const struct context *c, const struct rxe_mig
 {
 	struct plan *plan = look->plan;
 	json_t *object = plan_object(plan, "mr", c, mr_fields(mr));
-	unsigned int key = le32toh(mr->key);
 	pid_t owner = ibv_record_owner(c->dump, c->length, mr);
+	char name[IBV_RECORD_NAME_LEN];
 
+	ibv_record_name(&mr->hdr, name, sizeof(name));
 	if (owner >= 0)
 		json_object_set_new(object, "pid", json_integer(owner));
-	if (owner > 0 && !tree_has(&plan->tree, owner))
-		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is that of process %d, which "
-			   "stays here: start both under one process", c->pid, c->device, key, owner);
-	else if (has_owner(look, c, mr, owner))
+	if (owner > 0 && !tree_has(&plan->tree, owner)) {
+		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_STAYS, c->pid, c->device, name, owner);
+	} else if (has_owner(look, c, mr, owner)) {
 		return;
-	else if (owner == 0)
-		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: the process whose memory it is has "
-			   "ended, and it can't be registered again: deregister it before", c->pid, c->device, key);
-	else {
-		plan_stays(plan, object, "process %d, %s, MR with key 0x%x: its memory is no longer mapped, and "
-			   "can't be registered again: deregister it before", c->pid, c->device, key);
+	} else if (owner == 0) {
+		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_ENDED, c->pid, c->device, name);
+	} else {
+		plan_stays(plan, object, "process %d, %s, %s: " WHY_UNMAPPED, c->pid, c->device, name);
 		plan->passing = true;
 	}
 }

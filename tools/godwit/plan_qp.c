@@ -94,13 +94,14 @@ static void look_at_silent_peer(struct look *look, const struct context *c, cons
 {
 	const struct rxe_migr_rec_qp *was = when_asked(look, c, qp);
 	struct plan *plan = look->plan;
-	char peer[INET6_ADDRSTRLEN];
+	char peer[INET6_ADDRSTRLEN], name[IBV_RECORD_NAME_LEN];
 	struct in6_addr sgid;
 	const char *has;
 
+	ibv_record_name(&qp->hdr, name, sizeof(name));
 	if (!was) {
-		plan_moves_but(plan, object, "process %d, %s, QP %u: it is not known yet whether its peer speaks our "
-			       "protocol", c->pid, c->device, le32toh(qp->qpn));
+		plan_moves_but(plan, object, "process %d, %s, %s: it is not known yet whether its peer speaks our "
+			       "protocol", c->pid, c->device, name);
 		return;
 	}
 	if (qp->resp_psn != was->resp_psn || (qp->qp_type == IBV_QPT_RC && qp->comp_psn != was->comp_psn)) {
@@ -112,15 +113,15 @@ static void look_at_silent_peer(struct look *look, const struct context *c, cons
 	inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
 	if (!addresses_have(look->addresses, &sgid)) {
-		plan_stays(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
+		plan_stays(plan, object, "process %d, %s, %s: its peer, QP %u at %s, %s a driver without this "
 			   "protocol, or another key or none, and would not find this one at another address: --address",
-			   c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
+			   c->pid, c->device, name, le32toh(qp->dest_qpn), peer, has);
 		return;
 	}
 	add_gid(plan->silent_peers, qp->dgid);
-	plan_moves_but(plan, object, "process %d, %s, QP %u: its peer, QP %u at %s, %s a driver without this "
+	plan_moves_but(plan, object, "process %d, %s, %s: its peer, QP %u at %s, %s a driver without this "
 		       "protocol, or another key or none: it lives through the move if its own retries last longer",
-		       c->pid, c->device, le32toh(qp->qpn), le32toh(qp->dest_qpn), peer, has);
+		       c->pid, c->device, name, le32toh(qp->dest_qpn), peer, has);
 }
 
 void look_at_qp(struct look *look, const struct context *c, const struct rxe_migr_rec_qp *qp)
@@ -128,21 +129,22 @@ void look_at_qp(struct look *look, const struct context *c, const struct rxe_mig
 	struct plan *plan = look->plan;
 	json_t *object = plan_object(plan, "qp", c, qp_fields(qp));
 	const char *refusal = ibv_record_refusal(&qp->hdr);
-	uint32_t qpn = le32toh(qp->qpn);
+	char name[IBV_RECORD_NAME_LEN];
 	struct in6_addr sgid;
 
+	ibv_record_name(&qp->hdr, name, sizeof(name));
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
 	plan->qps++;
 	if (qp->qp_type == IBV_QPT_UD) {
 		if (qp->qp_state >= IBV_QPS_RTR && !stays_reachable(look, c))
-			plan_moves_but(plan, object, "process %d, %s, QP %u: what others send to this UD queue pair "
+			plan_moves_but(plan, object, "process %d, %s, %s: what others send to this UD queue pair "
 				       "arrives only if the address that they send to moves along: --address",
-				       c->pid, c->device, qpn);
+				       c->pid, c->device, name);
 	} else if (refusal) {
-		plan_stays(plan, object, "process %d, %s, QP %u: %s", c->pid, c->device, qpn, refusal);
+		plan_stays(plan, object, "process %d, %s, %s: %s", c->pid, c->device, name, refusal);
 	} else if (qp_is_connected(qp) && is_own_peer(qp) && !addresses_have(look->addresses, &sgid)) {
-		plan_stays(plan, object, "process %d, %s, QP %u: it is connected to itself, and would not find itself at "
-			   "another address: --address", c->pid, c->device, qpn);
+		plan_stays(plan, object, "process %d, %s, %s: it is connected to itself, and would not find itself at "
+			   "another address: --address", c->pid, c->device, name);
 	} else if (qp_is_connected(qp) && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
 		look_at_silent_peer(look, c, qp, object);
 	}

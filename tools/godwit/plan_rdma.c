@@ -46,7 +46,7 @@ static void look_at_group(struct look *look, const struct context *c, const stru
 
 static void refuse(struct plan *plan, json_t *object, const struct context *c, const struct rxe_migr_rec *rec)
 {
-	char name[96];
+	char name[IBV_RECORD_NAME_LEN];
 
 	plan_stays(plan, object, "process %d, %s, %s: %s", c->pid, c->device,
 		   ibv_record_name(rec, name, sizeof(name)), ibv_record_refusal(rec));
@@ -154,9 +154,8 @@ static void look_at_stray_event_files(struct look *look)
 
 		if (!f->context)
 			plan_stays(plan, plan_object(plan, "event_file", NULL, json_pack("{s:o}", "descriptors",
-				   holders_json(&f->holders))), "process %d, descriptor %d: an event file whose "
-				   "context is closed can't be moved: close it before", f->holders.holder[0].pid,
-				   f->holders.holder[0].fd);
+				   holders_json(&f->holders))), "process %d, descriptor %d: " WHY_NO_CONTEXT,
+				   f->holders.holder[0].pid, f->holders.holder[0].fd);
 	}
 }
 

@@ -6,6 +6,7 @@
 #define GODWIT_PLAN_RDMA_H
 
 #include "plan.h"
+#include "reasons.h"
 
 struct look {
 	struct plan *plan;
