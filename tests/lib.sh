@@ -15,12 +15,13 @@ lab_tool=$top/tests/vm/lab
 lab_default=$(realpath "$0" | sed -E 's|.*/([^/]*)/([^/]*)$|\1-\2|; s/([0-9]{3})-.*/\1/')-$$
 labs=()
 work=$(mktemp -d)
-exec {said}>&1 {told}>&2
+# Where the verdict goes, wherever the output of a command goes. (Tests have variables of their own: no short names.)
+exec {test_stdout}>&1 {test_stderr}>&2
 
 verdict() { # verdict STATUS WORD TEXT: a line that tests/check reads
 	local lines=("${BASH_LINENO[@]:1:${#BASH_LINENO[@]}-2}")
 	# The verdict goes to the test's own stderr, wherever the output of the failed command goes.
-	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&"$told"
+	echo "$2: $3 (${about:+$about, }lines ${lines[*]})" >&"$test_stderr"
 	exit "$1"
 }
 broken() {
@@ -38,7 +39,7 @@ skip() {
 failed() { # failed STATUS COMMAND LINES
 	local word=broken status=1
 	if [ "$1" = 75 ] || ! all_live || { [ "$1" = 255 ] && dies; }; then word=inconclusive status=75; fi
-	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&"$told"
+	echo "$word: exit $1: $2 (${about:+$about, }lines $3)" >&"$test_stderr"
 	exit $status
 }
 ended_with=0
@@ -225,7 +226,7 @@ clean_up() {
 	trap '' INT TERM
 	set +e
 	# A signal may arrive in a function whose output goes into one of the files that are printed below.
-	exec 1>&"$said" 2>&"$told"
+	exec 1>&"$test_stdout" 2>&"$test_stderr"
 	if [ $status != 0 ] && [ $status != 77 ]; then
 		for l in "$work"/*.out "$work"/*.err; do
 			[ -s "$l" ] && sed "s/^/${l##*/}: /" "$l"
