@@ -95,21 +95,26 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	return region_fault(store, name);
 }
 
-/* The pages are read from the file, since clients may have put to memory what is not committed. */
+/*
+ * The pages are read from the file, since clients may have put to memory what is not committed. Many at a time: the files may lie
+ * on another machine.
+ */
+#define CHUNK 64
 static int write_sums(struct region *region, int fd)
 {
 	const uint8_t *dirty = STORED(region)->dirty;
 	uint64_t pages = region->size / RMEM_PAGE, page = 0, number = htole64(STORED(region)->checkpoint);
-	uint8_t data[RMEM_PAGE];
-	uint32_t sums[SUMS];
+	uint8_t data[CHUNK * RMEM_PAGE];
+	uint32_t sums[CHUNK];
 	size_t n;
 
 	while (page < pages) {
-		for (n = 0; n < SUMS && page + n < pages && has_bit(dirty, page + n); n++) {
-			if (read_all(fd, data, sizeof(data), (page + n) * RMEM_PAGE) <= 0)
-				return -1;
-			sums[n] = htole32(sum_of(data));
-		}
+		for (n = 0; n < CHUNK && page + n < pages && has_bit(dirty, page + n); n++)
+			;
+		if (n && read_all(fd, data, n * RMEM_PAGE, page * RMEM_PAGE) <= 0)
+			return -1;
+		for (size_t i = 0; i < n; i++)
+			sums[i] = htole32(sum_of(data + i * RMEM_PAGE));
 		if (n && write_all(fd, sums, n * sizeof(*sums), sum_at(region, page)))
 			return -1;
 		page += n ? n : 1;
