@@ -16,6 +16,27 @@
 
 #include "rxe_migr_loc.h"
 
+/*
+ * EXPECTED -> LIVE	 the QP goes on
+ * LIVE     -> STOPPED	 checkpoint
+ * STOPPED  -> LIVE	 abort
+ *
+ * Forbidden: EXPECTED -> STOPPED: what is being restored is not stopped.
+ */
+static const u8 rxe_migr_conn_arcs[] = {
+	[RXE_MIGR_CONN_EXPECTED] = BIT(RXE_MIGR_CONN_LIVE),
+	[RXE_MIGR_CONN_LIVE]	 = BIT(RXE_MIGR_CONN_STOPPED),
+	[RXE_MIGR_CONN_STOPPED]	 = BIT(RXE_MIGR_CONN_LIVE),
+};
+
+static void rxe_migr_set_conn(struct rxe_migr_conn *conn,
+			      enum rxe_migr_conn_phase to)
+{
+	if (conn->phase != to &&
+	    !WARN_ON_ONCE(!(rxe_migr_conn_arcs[conn->phase] & BIT(to))))
+		conn->phase = to;
+}
+
 /* The CM sends a DREQ 15 times, 8.6 s apart; this is longer. */
 #define RXE_MIGR_CONN_LEASE	(180 * HZ)
 
@@ -64,11 +85,14 @@ struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn)
 	return NULL;
 }
 
-static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp, gfp_t gfp)
+static struct rxe_migr_conn *rxe_migr_new_conn(struct rxe_qp *qp,
+					       enum rxe_migr_conn_phase phase,
+					       gfp_t gfp)
 {
 	struct rxe_migr_conn *conn = kzalloc(sizeof(*conn), gfp);
 
 	if (conn) {
+		conn->phase = phase;
 		conn->qpn = qp_num(qp);
 		conn->dest_qpn = qp->attr.dest_qp_num;
 		memcpy(conn->peer.raw, qp->pri_av.grh.dgid.raw,
@@ -91,9 +115,10 @@ void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id,
 }
 
 /* The QP is stopped, and so is its connection: the CM gave it these ids. */
-int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
+int rxe_migr_stop_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 {
-	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_migr_conn *conn, *fresh =
+		rxe_migr_new_conn(qp, RXE_MIGR_CONN_LIVE, GFP_KERNEL);
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
 	int err = 0;
@@ -108,10 +133,12 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 		fresh = NULL;
 		list_add(&conn->list, &rxe->migr.conns);
 	}
-	if (conn->ids != RXE_MIGR_IDS_KNOWN) {
-		rxe_migr_learn(conn, local_id, remote_id, RXE_MIGR_IDS_KNOWN);
-		conn->live = true;
+	if (conn->phase == RXE_MIGR_CONN_EXPECTED) {
+		err = -EBUSY;	/* it is being restored */
+		goto unlock;
 	}
+	if (conn->ids != RXE_MIGR_IDS_KNOWN)
+		rxe_migr_learn(conn, local_id, remote_id, RXE_MIGR_IDS_KNOWN);
 	/*
 	 * When a program connects, it may name any QP: that of another program, or
 	 * one for two connections.
@@ -121,7 +148,8 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	else if (READ_ONCE(qp->migr.dead))
 		err = -ENOTCONN;
 	else
-		conn->stopped = true;
+		rxe_migr_set_conn(conn, RXE_MIGR_CONN_STOPPED);
+unlock:
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 	kfree(fresh);
 
@@ -132,7 +160,8 @@ int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 int rxe_migr_expect_conn(struct rxe_qp *qp,
 			 const struct rxe_migr_cm_connect *in)
 {
-	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_migr_conn *conn, *fresh =
+		rxe_migr_new_conn(qp, RXE_MIGR_CONN_EXPECTED, GFP_KERNEL);
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
 	int err = 0;
@@ -179,8 +208,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 		list_del(&conn->list);
 		kfree(conn);
 	} else if (conn) {
-		conn->stopped = false;
-		conn->live = true;
+		rxe_migr_set_conn(conn, RXE_MIGR_CONN_LIVE);
 	}
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }
@@ -188,7 +216,8 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 /* The QP's peer has moved away from the address was. */
 void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 {
-	struct rxe_migr_conn *fresh = rxe_migr_new_conn(qp, GFP_KERNEL), *conn;
+	struct rxe_migr_conn *conn, *fresh =
+		rxe_migr_new_conn(qp, RXE_MIGR_CONN_LIVE, GFP_KERNEL);
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
 
@@ -197,7 +226,6 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 	if (!conn && fresh) {
 		conn = fresh;
 		fresh = NULL;
-		conn->live = true;
 		list_add(&conn->list, &rxe->migr.conns);
 	}
 	if (conn) {
@@ -227,7 +255,7 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (conn) {
 		conn->gone = true;
-		if (conn->mortal || conn->stopped || !conn->live ||
+		if (conn->mortal || conn->phase != RXE_MIGR_CONN_LIVE ||
 		    conn->ids == RXE_MIGR_IDS_UNKNOWN ||
 		    conn->local_id == conn->wire_id) {
 			conn->mortal = false;

@@ -97,8 +97,16 @@ enum rxe_migr_conn_ids {
 	RXE_MIGR_IDS_KNOWN,
 };
 
+/* What becomes of the MADs of a connection. rxe_migr_set_conn() has the arcs. */
+enum rxe_migr_conn_phase {
+	RXE_MIGR_CONN_EXPECTED,	/* a restore connects it: they are answered here */
+	RXE_MIGR_CONN_LIVE,	/* the QP runs here, or has run: ids are translated */
+	RXE_MIGR_CONN_STOPPED,	/* the QP is stopped, or was destroyed so: dropped */
+};
+
 struct rxe_migr_conn {
 	struct list_head	list;
+	enum rxe_migr_conn_phase phase;
 	u32			qpn;
 	u32			dest_qpn;
 	enum rxe_migr_conn_ids	ids;
@@ -113,8 +121,6 @@ struct rxe_migr_conn {
 
 	/* flags that do not exclude each other */
 	bool			left;		/* the peer had disconnected before the move */
-	bool			stopped;	/* the QP is stopped, or was destroyed so */
-	bool			live;		/* the QP runs here, or has run */
 	bool			moved;		/* the peer has */
 	bool			gone;		/* the QP is; its number may be used again */
 	bool			deaf;		/* the connection came back as another entry */
@@ -128,7 +134,7 @@ void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn);
 struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn);
 void rxe_migr_learn(struct rxe_migr_conn *conn, u32 local_id, u32 remote_id,
 		    enum rxe_migr_conn_ids ids);
-int rxe_migr_hold_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);
+int rxe_migr_stop_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id);
 int rxe_migr_expect_conn(struct rxe_qp *qp,
 			 const struct rxe_migr_cm_connect *in);
 void rxe_migr_go_conn(struct rxe_qp *qp);

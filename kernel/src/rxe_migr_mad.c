@@ -142,8 +142,9 @@ static bool rxe_migr_is_expected(const struct rxe_migr_conn *conn,
 {
 	const u8 *data = IBA_GET_MEM_PTR(CM_REQ_PRIVATE_DATA, req);
 
-	return !conn->live && !memcmp(data + RXE_MIGR_CMA_HDR_LEN,
-				      conn->cookie, sizeof(conn->cookie));
+	return conn->phase == RXE_MIGR_CONN_EXPECTED &&
+	       !memcmp(data + RXE_MIGR_CMA_HDR_LEN, conn->cookie,
+		       sizeof(conn->cookie));
 }
 
 /* The connection of a MAD that this host's CM sends to the address to */
@@ -213,9 +214,9 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	conn = rxe_migr_find_sender(rxe, mad, &to);
 	if (!conn)
 		goto unlock;
-	if (conn->stopped) {
+	if (conn->phase == RXE_MIGR_CONN_STOPPED) {
 		done = true;
-	} else if (!conn->live) {
+	} else if (conn->phase == RXE_MIGR_CONN_EXPECTED) {
 		done = !rxe_migr_answer_mad(mad, conn);
 		if (!done)
 			rxe_migr_turn_round(pkt, skb);
@@ -272,7 +273,8 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->deaf && conn->remote_id == remote_id &&
 		    conn->wire_id == id &&
-		    (conn->ids != RXE_MIGR_IDS_UNKNOWN || !conn->live) &&
+		    (conn->ids != RXE_MIGR_IDS_UNKNOWN ||
+		     conn->phase == RXE_MIGR_CONN_EXPECTED) &&
 		    rxe_migr_says_peer(conn, mad, from))
 			return conn;
 
@@ -326,8 +328,9 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
 	conn = rxe_migr_find_receiver(rxe, mad, &from);
 	if (conn) {
-		drop = conn->stopped ||
-		       (!conn->live && conn->local_id != conn->wire_id);
+		drop = conn->phase == RXE_MIGR_CONN_STOPPED ||
+		       (conn->phase == RXE_MIGR_CONN_EXPECTED &&
+			conn->local_id != conn->wire_id);
 		if (!drop) {
 			IBA_SET(CM_MRA_REMOTE_COMM_ID, (struct cm_mra_msg *)mad,
 				conn->local_id);

@@ -96,9 +96,12 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 		out->state = RXE_MIGR_CM_STRAY;
 		return 0;
 	}
+	/* (so that it does not go on in between) */
+	mutex_lock(&qp->migr.mutex);
 	if (stop && READ_ONCE(qp->migr_state) == RXE_MIGR_QP_STOPPED)
-		err = rxe_migr_hold_conn(qp, be32_to_cpu(conn->local_id),
+		err = rxe_migr_stop_conn(qp, be32_to_cpu(conn->local_id),
 					 out->remote_comm_id);
+	mutex_unlock(&qp->migr.mutex);
 	rxe_put(qp);
 
 	return err;
