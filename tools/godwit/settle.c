@@ -70,7 +70,7 @@ static int settle_here(struct move *m, bool commit)
 	if (commit) {
 		m->word = !m->dest.hello;
 		if (m->shared->stage == MOVE_FROZEN)
-			move_set_stage(m, MOVE_DECIDED);
+			move_decide(m);
 		return say(m, move_end(m), true);
 	}
 	if (m->shared->stage == MOVE_RAN) {

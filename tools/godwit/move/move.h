@@ -55,6 +55,7 @@ struct move {
 	/* as it goes */
 	char id[80];
 	char *images;
+	json_int_t start;	/* with pid: which process it is; 0 until the move is written down */
 	struct plan plan;
 	struct dest dest;
 	struct criu criu;
