@@ -5,7 +5,7 @@
 
 #include "plugin.h"
 
-/* A new, zeroed last element of an array, or NULL. */
+/* Append a zeroed element to an array, and return it; or NULL. */
 void *append(void *array, size_t size, size_t count)
 {
 	void **base = array;
@@ -19,7 +19,7 @@ void *append(void *array, size_t size, size_t count)
 	return memset(more + count * size, 0, size);
 }
 
-/* The same for protobuf's arrays of pointers; NULL or a new message. */
+/* The same for protobuf's arrays, of pointers: a new message, or NULL. */
 void *append_message(void *array, size_t *count,
 		     const ProtobufCMessageDescriptor *descriptor)
 {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# The plugin for stock CRIU: build/criu-plugin/rdma_plugin.so. It is linked against CRIU's own
-# functions when CRIU loads it, and hides its own from CRIU's, which has more than 2000 names.
+# The plugin for stock CRIU: build/criu-plugin/rdma_plugin.so. When CRIU loads the plugin, the loader links it with
+# CRIU's functions. The plugin hides its own names, since CRIU has more than 2000, and some may be the same.
 
 BUILD ?= build
 plugin_dir := criu-plugin

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The last word before a restored tree goes on, if somebody wants to have it:
- * who moves a tree ends it at the source first.
+ * Before a restored tree goes on, the program that moves it may have the last
+ * word: it must end the tree at the source first.
  *
  *	GODWIT_COMMIT_FD=N	a descriptor that CRIU has inherited: a socket
  *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
- *	GODWIT_COMMIT_TIMEOUT=S	seconds; 30
+ *	GODWIT_COMMIT_TIMEOUT=S	seconds to wait for the word; 30
  *
- * We say "ready PID\n" (the root of the tree, as CRIU numbers it), wait for
- * "commit\n", say "goes\n" and wait for any answer to that, or the end of the
- * file. Whoever has not heard "goes" when CRIU has died knows that no task has
- * run.
+ * We say "ready PID\n", with the root of the tree, as CRIU numbers it. We wait
+ * for "commit\n" and say "goes\n". Then we wait, for at most 10 s, for any
+ * answer or the end of the file. If CRIU has died and that program has not read
+ * "goes", it knows that no task has run.
  */
 #include <errno.h>
 #include <poll.h>
@@ -55,7 +55,7 @@ static int left_ms(const struct timespec *end)
 	return ms > 0 ? ms : 0;
 }
 
-/* A line without its end, or -1. */
+/* Read a line, without its newline. -1 and errno: it has not come until end. */
 static int read_line(int fd, char *line, size_t size, const struct timespec *end)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the administrator has settled: godwit-criu.conf(5). Container runtimes
- * pass no environment to CRIU, so it lies in a file; who starts CRIU himself
- * may say otherwise in the environment.
+ * The administrator's settings: godwit-criu.conf(5). Container runtimes pass no
+ * environment to CRIU, so the settings are in a file. A user who starts CRIU
+ * directly can override them in the environment.
  *
- * It is read only where there is RDMA: a mistake in it is nobody else's matter.
- * godwit, which has looked at both hosts, says all itself.
+ * The file is read only for processes with RDMA, so that a mistake in it stops
+ * no others. It is not read in moves of godwit, which has looked at both hosts
+ * and sets everything itself.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -79,7 +80,7 @@ static const struct {
 	[LATE] = { "late", "GODWIT_LATE", is_late, "warn or refuse" },
 };
 
-static char *values[ARRAY_SIZE(settings)];	/* of the file */
+static char *values[ARRAY_SIZE(settings)];	/* from the file */
 
 const char *setting(enum setting which)
 {
@@ -157,7 +158,7 @@ static int read_lines(FILE *file)
 	return ret;
 }
 
-/* Whoever could write it would say which network a connection goes on in. */
+/* Whoever can write the file decides in which network a connection goes on. */
 static int check_owner(int fd)
 {
 	struct stat st;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Is this CRIU 4.1? The version that a plugin has does not tell: it is still
- * 0.2.0 in 4.2, which initializes plugins at another time, and in what comes after
- * that, which calls RESTORE_EXT_FILE with one argument more. But CRIU exports the
- * table of its hooks, which 4.2 made longer. What is older than 4.1 lacks
- * functions that came with it.
+ * Is this CRIU 4.1? The version of CRIU's plugin interface does not tell: it is
+ * still 0.2.0 in CRIU 4.2, which initializes plugins at another time, and in
+ * later ones, which call RESTORE_EXT_FILE with one more argument. But CRIU
+ * exports its table of hooks, which 4.2 made longer. A CRIU before 4.1 lacks
+ * functions that came with 4.1.
  *
- * It is asked only where there is RDMA: without, the plugin does nothing that
- * another CRIU could take amiss.
+ * This is checked only for processes with RDMA. For all others the plugin does
+ * nothing that could disturb another CRIU.
  */
 #include <dlfcn.h>
 #include <link.h>
 
 #include "plugin.h"
 
-/* (a plugin with more hooks than CRIU has is refused by CRIU, for all processes) */
+/* (CRIU refuses a plugin with more hooks than CRIU has, for all processes.) */
 _Static_assert(CR_PLUGIN_HOOK__MAX == 12, "this plugin is for CRIU 4.1");
 
 /* CRIU's cr_plugin_ctl: a list of plugins, and one for each hook. */

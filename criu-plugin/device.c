@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which device of this host stands for one of the source, and which of its
- * GIDs for a source GID. GIDs are found by value, never by index. Also, whether
- * its driver and this plugin belong together.
+ * Which device of this host takes the place of a device of the source, and
+ * which GID takes the place of a source GID. GIDs are found by value, never by
+ * index. Also, whether a device's driver and this plugin fit together.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,7 +19,7 @@
 #define SYSFS "/sys/class/infiniband"
 #define ROCE_V2 "RoCE v2"
 #define MAX_GIDS 256	/* a QP's index of its GID has 8 bits */
-#define TABLE 2000	/* rxe's has 1024 slots */
+#define TABLE 2000	/* entries to ask for; rxe's table has 1024 */
 
 int check_driver_version(const struct rxe_migr_query *query, const char *device)
 {
@@ -94,8 +94,8 @@ static RdmaGidEntry *make_gid(const struct ibv_gid_entry *entry)
 }
 
 /*
- * One call: the same from sysfs takes three files for each of the slots, most
- * of which are empty, and a restore waits for it.
+ * One call reads the whole table. Through sysfs it would take three files for
+ * each slot, and most slots are empty. A restore waits for this.
  */
 int read_device(struct ibv_context *ctx, const char *name, const char *node,
 		RdmaDeviceEntry *device)
@@ -146,8 +146,8 @@ void free_device(RdmaDeviceEntry *device)
 /* ----------------------------------------------------------------- choice -- */
 
 /*
- * What "old=new,old=new" of a setting gives for old, in new; its length, 0 if
- * there is nothing for it.
+ * Copy to new what a setting "old=new,old=new" has for old. Returns its length;
+ * 0: the setting has nothing for old.
  */
 static size_t look_up(enum setting map, bool (*equal)(const char *, size_t,
 						      const void *),
@@ -199,7 +199,7 @@ struct ibv_context *open_any_device(void)
 	return ctx;
 }
 
-/* The only device of this host, if it has one only. */
+/* The name of this host's device, if it has exactly one; or NULL. */
 static const char *only_device(char name[64])
 {
 	struct dirent *de;
@@ -262,7 +262,10 @@ static const RdmaGidEntry *find_gid(const RdmaDeviceEntry *device,
 	return NULL;
 }
 
-/* IPv4, link-local or global: an address of another kind reaches nobody. */
+/*
+ * The kind of an address: IPv4, link-local or global. An address of another
+ * kind can't take its place: it would reach nobody.
+ */
 static int scope(const uint8_t raw[16])
 {
 	const struct in6_addr *a = (const void *)raw;
@@ -276,9 +279,9 @@ bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16])
 }
 
 /*
- * The only one of the same kind. Of several, that may be of several networks,
- * any may be the wrong one, and nobody would see it before the peer's time is
- * up: godwit, which knows subnets and routes, says which.
+ * Choose the only GID of the same kind. If there are several, fail: they may be
+ * of several networks, and a wrong choice would show only when the peer's
+ * deadline has passed. godwit, which knows subnets and routes, says which.
  */
 static int choose_only(const RdmaDeviceEntry *here, const char *type,
 		       const uint8_t recorded[16], const char *old,

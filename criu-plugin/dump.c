@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Checkpoint. CRIU says once for each frozen task that it is frozen, before it
- * reads a page of any; so all contexts of the tree are stopped by then, and
- * nothing is written into memory that is being saved. What is found there is
- * put together, and the images written, when CRIU asks for the first file or
- * mapping.
+ * Checkpoint. When all tasks are frozen, and before it reads a page of any,
+ * CRIU calls checkpoint() for each task. This stops all contexts of the tree,
+ * so nothing is written into memory that is being saved. When CRIU asks for the
+ * first file or mapping, the plugin puts together what it has found, and writes
+ * the images.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@ static int refuse(pid_t pid, int fd, enum file_kind kind, const char *node,
 }
 
 /*
- * The kernel finds pages that were written since the last pre-dump by the page
- * tables of the process, and RDMA writes don't touch those.
+ * The kernel looks in the process's page tables for pages that were written
+ * since the last pre-dump. RDMA writes don't touch these tables.
  */
 int refuse_predump(int pid)
 {
@@ -42,7 +42,7 @@ static int begin(void)
 {
 	if (dump.began)
 		return 0;
-	/* (no setting is for a checkpoint; but a mistake shows while the task runs) */
+	/* (a mistake shows while the task runs; no setting matters here) */
 	if (check_criu() || load_config())
 		return -1;
 	if (in_image_dir("parent"))
@@ -56,7 +56,7 @@ static int begin(void)
 	return 0;
 }
 
-/* The task runs: what it has just closed, or not opened yet, is none of ours. */
+/* The task runs: skip a file that it has just closed or not opened yet. */
 static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 			  const char *node, void *arg)
 {
@@ -131,9 +131,10 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 }
 
 /*
- * CRIU goes on to the next plugin in any case: a process may have a GPU, too.
- * Without RDMA it may still have the memory of a region; but as long as no task
- * has any, nobody waits for its mappings to be read.
+ * Returns -ENOTSUP, so that CRIU asks the next plugin, too: a process may have
+ * a GPU. A task without RDMA may have the memory of a region, so its mappings
+ * are read; but not before a task with RDMA is found, so that a checkpoint
+ * without RDMA does not wait for it.
  */
 int checkpoint(int pid)
 {
@@ -144,7 +145,7 @@ int checkpoint(int pid)
 		return -1;
 	task->pid = pid;
 	task->num_mappings = -1;
-	/* Before anything stops: it takes its time. */
+	/* This takes time, so do it before this task's contexts are stopped. */
 	if (dump.began && know_mappings(task))
 		return -1;
 	if (for_each_fd(pid, checkpoint_fd, task))
@@ -213,7 +214,7 @@ static int add_devices(void)
 	return 0;
 }
 
-/* All tasks are frozen, all contexts stopped: put it together. */
+/* All tasks are frozen and all contexts are stopped: write the images. */
 static int collect(void)
 {
 	if (dump.collected)
@@ -260,7 +261,7 @@ static int add_file(int fd, int id, uint32_t context, uint32_t type,
 	entry->handle = handle;
 	entry->flags = flags;
 
-	/* CRIU does not say which file is the last. */
+	/* CRIU does not say which file is the last, so write it each time. */
 	return write_inventory(&dump.inventory);
 }
 
@@ -307,8 +308,8 @@ int dump_file(int fd, int id)
 /* ---------------------------------------------------------------------- end -- */
 
 /*
- * Before CRIU lets go of the tasks. It does not say whether they are to live
- * on after a checkpoint that has succeeded: the watchdog sees that.
+ * CRIU calls this before it lets go of the tasks. It does not say whether they
+ * live on after a good checkpoint: the watchdog sees that.
  */
 void dump_end(bool failed)
 {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The wing of checkpoint: what dump.c, which puts it together, and the files
- * dump_*.c share.
- */
+/* Checkpoint: what dump.c and the files that it uses share. */
 #ifndef RDMA_DUMP_H
 #define RDMA_DUMP_H
 
@@ -23,7 +20,7 @@ struct dumped_task {
 	int		files;
 	struct mapping	*mappings;
 	int		num_mappings;
-	uint32_t	*contexts;	/* that it has open */
+	uint32_t	*contexts;	/* that the task has open */
 	uint32_t	num_contexts;
 };
 
@@ -37,9 +34,9 @@ extern struct dump {
 	uint64_t	stop_ns;
 	pid_t		root;		/* of the tree: CRIU names it first */
 	bool		began;
-	void		*room;		/* for a dump, got ahead */
+	void		*room;		/* for the next dump, allocated ahead */
 	size_t		room_size;
-	RdmaInventoryEntry inventory;	/* once all is stopped */
+	RdmaInventoryEntry inventory;	/* filled when all is stopped */
 	bool		collected;
 	int		result;		/* of collecting */
 } dump;
@@ -54,35 +51,38 @@ void dump_end(bool failed);
 
 /* ------------------------------------------------ dump_contexts.c: contexts -- */
 
-/* The index of a node's device, with its GID table as it is now; or -1. */
+/*
+ * The index of a node's device in dump.devices, or -1. The first call for a
+ * device reads its GID table.
+ */
 int find_device(struct ibv_context *ctx, const char *node);
 
-/* Memory for the largest dump, before its context stands still. */
+/* Get memory for the largest dump before its context is stopped. */
 int get_room_ahead(struct ibv_context *ctx);
 
-/* Stop and dump the context of a task's descriptor, if it is a new one. */
+/* Stop and dump the context of a task's descriptor, unless that is done. */
 int open_context(struct dumped_task *task, int fd, const char *node);
 
 /* The index of the context of a descriptor of ours, or -1. */
 int find_context(int fd);
 
-/* The context that has a queue pair, by its device and number, or -1. */
+/* The index of the context that has this queue pair, or -1. */
 int find_qp_context(const char *device, uint32_t qp_num);
 
 /* The nth context of the tree, and its device's name, or NULL. */
 struct ibv_context *dumped_context(uint32_t n, const char **device);
 
-/* Which peers have answered STOP since the dump? */
+/* Note which peers have answered STOP since the dump. */
 int note_answers(struct dumped_context *c);
 
-/* If the checkpoint has failed, those that we have stopped go on. */
+/* If the checkpoint has failed, let the contexts that we have stopped go on. */
 void end_contexts(bool failed);
 
 /* ------------------------------------- dump_rings.c, dump_memory.c: memory -- */
 
 int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry);
 int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry);
-int check_regions(void);	/* all are somebody's */
+int check_regions(void);	/* does each have an owner? */
 
 /* -------------------------------------------------- dump_cm.c: librdmacm -- */
 
@@ -92,12 +92,12 @@ void end_cm(void);
 
 /* ----------------------------------------------------------- watchdog.c -- */
 
-/* Contexts come back to life if CRIU does not, or lets them live. */
+/* Lets contexts go on if CRIU is killed, or lets the tasks live. */
 int watchdog_start(void);
 int watchdog_watch(pid_t pid);
 void watchdog_leave(bool saved);
 
-/* late.c: when it was stopped, and for how long peers wait */
+/* late.c: note when the first QP was stopped, and how long peers wait */
 void note_time(RdmaInventoryEntry *inventory);
 
 #endif /* RDMA_DUMP_H */

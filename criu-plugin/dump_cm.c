@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files of librdmacm: their ids, the events that wait in them, and by what
- * their processes know devices. restore_cm.c makes them again.
+ * Files of librdmacm: their ids, their unread events, and the GUIDs and indices
+ * by which their processes know devices. restore_cm.c makes these files again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,11 @@
 
 struct cm_file {
 	int	fd;		/* ours */
-	pid_t	pid;		/* of the tasks that have it open, the first */
+	pid_t	pid;		/* the first task that has it open */
 };
 
 static struct {
-	struct ibv_context *ctx;	/* to ask its driver */
+	struct ibv_context *ctx;	/* of any device, to call the driver */
 	struct cm_file	*files;
 	uint32_t	num_files;
 } cm;
@@ -32,7 +32,7 @@ static const struct cm_file *find_cm_file(int fd)
 	return NULL;
 }
 
-/* The ids of a file, to be freed; their number or -1. */
+/* Read a file's ids, which the caller frees. Returns their number, or -1. */
 static int list_ids(pid_t pid, int fd, uint32_t flags,
 		    struct rxe_migr_cm_id **ids)
 {
@@ -70,7 +70,7 @@ static int check_ids(pid_t pid, const struct rxe_migr_cm_id *ids, int count)
 	return 0;
 }
 
-/* The tasks are frozen: its ids are all that it will have. */
+/* The tasks are frozen, so the file gets no more ids. */
 int look_at_cm(pid_t pid, int fd)
 {
 	struct rxe_migr_cm_id *ids;
@@ -174,7 +174,7 @@ static int save_id(RdmaCmFileEntry *file, const struct rxe_migr_cm_id *id)
 	return is_connected(id->state) ? save_connection(entry, id) : 0;
 }
 
-/* All queue pairs are stopped: from now on so are their connections. */
+/* All queue pairs are stopped; from now on their CM connections are silent. */
 static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
 		    RdmaInventoryEntry *inventory)
 {
@@ -227,7 +227,10 @@ static bool has_device(const RdmaCmFileEntry *entry, const char *device)
 	return false;
 }
 
-/* The process may have come from elsewhere itself: the driver knows. */
+/*
+ * The process may have moved before, and then knows its devices by values of
+ * another host. The driver knows these values.
+ */
 static int save_devices(const struct cm_file *file, RdmaCmFileEntry *entry)
 {
 	struct rxe_migr_cm_device known;

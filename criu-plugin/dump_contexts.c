@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The contexts of the tree: each is looked at while its task runs, stopped and
- * dumped in one step when all are frozen, and let go if the checkpoint fails.
+ * The contexts of the tree. The plugin looks at each while its task runs, stops
+ * and dumps it in one step when all tasks are frozen, and lets it go on if the
+ * checkpoint fails.
  */
 #include <endian.h>
 #include <errno.h>
@@ -31,9 +32,9 @@ int find_device(struct ibv_context *ctx, const char *node)
 	return dump.num_devices++;
 }
 
-/* What a dump may grow by while its size is asked for. */
+/* A dump may grow by so many bytes after its size was asked for. */
 #define ROOM_SLACK	4096
-/* As many pages of it are got ahead: most of a dump's largest size is not used. */
+/* So many bytes get pages ahead: most of the largest size stays unused. */
 #define ROOM_POPULATED	(16 << 20)
 
 static void populate(void *buf, size_t size)
@@ -49,8 +50,9 @@ static void populate(void *buf, size_t size)
 }
 
 /*
- * Memory for the largest dump, with its pages: the driver would wait for each
- * of them while the context stands still. Without, it is got when it is needed.
+ * Get memory for the largest dump, with its first pages: the driver would wait
+ * for each page while the context is stopped. If there is no memory now,
+ * stop_context() asks again.
  */
 int get_room_ahead(struct ibv_context *ctx)
 {
@@ -87,7 +89,7 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 			return fail("%s: the driver's dump makes no sense", device);
 		type = le16toh(rec->type);
 		if (type == RXE_MIGR_REC_MR_OWNER)
-			continue;	/* for us only: see belongs() */
+			continue;	/* not for the images: see belongs() */
 		refusal = ibv_record_refusal(rec);
 		if (refusal)
 			return fail("%s: %s: %s", device,
@@ -102,8 +104,8 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 }
 
 /*
- * Stop it and take its records. How many bytes they need may change until the
- * context is stopped.
+ * Stop the context and take its records. The number of bytes that they need may
+ * change until the context is stopped.
  */
 static int stop_context(struct dumped_context *c)
 {
@@ -123,7 +125,7 @@ static int stop_context(struct dumped_context *c)
 	if (check_driver_version(&query, device))
 		return -1;
 
-	/* A tree that an earlier checkpoint left stopped stays so if this fails. */
+	/* If this fails, a tree that was stopped before stays stopped. */
 	running = query.state != RXE_MIGR_CTX_STOPPED;
 	c->buf = dump.room;
 	size = dump.room_size;
@@ -138,7 +140,7 @@ static int stop_context(struct dumped_context *c)
 		c->buf = buf;
 		ret = ibv_dump_context(c->ctx, &count, c->buf, size);
 	}
-	if (ret == ENOKEY)	/* since a moment ago */
+	if (ret == ENOKEY)	/* the key was cleared just now */
 		return fail(NO_KEY);
 	if (ret)
 		return fail("%s: the context cannot be stopped: %s", device,
@@ -226,7 +228,11 @@ static int by_qpn(const void *a, const void *b)
 	return x->qpn < y->qpn ? -1 : x->qpn > y->qpn;
 }
 
-/* All QPs of the device that are not plainly running, by their numbers; none if there are too many. */
+/*
+ * All QPs of the device that are stopped, paused or resuming, by their numbers.
+ * Returns how many, or -1; 0 also if there are more than the driver lists. The
+ * caller frees them.
+ */
 static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 {
 	struct rxe_migr_status *more;
@@ -234,7 +240,7 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 
 	*status = NULL;
 	while ((ret = ibv_query_device_migration(ctx, &count, *status, room)) == ENOSPC) {
-		if (room > count)	/* there are more than the driver tells */
+		if (room > count)	/* more than the driver lists */
 			break;
 		room = count + 64;
 		more = realloc(*status, room * sizeof(*more));
@@ -252,9 +258,9 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 }
 
 /*
- * STOP is sent when a dump is complete. Notes which peers have answered it
- * since: a restore waits longer for these than for peers that may not speak
- * the protocol at all.
+ * The driver says STOP when a dump is complete (for UC, before). Note which
+ * peers have answered since: a restore waits longer for these than for peers
+ * that may not speak the protocol at all.
  */
 int note_answers(struct dumped_context *c)
 {
@@ -305,7 +311,7 @@ struct ibv_context *dumped_context(uint32_t n, const char **device)
 	return dump.contexts[n].ctx;
 }
 
-/* Before CRIU lets go of the tasks */
+/* Called before CRIU lets go of the tasks. */
 void end_contexts(bool failed)
 {
 	struct dumped_context *c;

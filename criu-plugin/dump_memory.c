@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Whose memory each region is, of the tasks that are dumped. */
+/* Which of the dumped tasks has the memory of each region. */
 #include <endian.h>
 
 #include "dump.h"
@@ -19,7 +19,7 @@ static bool has_memory(const struct dumped_task *task, uint64_t start,
 	return memory.start >= memory.end;
 }
 
-/* Is the region already one of a task's? */
+/* Was the region already given to a task? */
 static bool has_owner(uint32_t context, uint32_t handle)
 {
 	const RdmaTaskEntry *task;
@@ -46,11 +46,13 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
 }
 
 /*
- * Is the region this task's memory? If the one that has registered it has
- * ended, it is any other's that has the same memory: shared, that is. If the
- * driver does not say who it was, it is taken to be the first that has the
- * context open and something mapped there: parents come before their children,
- * and after fork() it is the parent that keeps the pages that were pinned.
+ * Is the region this task's memory? It is if this task has registered it, and
+ * still has all of it mapped. If the task that registered it has ended, the
+ * region belongs to the first task that has the context open and has the memory
+ * mapped, shared. If the driver does not say which task registered it, the
+ * region belongs to the first that has the context open and the memory mapped:
+ * parents come before their children, and after fork() the parent keeps the
+ * pages that were pinned.
  */
 static bool belongs(const struct dumped_task *task, uint32_t context,
 		    const struct rxe_migr_rec_mr *mr)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rings: the mappings that a process and the driver share. Their contents are
- * in the records; what is in the process is a mapping, known by its offset in
- * the device file.
+ * Rings: memory that a process and the driver share. The records have the
+ * contents of a ring. In the process a ring is a mapping, which is known by its
+ * offset in the device file.
  */
 #include <string.h>
 

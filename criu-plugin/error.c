@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One clear line for a failure. It goes to CRIU's log where it happened, and
- * from the process that CRIU began as to who started it: in a restore most of
- * what can fail does so in the restored tasks, where file descriptor 2 is
- * already the application's. Runtimes point their users to the end of CRIU's
- * log: so it is also the last line there.
+ * One clear line for a failure. The process in which it happens writes it to
+ * CRIU's log. The process that CRIU began as passes it on to the program that
+ * started CRIU: most failures of a restore happen in the restored tasks, whose
+ * file descriptor 2 is already the application's. Runtimes point their users to
+ * the end of CRIU's log, so the line is also the last one there.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ struct first_line {
 
 static struct first_line own;
 static struct first_line *first = &own;
-static pid_t reported;		/* by this process */
+static pid_t reported;		/* the process that has passed it on */
 
 int error_share(void)
 {
@@ -83,8 +83,9 @@ void error_report(void)
 }
 
 /*
- * When CRIU has ended, and has said all that it has to say: the plugin is linked
- * with -z nodelete, and stays till then. CRIU's children end here, too.
+ * Runs when CRIU ends and has said all that it has to say: the plugin is linked
+ * with -z nodelete, so it stays loaded until then. CRIU's children end here,
+ * too.
  */
 static void __attribute__((destructor)) say_last(void)
 {
@@ -92,7 +93,7 @@ static void __attribute__((destructor)) say_last(void)
 
 	if (!reported || reported != getpid())
 		return;
-	/* CRIU's handler tells of each task that it has killed. */
+	/* CRIU's signal handler would log each killed task after our line. */
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	say(first->text);

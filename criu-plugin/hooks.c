@@ -15,7 +15,7 @@
  *		RESUME_DEVICES_LATE	in CRIU; each task, its memory is back
  *		exit
  *
- * -ENOTSUP leaves it to the next plugin.
+ * A hook that returns -ENOTSUP leaves it to the next plugin.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__CHECKPOINT_DEVICES, checkpoint_devices)
 
 static int handle_device_vma(int fd, const struct stat *st)
 {
-	(void)fd;	/* opened anew: it is not the task's context */
+	(void)fd;	/* CRIU opened it anew: it is not the task's context */
 	return stage == CR_PLUGIN_STAGE__DUMP ? accept_mapping(st) : -ENOTSUP;
 }
 CR_PLUGIN_REGISTER_HOOK(CR_PLUGIN_HOOK__HANDLE_DEVICE_VMA, handle_device_vma)

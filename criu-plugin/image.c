@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Image files. Each is a header and a body that the header's length and CRC-32
- * cover; the inventory repeats both for the others, so that all belong
- * together. CRC-32 finds every flipped byte and every burst of up to 32 bits;
- * it keeps nobody from forging an image, but who writes images decides what
- * runs anyway.
+ * Image files. Each is a header and a body. The header has the body's length
+ * and CRC-32. The inventory has the length and CRC-32 of all other files, which
+ * shows that all are of one checkpoint. CRC-32 finds every flipped byte and
+ * every burst of up to 32 bits. It does not stop anybody from forging an image,
+ * but whoever can write images decides what runs anyway.
  *
  * A file appears under its name when it is whole.
  */
@@ -57,8 +57,8 @@ static int write_all(int fd, const void *data, size_t length)
 }
 
 /*
- * A file that is being written. It goes out as it comes: a checkpoint waits for
- * every page of memory that is new.
+ * A file that is being written. Each piece is written at once: a large buffer
+ * would need new pages, and a checkpoint would wait for them.
  */
 struct out {
 	const char	*name;
@@ -78,7 +78,7 @@ static int begin_file(struct out *out, const char *name)
 	snprintf(out->new, sizeof(out->new), "%s.new", name);
 	out->fd = openat(criu_get_image_dir(), out->new,
 			 O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	/* the header's place */
+	/* room for the header */
 	if (out->fd < 0 || write_all(out->fd, &out->header, sizeof(out->header)))
 		return not_written(out);
 	return 0;
@@ -104,7 +104,7 @@ static int write_header(struct out *out)
 		write_all(out->fd, &header, sizeof(header));
 }
 
-/* After a failure, which was told, it goes. */
+/* Finish the file; or, if something has failed before, remove it. */
 static int end_file(struct out *out, int failed)
 {
 	int dir = criu_get_image_dir(), ret = failed;
@@ -120,7 +120,7 @@ static int end_file(struct out *out, int failed)
 	return ret;
 }
 
-/* Memory for one record after the other. */
+/* Memory that each record uses in turn. */
 struct room {
 	uint8_t	*data;
 	size_t	size;
@@ -223,7 +223,7 @@ struct in {
 	int		fd;
 	struct header	header;
 	uint64_t	left;		/* of the body */
-	uint32_t	crc;		/* of what was read of it */
+	uint32_t	crc;		/* of the bytes read so far */
 };
 
 static int check_header(struct in *in)
@@ -262,7 +262,10 @@ static int open_file(struct in *in, const char *name)
 	return -1;
 }
 
-/* Prints nothing: a damaged file can also be too short, and then the caller says that its checksum is wrong. */
+/*
+ * Says nothing if it fails: in a damaged file a record may seem to be longer
+ * than the rest. close_file() then says that the checksum is wrong.
+ */
 static int get(struct in *in, void *data, size_t length)
 {
 	if (length > in->left || read_all(in->fd, data, length))
@@ -272,7 +275,10 @@ static int get(struct in *in, void *data, size_t length)
 	return 0;
 }
 
-/* All of it was as it was written: what was read of it counts. */
+/*
+ * Read the rest. Returns 0 if the whole file is as it was written. Only then
+ * may the caller use what it has read.
+ */
 static int close_file(struct in *in)
 {
 	uint8_t rest[4096];

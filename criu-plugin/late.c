@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Peers wait for a connection that is stopped, but not for ever. A checkpoint
- * says by the wall clock, the only one that two hosts have in common, when it
- * stopped, and for how long peers wait; a restore that comes later says so.
- * The peers' own hosts decide, and may be more patient: so it is a warning,
- * if the administrator has not settled that it ends the restore.
+ * Peers wait for a stopped connection, but not for ever. A checkpoint notes
+ * when it stopped the first queue pair, by the wall clock, the only clock that
+ * two hosts share, and how long peers wait. A restore that comes later says so.
+ * The peers' own hosts decide, and may wait longer. So the restore only warns,
+ * unless the administrator has set late = refuse.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -58,7 +58,7 @@ static bool is_connected(const struct rxe_migr_rec_qp *qp)
 	       qp->qp_state >= IBV_QPS_RTR && qp->qp_state <= IBV_QPS_SQE;
 }
 
-/* Its peer was stopped with it, and waits for nobody. */
+/* Is the peer in this checkpoint? Then it is stopped, and waits for nobody. */
 static bool is_among_us(const struct rxe_migr_rec_qp *qp)
 {
 	const struct rxe_migr_rec_qp *peer;
@@ -121,12 +121,12 @@ int check_time(void)
 	struct list list = {};
 	const char *more;
 
-	/* (who gives the word to go on knows whether peers wait) */
+	/* (the program that gives the word knows whether peers wait) */
 	if (commit_is_asked() ||
 	    !inventory->has_stop_time || !inventory->pause_timeout)
 		return 0;
 	limit = inventory->pause_timeout * SECOND;
-	/* (if that clock is ahead of this one, nobody knows) */
+	/* (if the source's clock is ahead of this one, nobody knows) */
 	if (time < inventory->stop_time || time - inventory->stop_time <= limit)
 		return 0;
 	name_connections(&list);

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CRIU's lock of the network. A tree with a network namespace of its own has
- * all packets dropped there from a moment after CHECKPOINT_DEVICES on. RDMA's
- * must pass: the driver holds the connections, and while they stand still it
- * says STOP again until it is answered, and answers peers with NAK_STOPPED.
- * Else a peer that has not heard the first STOP uses up its retries.
+ * CRIU's lock of the network. If a tree has a network namespace of its own,
+ * CRIU drops all packets there, from a moment after CHECKPOINT_DEVICES on.
+ * RDMA's packets must pass: while queue pairs are stopped, the driver repeats
+ * STOP until peers answer, and answers peers with NAK_STOPPED. Otherwise a peer
+ * that has not heard the first STOP uses up its retries.
  *
- * CRIU's lock, be it by nftables or iptables, lets packets pass that have CRIU's
- * mark, and has the priority of a filter. So a table of ours marks RDMA's
- * packets just before. It is made before anything stops, so there is no moment
- * in which they are dropped, and it names nothing of CRIU's.
+ * CRIU's lock, by nftables or iptables, has the priority of a filter, and lets
+ * packets with CRIU's mark pass. So a table of ours marks RDMA's packets just
+ * before. It is made before anything stops, so these packets are dropped at no
+ * moment. It names nothing of CRIU's.
  *
- * CRIU lifts its lock before the exit hook, if the tree is to live on. Then our
- * table goes, too. If the tree dies, or CRIU is killed, the lock stays, and so
- * does ours: in a namespace that somebody keeps, tombstones answer peers. A
- * restore into such a namespace lifts the lock before RESUME_DEVICES_LATE. One
- * that has made the namespace from the image has both tables from there.
+ * If the tree is to live on, CRIU lifts its lock before the exit hook, and the
+ * exit hook removes our table. If the tree dies, or CRIU is killed, the lock
+ * stays, and so does our table: if somebody keeps the namespace, tombstones in
+ * it answer peers. A restore into such a namespace lifts the lock before
+ * RESUME_DEVICES_LATE, which removes our table. A restore that makes the
+ * namespace from the image gets both tables from there, and removes them in the
+ * same way.
  *
- * Trees that share a namespace may be dumped at once, so each run has a table of
- * its own.
+ * Trees that share a namespace may be dumped at the same time, so each run of
+ * CRIU has a table of its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,19 +36,20 @@
 #include "plugin.h"
 
 /*
- * The name of CRIU's table, if it locks by nftables: "inet CRIU-" and the ID of
- * the run; in a restore, of the run that made the images.
+ * Gets the name of the table that CRIU makes if it locks by nftables: "inet
+ * CRIU-" and the ID of the run. In a restore it is the ID of the run that made
+ * the images.
  */
 extern int nftables_get_table(char *table, int n) __attribute__((weak));
 
-/* CRIU has the name cut off to fit this, and that is the table's name. */
+/* CRIU cuts the name off to fit this, and gives the table that name. */
 #define CRIU_TABLE_SIZE	32
 #define CRIU_PREFIX	"inet CRIU-"
 
 /*
- * 0xc114 is CRIU's mark (SOCCR_MARK). RoCEv2 is UDP, to port 4791 both ways. With
- * IPv6 a host that does not answer its neighbours is soon dead to them; ARP is
- * not CRIU's matter.
+ * 0xc114 is CRIU's mark (SOCCR_MARK). RoCEv2 is UDP, to port 4791 both ways. A
+ * host that does not answer IPv6's neighbour discovery is soon dead to its
+ * neighbours. ARP needs no mark: CRIU does not drop it.
  */
 #define CHAIN(hook)								\
 	"chain " hook " {\n"							\
@@ -55,7 +58,10 @@ extern int nftables_get_table(char *table, int n) __attribute__((weak));
 	"icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } meta mark set 0xc114\n" \
 	"}\n"
 
-/* One transaction with what follows it. No table of this name is no error. */
+/*
+ * Remove a table, if it is there. nft runs this and the commands after it as
+ * one transaction.
+ */
 #define REMOVE	"add table %s\n" "delete table %s\n"
 
 static int netns = -1;		/* of the tree, if it is not CRIU's */
@@ -65,9 +71,9 @@ static char table[64];		/* ours */
 /* ------------------------------------------------------------------- nft -- */
 
 /*
- * In a network namespace: a process of its own enters it, so CRIU stays where it
- * is. CRIU handles no SIGCHLD at these moments. The first line of what nft says
- * is enough.
+ * Run nft in a network namespace. A child enters the namespace, so CRIU stays
+ * where it is. CRIU handles no SIGCHLD at these moments. why gets the first
+ * line of what nft says.
  */
 static int run_nft(int ns, const char *commands, char why[128])
 {
@@ -129,7 +135,10 @@ static void remove_table(int ns)
 		     table, why);
 }
 
-/* By nftables, or by iptables that are made of them, as Debian's are. */
+/*
+ * Is CRIU's lock there? It may be of nftables, or of iptables that use
+ * nftables, as Debian's do.
+ */
 static bool is_locked(int ns)
 {
 	char command[64], why[128];
@@ -139,7 +148,7 @@ static bool is_locked(int ns)
 	       !run_nft(ns, "list chain ip filter CRIU", why);
 }
 
-/* The network namespace of a process, or -1 if it is ours. */
+/* The network namespace of a process; -1: it is ours, or can't be opened. */
 static int open_other_netns(pid_t pid)
 {
 	struct stat own, its;
@@ -159,7 +168,10 @@ static int open_other_netns(pid_t pid)
 
 /* ----------------------------------------------------------- checkpoint -- */
 
-/* Before it is locked. Who has it dumped with GODWIT_HOLDS locks it otherwise. */
+/*
+ * Called before CRIU sets its lock. A program that sets GODWIT_HOLDS locks the
+ * network itself, in another way.
+ */
 void pass_lock(pid_t root)
 {
 	char why[128] = "this CRIU does not name its tables";
@@ -176,9 +188,10 @@ void pass_lock(pid_t root)
 }
 
 /*
- * At the end of a checkpoint. Of a tree that lives on the lock has been lifted.
- * A tree may have closed all files of RDMA before it was frozen: then a restore
- * finds no image of ours, and would not remove the table.
+ * At the end of a checkpoint: remove our table if CRIU has lifted its lock, as
+ * it does for a tree that lives on. Remove it also if no image of ours was
+ * written, because the tree had closed all files of RDMA before it was frozen:
+ * a restore would find no image, and leave the table.
  */
 void pass_lock_end(bool saved)
 {
@@ -193,8 +206,8 @@ void pass_lock_end(bool saved)
 /* --------------------------------------------------------------- restore -- */
 
 /*
- * A restored tree's lock has been lifted. (godwit, which has the last word in
- * its restores, has had no such table made.)
+ * CRIU has lifted the lock of a restored tree: remove our table. (godwit, which
+ * has the last word in its restores, has had no such table made.)
  */
 void forget_lock(pid_t root)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device files. Which number a device has on this host is read in CRIU, from
- * the host's sysfs. A task opens the file of that number, whatever its name is
- * in the container: minors differ between hosts, and what CRIU has put back into
- * the container's /dev are the source's. If there is none it is made, under the
- * name that libibverbs will look for: the control group still says who may open
- * it, and the mapping of a ring that has no path could not be checkpointed.
+ * Device files. CRIU reads the number of a device on this host from the host's
+ * sysfs. A task opens the file that has this number, whatever its name is in
+ * the container: minors differ between hosts, and the files that CRIU has put
+ * back into the container's /dev have the source's. If there is no such file,
+ * the task makes it, under the name that libibverbs will look for. The control
+ * group still says who may open it. A file is needed, since the mapping of a
+ * ring that has no path could not be checkpointed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"
 
-static sem_t *lock;	/* of all tasks: who finds no file makes it */
+static sem_t *lock;	/* one task at a time looks for a file, or makes it */
 
 /* ----------------------------------------------------------------- in CRIU -- */
 
@@ -67,7 +68,7 @@ static int read_node(const char *path, struct node *node)
 	return share_lock();
 }
 
-/* (others may vanish meanwhile) */
+/* (other devices may vanish meanwhile: they are skipped) */
 static bool is_file_of(const char *uverbs, const char *device)
 {
 	char name[64];
@@ -114,9 +115,10 @@ static bool is_node(const struct node *node, const struct stat *st)
 }
 
 /*
- * Its file, whatever the name, but for one that is being made; name gets it.
- * It is not opened yet: names are the container's to change, also just now, and
- * whatever else may be there must not be opened.
+ * Find the node's file, whatever its name is, and copy this name to name. A
+ * file that is being made, whose name begins with a dot, is skipped. The file
+ * is opened by O_PATH only: the container may change names at any moment, and
+ * no other file must be opened for use.
  */
 static int find_file(int dir, const struct node *node, char name[NAME_MAX + 1])
 {
@@ -149,8 +151,9 @@ static int find_file(int dir, const struct node *node, char name[NAME_MAX + 1])
 }
 
 /*
- * As this host has it. One of this name has the source's number: CRIU has put
- * back what the container's /dev had.
+ * Make the file with this host's number, and with the access rights that it has
+ * on this host. A file of this name has the source's number, since CRIU has put
+ * back what the container's /dev had: replace it, and keep its rights.
  */
 static int put_file(int dir, const struct node *node)
 {
@@ -166,7 +169,7 @@ static int put_file(int dir, const struct node *node)
 		set_access(&as, &st);
 	}
 	snprintf(new, sizeof(new), ".%s.%d", node->name, getpid());
-	/* (of a restore that was killed) */
+	/* (left by a restore that was killed) */
 	unlinkat(dir, new, 0);
 	mask = umask(0);
 	err = mknodat(dir, new, S_IFCHR | as.mode, as.rdev) ? errno : 0;
@@ -195,7 +198,7 @@ static int make_file(int dir, const struct node *node)
 		    node->name, strerror(err), node->name, number[0], number[1]);
 }
 
-/* The file itself, even if its name is another's by now. */
+/* Open the file that was found, even if another file has its name by now. */
 static int open_path(int at, int dir, const char *name, int flags)
 {
 	char path[32];
@@ -248,12 +251,15 @@ int open_node(const struct node *node, int flags)
 	char name[NAME_MAX + 1];
 	int dir, at, fd = -1;
 
-	/* (not where a container's link may lead) */
+	/* (a link that the container made is not followed) */
 	dir = open(NODES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
 		return fail(NODES " cannot be read by the restored process: %m: its container needs it, with %s (c %u %u) in it",
 			    node->name, major(node->rdev), minor(node->rdev));
-	/* A file in place of another task's would leave that one's without a path. */
+	/*
+	 * Two tasks that make the file at once would each replace the other's,
+	 * and an open file that was replaced has no path.
+	 */
 	if (take_lock(lock, "another task does not get done with " NODES))
 		goto close_dir;
 	at = find_or_make(dir, node, name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of the plugin share. README.md is the design; hooks.c, the
- * table of contents.
+ * What the files of the plugin share. README.md describes the design. hooks.c
+ * is the table of contents.
  *
- * Functions return 0 or -1 and have then said why, once, with fail().
+ * Functions return 0, or -1 after they have said why, once, with fail().
  */
 #ifndef RDMA_PLUGIN_H
 #define RDMA_PLUGIN_H
@@ -31,8 +31,8 @@
 /* --------------------------------------------------- criu.c: CRIU (4.1) itself -- */
 
 /*
- * CRIU's own functions that plugins may call, though no installed header says
- * so. Those that are weak came with 4.1: check_criu() has found them.
+ * CRIU's own functions that plugins may call. No installed header declares
+ * them. The weak ones came with 4.1: check_criu() fails if one is missing.
  */
 extern void print_on_level(unsigned int level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -55,22 +55,28 @@ int check_criu(void);
 	print_on_level(LOG_WARN, "Warn  (rdma): " fmt "\n", ##__VA_ARGS__)
 #define info(fmt, ...) print_on_level(LOG_INFO, "rdma: " fmt "\n", ##__VA_ARGS__)
 
-/* Say why it failed: what, why, what to do. The first line counts. -1. */
+/*
+ * Say in one line what failed, why, and what to do. Returns -1. Only the first
+ * line goes to error_report().
+ */
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ENOKEY of the driver */
+/* What to say when the driver returns ENOKEY */
 #define NO_KEY \
 	"key: the driver has none: godwit key load, or, if this host never had one, godwit key set, the same on all hosts" OR_NO_KEY
 
-/* Lines said from now on, also in forked processes, are known to this one. */
+/* From now on this process and those that it forks share the first line. */
 int error_share(void);
 
-/* Pass the line on to who started CRIU, if there is one. Only once. */
+/* Pass the first line on, once: to GODWIT_ERROR_FD, or to file rdma-error. */
 void error_report(void);
 
-/* ------------------------------------------------- array.c: one more of it -- */
+/* ------------------------------------------------- array.c: growing arrays -- */
 
-/* A new, zeroed last element of an array, a new message, or NULL. */
+/*
+ * Append to an array, and return the new, zeroed element or the new message.
+ * NULL: no memory.
+ */
 void *append(void *array, size_t size, size_t count);
 void *append_message(void *array, size_t *count,
 		     const ProtobufCMessageDescriptor *descriptor);
@@ -78,15 +84,15 @@ void *append_message(void *array, size_t *count,
 /* ----------------------------------------- share.c: what all tasks have -- */
 
 /*
- * Zeroed memory that all tasks have, and CRIU itself, which calls this before
- * the first task is forked; or NULL. It is never freed.
+ * Zeroed memory that CRIU and all tasks have; or NULL. CRIU calls this before
+ * it forks the first task. The memory is never freed.
  */
 void *share(size_t size);
 
-/* A lock in such memory, which nobody has yet. */
+/* Make a lock in such memory. Nobody holds it yet. */
 int make_lock(sem_t *lock);
 
-/* Wait for it, for a time. stuck: what to say if another task does not leave it. */
+/* Wait for a lock, for a time. stuck: what to say if a task keeps it. */
 int take_lock(sem_t *lock, const char *stuck);
 void leave_lock(sem_t *lock);
 
@@ -102,7 +108,7 @@ int load_config(void);
 /* What the environment says, or else the file; NULL: neither does. */
 const char *setting(enum setting which);
 
-/* A restore that comes too late for the peers ends. */
+/* Does a restore fail if it comes too late for the peers? */
 bool refuses_late(void);
 
 /* -------------------------------------------------------- scan.c: processes -- */
@@ -115,7 +121,7 @@ typedef int fd_fn(pid_t pid, int fd, enum file_kind kind, const char *node,
 		  void *arg);
 int for_each_fd(pid_t pid, fd_fn *fn, void *arg);
 
-/* Its open RDMA files, or -1. */
+/* How many RDMA files a process has open, or -1. */
 int count_files(pid_t pid);
 
 struct mapping {
@@ -127,15 +133,21 @@ struct mapping {
 	char		node[NODE_LEN];	/* of a uverbs device */
 };
 
-/* All mappings of a process by rising address, to be freed; their number or -1. */
+/*
+ * All mappings of a process, by rising address. Returns their number, or -1.
+ * The caller frees them.
+ */
 int read_mappings(pid_t pid, struct mapping **mappings);
 
 bool same_file(int fd1, int fd2);
 
-/* Its number in its own pid namespace, or -1. */
+/* The number of a process in its own pid namespace, or -1. */
 pid_t inner_pid(pid_t pid);
 
-/* A process and all its descendants, to be freed in any case; their number or -1. */
+/*
+ * A process and all its descendants. Returns their number, or -1. The caller
+ * frees pids, also after a failure.
+ */
 int read_tree(pid_t root, pid_t **pids);
 
 /* Does the image directory hold this file? */
@@ -148,8 +160,8 @@ RdmaRecordEntry *record_to_message(const struct rxe_migr_rec *rec);
 void free_message(RdmaRecordEntry *entry);
 
 /*
- * The record again, to be freed. NULL: the message is not whole. Its fields
- * fit their records' width, whatever the image held.
+ * A message as a record, which the caller frees. NULL: no memory, or the
+ * message is not whole, or a field in it does not fit its place in the record.
  */
 struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
 
@@ -157,7 +169,7 @@ struct rxe_migr_rec *message_to_record(const RdmaRecordEntry *entry);
 
 #define IMAGE_VERSION	1
 #define INVENTORY	"rdma.img"
-#define NEEDS_RDMA_CM	"rdma_cm"	/* what an older plugin does not know */
+#define NEEDS_RDMA_CM	"rdma_cm"	/* older plugins lack this */
 #define NEEDS_CM_ID	"rdma_cm_id"
 
 /* One context as it lies in rdma-N.img: whole records, one after another. */
@@ -176,7 +188,7 @@ RdmaInventoryEntry *read_inventory(void);
 
 /* ----------------------------------------------- device.c: devices, GIDs -- */
 
-/* Do its driver and this plugin know the same records? */
+/* Do the device's driver and this plugin know the same records? */
 int check_driver_version(const struct rxe_migr_query *query, const char *device);
 
 /* The GID table of a context's device, as it is now. */
@@ -184,7 +196,7 @@ int read_device(struct ibv_context *ctx, const char *name,
 		const char *node, RdmaDeviceEntry *device);
 void free_device(RdmaDeviceEntry *device);
 
-/* A context of any device here whose driver is ours, to ask that; or NULL. */
+/* A context of any device here that has our driver, to call it; or NULL. */
 struct ibv_context *open_any_device(void);
 
 bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16]);
@@ -194,9 +206,9 @@ bool commit_is_asked(void);
 
 /* ------------------------------------------------------ lock.c: CRIU's lock -- */
 
-/* CRIU's lock of a network namespace lets RDMA's packets pass. */
+/* Let RDMA's packets pass CRIU's lock of a network namespace. */
 void pass_lock(pid_t root);
 void pass_lock_end(bool saved);
-void forget_lock(pid_t root);	/* a restored tree's */
+void forget_lock(pid_t root);	/* after a restore */
 
 #endif /* RDMA_PLUGIN_H */

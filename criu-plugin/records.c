@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A record of a dump and its message in the image, in both directions. Which
- * fields a record has, the verbs extension says.
+ * Turns a record of a dump into its message in the image, and back. The verbs
+ * extension says which fields a record has.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -11,15 +11,16 @@
 #include "plugin.h"
 
 /*
- * Up to 8 bytes: a little-endian number on one side, uint32_t or uint64_t on
- * the other. More: bytes, or a string, by the message's field.
+ * A field of up to 8 bytes is a number: little-endian in the record, uint32_t
+ * or uint64_t in the message. A longer field is bytes or a string, as the
+ * message declares it.
  */
 struct field {
 	uint16_t	rec;	/* offset in the record ... */
 	uint16_t	rec_size;
 	uint16_t	msg;	/* ... and in the message */
 	uint16_t	msg_size;
-	uint16_t	has;	/* there, of an optional one: whether it is there */
+	uint16_t	has;	/* ... of has_NAME in the message; 0: none */
 };
 
 #define FIELD(record, member, name, unit, place) {			\
@@ -180,7 +181,7 @@ static bool field_to_record(const struct field *f, const void *msg, void *rec)
 	char *to = (char *)rec + f->rec;
 
 	if (f->has && !*(const protobuf_c_boolean *)((const char *)msg + f->has))
-		return true;	/* zero */
+		return true;	/* the record keeps zeros */
 	if (is_bytes(f)) {
 		const ProtobufCBinaryData *bytes = from;
 

@@ -10,15 +10,15 @@
 int restore_init(void)
 {
 	/*
-	 * CRIU refuses an image whose plugins are not there. The other way
-	 * round, one that was made without RDMA is none of our business.
+	 * CRIU refuses an image if a plugin that it was made with is missing.
+	 * An image that was made without RDMA is none of our business.
 	 */
 	if (check_and_remove_inventory_plugin &&
 	    !check_and_remove_inventory_plugin(CR_PLUGIN_DESC.name,
 					       strlen(CR_PLUGIN_DESC.name)))
 		return 0;
 	if (!in_image_dir(INVENTORY)) {
-		/* CRIU before 4.1 did not say which plugins it used. */
+		/* An image of CRIU before 4.1 does not name its plugins. */
 		if (in_image_dir("rdma-0.img"))
 			return fail("%s is missing: take the checkpoint again",
 				    INVENTORY);
@@ -44,7 +44,7 @@ static const RdmaFileEntry *find_file(uint32_t id)
 	return NULL;
 }
 
-/* CRIU takes over what is returned, and gives it its number. */
+/* CRIU takes over the returned descriptor, and gives it the task's number. */
 int restore_file(int id)
 {
 	const RdmaFileEntry *file;
@@ -72,7 +72,7 @@ int restore_file(int id)
 
 /* ----------------------------------------------------------------- mappings -- */
 
-/* What this task had mapped there. */
+/* The ring that this task had mapped there. */
 static const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
@@ -110,9 +110,9 @@ static const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
 }
 
 /*
- * CRIU 4.1 gives each mapping of a device a file of its own, so it uses each
- * descriptor that it gets here, for one mapping, and closes it then. (A
- * version that does not would leave descriptors behind; restore_finish.c counts them.)
+ * CRIU 4.1 gives each mapping of a device a file of its own. So it uses each
+ * descriptor that it gets here for one mapping, and then closes it. (If another
+ * version did not, descriptors would stay open; restore_finish.c counts them.)
  */
 int restore_mapping(uint64_t start, uint64_t pgoff, uint64_t *new_pgoff,
 		    int *fd)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The wing of restore: what restore.c, which tasks ask, and the files
- * restore_*.c share.
- */
+/* Restore: what restore.c and the files that it uses share. */
 #ifndef RDMA_RESTORE_H
 #define RDMA_RESTORE_H
 
@@ -23,25 +20,25 @@ struct node {
 	gid_t	gid;
 };
 
-/* In CRIU: the file of a device, and rdma_cm. */
+/* In CRIU: find the file of a device here, and that of rdma_cm. */
 int find_node(const char *device, struct node *node);
 int find_cm_node(struct node *node);
 
-/* In any mount namespace: a new descriptor, or -1. */
+/* Open a node's file, in any mount namespace: a new descriptor, or -1. */
 int open_node(const struct node *node, int flags);
 
 /* -------------------------------------------------------- device.c: choices -- */
 
-/* A new context on it, of our driver, that is to be filled; or NULL. */
+/* Open a context of our driver on a device, to restore into; or NULL. */
 struct ibv_context *open_context_file(const char *device,
 				      const struct node *node, uint64_t session);
 
-/* The device here that stands for one of the source, or NULL. */
+/* The device here that takes the place of a device of the source, or NULL. */
 const char *choose_device(const char *name);
 
 /*
- * The source GID here of a QP that had this one: zero, if it is here too.
- * source and here: the two tables.
+ * Choose the source GID that takes the place of the recorded one here. Zero:
+ * the recorded one. source and here are the GID tables of both devices.
  */
 int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 	       const uint8_t recorded[16], union ibv_gid *gid);
@@ -49,12 +46,12 @@ int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 /* ----------------------------------------------------------- what was saved -- */
 
 /*
- * What the images say, and what was decided about it, before the first task is
- * forked: the same in all tasks.
+ * What the images say, and what was decided about it. All this is set before
+ * the first task is forked, so it is the same in all tasks.
  */
 struct saved_object {
 	const struct rxe_migr_rec *rec;
-	pid_t		pid;		/* MR: whose memory; inner number */
+	pid_t		pid;		/* MR: whose memory, by inner_pid() */
 	union ibv_gid	sgid;		/* QP, AH: here; zero: as recorded */
 };
 
@@ -76,7 +73,7 @@ struct saved_context {
 	struct records	records;	/* by type */
 	struct saved_object *objects;	/* those with a handle, by handle */
 	uint32_t	num_objects;
-	uint32_t	num_handles;	/* the highest, and one */
+	uint32_t	num_handles;	/* the highest handle plus one */
 	struct saved_file *files;	/* event files, by ordinal */
 	uint32_t	num_files;
 	struct saved_ring *rings;
@@ -87,7 +84,7 @@ extern struct saved {
 	RdmaInventoryEntry *inventory;	/* NULL: nothing to restore */
 	struct saved_context *contexts;
 	uint32_t	num_contexts;
-	uint32_t	num_files;	/* of all contexts: slots */
+	uint32_t	num_files;	/* slots, for all contexts */
 	uint32_t	num_rings;
 } saved;
 
@@ -105,8 +102,8 @@ int restore_mapping(uint64_t start, uint64_t pgoff, uint64_t *new_pgoff,
 		    int *fd);
 
 /*
- * restore_context.c: contexts that all tasks know, and CRIU itself. The first task
- * that needs one makes it, with all it holds but memory regions.
+ * restore_context.c: contexts, which CRIU and all tasks know. The first task
+ * that needs a context makes it, with all objects but memory regions.
  */
 int share_contexts(void);
 int make_context(uint32_t n);
@@ -115,42 +112,49 @@ int open_made_context(uint32_t n);	/* a new descriptor, or -1 */
 int open_made_file(const struct saved_file *file);
 uint64_t made_ring(const struct saved_ring *ring);	/* for mmap() */
 
-/* Say why an object could not be made. -1. */
+/* Say why an object could not be made. Returns -1. */
 int creating_failed(const struct saved_context *c,
 		    const struct rxe_migr_rec *rec, int err);
 
 /* restore_cm.c: files of librdmacm */
 int share_cm_files(void);
-int restore_cm_file(int id);			/* -ENOTSUP: it is none */
+int restore_cm_file(int id);			/* -ENOTSUP: no such file */
 typedef pid_t find_pid_fn(const void *arg, pid_t inner);
 int adopt_cm_files(find_pid_fn *find, const void *arg,
 		   struct ibv_context **ctx);
 
 /*
- * restore_cm_id.c: make the ids of all these files, each with one, by rising number.
- * driver is any context; ctx are those that are being restored.
+ * restore_cm_id.c: make the ids of all these files. Each made_id has a
+ * descriptor of the file of its id. driver is a context of any device; ctx are
+ * the contexts that are being restored.
  */
 struct made_id {
 	const RdmaCmIdEntry *saved;
 	int		fd;
 };
-int check_cm_ids(void);		/* what the images say of them */
+int check_cm_ids(void);		/* are they whole in the images? */
 int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 		struct made_id *ids, size_t count);
 
 /* late.c: whether peers still wait */
 int check_time(void);
 
-/* store.c: descriptors that all tasks can get at, and CRIU itself */
+/* store.c: descriptors that CRIU and all tasks can get */
 int store_init(void);
 int store_put(int fd);			/* its number, or -1 */
 int store_get(int number);		/* a new descriptor, or -1 */
 void store_drain(void);
 
-/* restore_finish.c: memory regions and contents, once memory is back; then go on. */
+/*
+ * restore_finish.c: when memory is back, restore memory regions and contents,
+ * then let contexts go on.
+ */
 int resume_late(int pid);
 
-/* commit.c: wait for the word to go on, if anybody wants to have it; say that we do. */
+/*
+ * commit.c: wait for the word to go on, if somebody wants to give it; then say
+ * that the tree goes on.
+ */
 int wait_for_commit(pid_t root);
 void commit_goes(void);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files of librdmacm. They are opened anew; but the kernel lets only
- * who opened it write() to it, and a task opens its files before CRIU has given
- * it its credentials. So it becomes the task's when these are as they will be,
- * with the driver's help.
+ * Files of librdmacm. They are opened anew. But only a process with the
+ * credentials with which such a file was opened can write() to it, and a task
+ * opens its files before CRIU has given it its credentials. So when the tasks
+ * have their credentials, the driver makes each file its task's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +13,9 @@
 
 #include "restore.h"
 
-static struct ibv_context *driver;	/* that helps, of any device */
+static struct ibv_context *driver;	/* of any device, to call the driver */
 static struct node cm_node;
-static int *numbers;	/* in the store, as the inventory counts; all tasks share it */
+static int *numbers;	/* in the store, in the inventory's order; all tasks have it */
 
 static int find_driver(void)
 {
@@ -60,7 +60,7 @@ static int open_cm(uint32_t flags)
 	return -1;
 }
 
-/* CRIU takes over what is returned, and gives it its number. */
+/* CRIU takes over the returned descriptor, and gives it the task's number. */
 int restore_cm_file(int id)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
@@ -98,7 +98,7 @@ static int adopt(size_t i, pid_t pid)
 			  pid, strerror(ret)) : 0;
 }
 
-/* The ids of all files, and the files: ours for the time. */
+/* Make the ids of all files. Meanwhile the files are CRIU's. */
 static int make_ids(struct ibv_context **ctx)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
@@ -132,7 +132,7 @@ static int make_ids(struct ibv_context **ctx)
 	return ret;
 }
 
-/* What their process has not read yet. */
+/* Give a file the events that its process has not read yet. */
 static int report_events(size_t i)
 {
 	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];
@@ -154,7 +154,7 @@ static int report_events(size_t i)
 	return ret ? -1 : 0;
 }
 
-/* librdmacm will ask for the devices that it knew. */
+/* librdmacm will look for devices by the GUIDs and indices that it knew. */
 static int name_devices(size_t i, struct ibv_context **ctx)
 {
 	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];

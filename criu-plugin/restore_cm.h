@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Ids of librdmacm: what restore_cm_id.c, which knows what becomes of one, and
- * restore_cm_command.c, which tells the kernel, share.
+ * Ids of librdmacm, for two files: restore_cm_id.c decides what becomes of an
+ * id, and restore_cm_command.c gives the kernel its commands.
  */
 #ifndef RDMA_RESTORE_CM_H
 #define RDMA_RESTORE_CM_H
@@ -18,7 +18,7 @@ union address {
 	struct __kernel_sockaddr_storage kernel;
 };
 
-size_t address_size(const union address *a);	/* 0: of no family that is known */
+size_t address_size(const union address *a);	/* 0: unknown family */
 
 /* These two return 0 or errno. */
 int cm_create_id(int fd, const RdmaCmIdEntry *id, uint32_t *number);

@@ -11,7 +11,7 @@
 
 #include "restore_cm.h"
 
-/* rdma_cma.h, which cannot be included beside the kernel's header */
+/* Values of rdma_cma.h, which can't be included beside the kernel's header */
 enum cm_event {
 	EVENT_ADDR_RESOLVED	= 0,
 	EVENT_ADDR_ERROR	= 1,
@@ -179,7 +179,7 @@ static int next_event(int fd, const RdmaCmIdEntry *id,
 			  strerror(err)) : 0;
 }
 
-/* The next event of the file, which must be this one. */
+/* Read the next event of the file, which must be this one. */
 static int await(int fd, const RdmaCmIdEntry *id, enum cm_event expected)
 {
 	struct rdma_ucm_event_resp resp;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ids of librdmacm, made again in the kernel (restore_cm_command.c).
- * The kernel gives out the lowest number that is free on the host; so ids are
- * made by rising number, with others in the gaps meanwhile.
+ * Ids of librdmacm, made again in the kernel (restore_cm_command.c). The kernel
+ * gives out the lowest number that is free on the host. So ids are made by
+ * rising number, and other ids fill the gaps meanwhile.
  *
- * A connection is made as if for the first time, from this side whoever began it
- * then: the driver answers in the peer's place, and the events that come of it
- * are read here.
+ * A connection is made as if for the first time, from this side, whichever side
+ * began it then. The driver answers in the peer's place, and the events that
+ * this causes are read here.
  */
 #include <endian.h>
 #include <net/if.h>
@@ -17,7 +17,11 @@
 
 #include "restore_cm.h"
 
-/* All numbers below one are given out meanwhile: no image makes us give out any. */
+/*
+ * To make an id, all free numbers below it are given out meanwhile. An image
+ * with a higher id is refused, so that it can't make us give out endless
+ * numbers.
+ */
 #define MAX_ID (1 << 20)
 
 /* ---------------------------------------------------------------- addresses -- */
@@ -41,7 +45,7 @@ static void address_to_gid(const union address *a, union ibv_gid *gid)
 	memcpy(gid->raw + 12, &a->in.sin_addr, 4);
 }
 
-/* With a port of the same kind: 0 of none. */
+/* The address gets the port port, in network byte order; 0: none. */
 static void gid_to_address(const RdmaDeviceEntry *device,
 			   const union ibv_gid *gid, uint16_t port,
 			   union address *a)
@@ -59,7 +63,7 @@ static void gid_to_address(const RdmaDeviceEntry *device,
 	a->in6.sin6_family = AF_INET6;
 	a->in6.sin6_port = port;
 	a->in6.sin6_addr = *in6;
-	/* a link-local address is one of an interface, the device's */
+	/* a link-local address needs an interface: the device's */
 	for (i = 0; IN6_IS_ADDR_LINKLOCAL(in6) && i < device->n_gids; i++)
 		if (device->gids[i]->netdev)
 			a->in6.sin6_scope_id =
@@ -67,8 +71,9 @@ static void gid_to_address(const RdmaDeviceEntry *device,
 }
 
 /*
- * Where an id is bound here: as it was, or, if that was an address of its
- * device, at the one that stands for it.
+ * The address that an id is bound to here. If it was an address of the id's
+ * device, this is the address that takes its place here. Otherwise it is the
+ * same as before.
  */
 static int translate(const RdmaCmIdEntry *id, union address *a)
 {
@@ -130,7 +135,7 @@ static const struct saved_object *find_qp(const RdmaCmIdEntry *id)
 	return NULL;
 }
 
-/* The kernel has the peer where it is now: so does the queue pair. */
+/* Tell the kernel where the peer is now: the queue pair has its address. */
 static int resolve_peer(int fd, const RdmaCmIdEntry *id)
 {
 	const struct saved_context *c = &saved.contexts[id->context];
@@ -145,7 +150,10 @@ static int resolve_peer(int fd, const RdmaCmIdEntry *id)
 	memcpy(gid.raw, qp->dgid, sizeof(gid.raw));
 	load_address(&then, &id->dst_addr);
 	gid_to_address(c->here, &gid, then.in.sin_port, &dst);
-	/* (it need not answer, but without a hardware address the kernel sends no REQ) */
+	/*
+	 * (The peer does not get the REQ, but the kernel sends none before it
+	 * knows the peer's hardware address.)
+	 */
 	return cm_resolve_addr(fd, id, &src, &dst) || cm_resolve_route(fd, id) ? -1 : 0;
 }
 
@@ -198,7 +206,7 @@ static int fill_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 	}
 }
 
-/* Make an id, with others below it until its number is the next one. */
+/* Make an id. The free numbers below, which come first, go to fillers. */
 static int make_id(const struct made_id *made, struct made_id **fillers,
 		   uint32_t **numbers, size_t *count)
 {
@@ -249,7 +257,7 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 		cm_destroy_id(fillers[i].fd, numbers[i]);
 	free(fillers);
 	free(numbers);
-	/* Ports that are known first, before others are given any. */
+	/* Bind to known ports before the kernel gives other ids any port. */
 	for (i = 0; !ret && i < count; i++) {
 		ret = cm_set_options(ids[i].fd, ids[i].saved);
 		if (!ret && is_bound(ids[i].saved))
@@ -264,7 +272,7 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 			ret = fail("id %u of librdmacm: its events cannot be counted: %s",
 				   ids[i].saved->id, strerror(err));
 	}
-	/* From here on events are the program's. */
+	/* From here on nobody here reads events: they are the program's. */
 	for (i = 0; !ret && i < count; i++)
 		if (ids[i].saved->state == RXE_MIGR_CM_LISTENING)
 			ret = cm_listen(ids[i].fd, ids[i].saved);

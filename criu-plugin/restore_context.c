@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Contexts are made by the first task that needs one, with all they hold but
- * memory regions, whose memory is not there yet. Their descriptors go into the
- * store; what other tasks must know lies in memory that all share.
+ * The first task that needs a context makes it, with all objects but memory
+ * regions, whose memory is not there yet. The context's descriptors go into the
+ * store. What other tasks must know lies in memory that all share.
  */
 #include <endian.h>
 #include <errno.h>
@@ -161,9 +161,10 @@ static int make_files(struct making *m)
 }
 
 /*
- * The kernel gives out the lowest free handle, and objects were not created in
- * the order of what they need: a QP can have a lower handle than its CQ. So all
- * handles are taken first, and each object gets the only one that is free.
+ * The kernel gives out the lowest free handle. But objects can't be made by
+ * rising handle: a QP may have a lower handle than its CQ, which it needs. So
+ * placeholders take all handles first. Then one handle after the other is freed
+ * for its object, and is the only free one.
  */
 static int take_handles(struct making *m)
 {
@@ -200,7 +201,7 @@ static int make_object(struct making *m, const struct saved_object *o)
 
 static int make_objects(struct making *m)
 {
-	/* Each needs only those before it. */
+	/* An object needs only objects of the types before its own. */
 	static const unsigned int order[] = {
 		RXE_MIGR_REC_PD, RXE_MIGR_REC_CQ, RXE_MIGR_REC_SRQ,
 		RXE_MIGR_REC_AH, RXE_MIGR_REC_QP, RXE_MIGR_REC_MW,

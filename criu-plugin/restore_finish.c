@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The end of a restore, in CRIU itself: the tasks' memory is back and they are
- * held, about to return from their last system call before they go on. Memory
- * regions are registered, contents and counters refilled, in all contexts; then
- * the tree is proven, and only then do contexts resume.
+ * The end of a restore, in CRIU itself. The tasks' memory is back, and the
+ * tasks are frozen, about to return from their last system call before they go
+ * on. In all contexts memory regions are registered, and contents and counters
+ * are refilled. Then the tree's files are counted and the word to go on is
+ * waited for. Only then do contexts resume.
  *
- * CRIU ignores what this hook returns. A tree that cannot go on is killed here;
- * that CRIU notices, when it cannot detach from it, and says that it failed.
+ * CRIU ignores what this hook returns. So the hook kills a tree that cannot go
+ * on. CRIU notices this when it cannot detach from the tree, and says that the
+ * restore failed.
  */
 #include <endian.h>
 #include <errno.h>
@@ -31,7 +33,7 @@ struct resuming {
 
 /* ------------------------------------------------------------------- tasks -- */
 
-/* The process that has a number in its own namespace, or -1. */
+/* The process that has the number inner in its own pid namespace, or -1. */
 static pid_t find_task(const void *arg, pid_t inner)
 {
 	const struct resuming *r = arg;
@@ -43,7 +45,7 @@ static pid_t find_task(const void *arg, pid_t inner)
 	return fail("process %d was not restored", inner);
 }
 
-/* Each task has the files that it had, no more and no less. */
+/* Each task must have as many RDMA files as before. */
 static int check_files(const struct resuming *r)
 {
 	const RdmaTaskEntry *task;
@@ -66,14 +68,14 @@ static int check_files(const struct resuming *r)
 
 static int set_option(pid_t tid, void *options)
 {
-	/* (one that was a zombie is one again) */
+	/* (this fails for a zombie, which was restored as one) */
 	ptrace(PTRACE_SETOPTIONS, tid, NULL, *(long *)options);
 	return 0;
 }
 
 /*
- * Tied, the tree ends with us, its tracer. Else, whoever killed CRIU would let it
- * go, while the process that it is a copy of may be alive elsewhere.
+ * A tied tree dies with us, its tracer. Otherwise, if somebody killed CRIU,
+ * this copy would run, while the process at the source may be alive.
  */
 static void set_options(const struct resuming *r, long options)
 {
@@ -88,7 +90,7 @@ static void tie(const struct resuming *r)
 	set_options(r, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
 }
 
-/* From here on they run, whatever becomes of us. */
+/* From here on the tasks run, whatever becomes of us. */
 static void untie(const struct resuming *r)
 {
 	set_options(r, PTRACE_O_TRACESYSGOOD);
@@ -101,7 +103,7 @@ static int reap_thread(pid_t tid, void *pid)
 	return 0;
 }
 
-/* A process is dead only when its tracer, us, has taken notice of each dead thread. */
+/* A process is dead only when we, its tracer, have reaped each thread. */
 static void kill_task(pid_t pid)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -127,7 +129,7 @@ static int destroy_placeholder(const struct saved_context *c,
 
 	if (!restored)
 		return fail("no memory");
-	/* As another process got it; placeholders are protection domains. */
+	/* Another process made the placeholder. Placeholders are PDs. */
 	restored->type = RXE_MIGR_REC_PD;
 	restored->handle = handle;
 	restored->fd = -1;
@@ -166,7 +168,10 @@ static int register_region(const struct resuming *r,
 	return 0;
 }
 
-/* Regions take the place of their placeholders; then the holes become holes. */
+/*
+ * Regions take the place of their placeholders. Then the other placeholders are
+ * freed, so that holes are holes again.
+ */
 static int finish_handles(const struct resuming *r,
 			  const struct saved_context *c,
 			  struct ibv_context *ctx)
@@ -212,8 +217,9 @@ static int refill(const struct saved_context *c, struct ibv_context *ctx)
 }
 
 /*
- * Whose context is it? Of several tasks that share it the first, as for memory:
- * the kernel lets only the process that opened a context write() to its file.
+ * The task whose context it is: the first one that has it open, as for memory.
+ * The kernel lets only the process that opened a context write() to its file,
+ * so it must be one.
  */
 static pid_t find_owner(const struct resuming *r, uint32_t context)
 {
@@ -338,7 +344,7 @@ int resume_late(int pid)
 	static bool done;
 	static int result;
 
-	/* Without RDMA, too, there may be somebody who has the last word. */
+	/* Somebody may want the last word for a tree without RDMA, too. */
 	if (!saved.inventory && !commit_is_asked())
 		return -ENOTSUP;
 	if (!done)

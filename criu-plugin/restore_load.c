@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is to be restored: read and checked as a whole, and matched to this
- * host's devices, while there is no task yet that could be left half restored.
+ * Reads and checks all images, and matches them to this host's devices, while
+ * there is no task yet that could be left half restored.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static int by_ordinal(const void *a, const void *b)
 	return (x->file.handle > y->file.handle) - (x->file.handle < y->file.handle);
 }
 
-/* Insertion: stable, and records come nearly sorted. */
+/* Insertion sort: it is stable, and records are nearly sorted already. */
 static void sort_records(struct records *records)
 {
 	const struct rxe_migr_rec *rec;
@@ -167,7 +167,7 @@ static int sort_context(struct saved_context *c)
 
 /* ----------------------------------------------------- devices and addresses -- */
 
-/* It must be there, and its driver ours. */
+/* The device must be there, and its driver must be ours. */
 static int read_here(const char *name, const struct node *node,
 		     RdmaDeviceEntry *here)
 {
@@ -181,7 +181,7 @@ static int read_here(const char *name, const struct node *node,
 	return ret;
 }
 
-/* The device here that stands for one of the source: read once. */
+/* Find the device that takes the place of the source's. Each is read once. */
 static int find_here(struct saved_context *c)
 {
 	RdmaDeviceEntry *here;
@@ -295,7 +295,7 @@ static int check_versions(void)
 	const RdmaInventoryEntry *inventory = saved.inventory;
 	size_t i;
 
-	/* records of version 1 are of version 2, too */
+	/* records of version 1 are valid in version 2 */
 	if (inventory->abi_version < 1 || inventory->abi_version > RXE_MIGR_ABI_VERSION)
 		return fail("%s: its records have version %u, and this plugin knows %u: use the plugin that wrote it",
 			    INVENTORY, inventory->abi_version, RXE_MIGR_ABI_VERSION);

@@ -25,7 +25,7 @@ enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN])
 	else
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	node[0] = '\0';
-	/* (no file system's server is asked: it may be slow, or among the frozen) */
+	/* (do not ask a file system's server, which may be slow or frozen) */
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return FILE_NOT_RDMA;
 	if (S_ISCHR(st.stx_mode))
@@ -38,8 +38,9 @@ enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN])
 }
 
 /*
- * It may have ended: CRIU knows that children do while it looks for them. What
- * cannot be read otherwise is found later, as a context that nobody has stopped.
+ * The process may have ended: CRIU accepts that children end while it looks for
+ * them. If its files can't be read for another reason, a context among them is
+ * found later, as one that nobody has stopped, and the dump fails.
  */
 static bool has_no_files(int err)
 {
@@ -109,14 +110,15 @@ static bool is_uverbs(const struct proc_map *map, char node[NODE_LEN])
 }
 
 /*
- * A file that is mapped, most of them more than once. Device and inode are not
- * enough: of a btrfs, /proc gives the same device for all subvolumes.
+ * A file that is mapped. Most are mapped more than once. Device and inode do
+ * not tell files apart: for a btrfs, /proc gives the same device for all
+ * subvolumes.
  */
 struct mapped_file {
 	unsigned int	major, minor;
 	unsigned long	inode;
 	char		*path;
-	int		mapping;	/* the first one of it */
+	int		mapping;	/* index of its first mapping */
 };
 
 static bool is_of(const struct mapped_file *f, const struct proc_map *map)
@@ -149,7 +151,7 @@ static bool make_room(struct reading *r)
 	return f;
 }
 
-/* Which device's the mapping m is: asked once for each file. */
+/* Note in m which device it maps, asked once a file. False: no memory. */
 static bool see_device(struct reading *r, const struct proc_map *map,
 		       struct mapping *m)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory and locks that CRIU makes before it forks the first task of a restore,
- * so that it and all tasks have them. They are there until the last of these
- * ends.
+ * so that CRIU and all tasks have them. They are there until the last of these
+ * processes ends.
  */
 #include <errno.h>
 #include <semaphore.h>

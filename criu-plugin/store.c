@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * File descriptors that every task of a restore can get at, and CRIU itself,
- * whatever namespaces they are in: messages in the queue of a socket that is
- * connected to itself, read without being taken off. CRIU's own fdstore works
- * like that, and holds our socket; but it lives as long as CRIU, which may wait
- * for the tasks to end, and a context must end with its processes. So what is
- * stored lies in a socket of ours, which is emptied when all is restored.
+ * File descriptors that CRIU and every task of a restore can get, whatever
+ * namespaces they are in. They are messages in the queue of a socket that is
+ * connected to itself. To get one, its message is read and stays in the queue.
+ * CRIU's own fdstore works like that, and holds our socket. But the fdstore
+ * lives as long as CRIU, which may wait for the tasks to end, and a context
+ * must end with its processes. So the descriptors lie in a socket of ours,
+ * which is emptied when all is restored.
  */
 #include <errno.h>
 #include <limits.h>
@@ -31,7 +32,7 @@ int store_init(void)
 	return make_lock(&store->lock);
 }
 
-/* Connected to itself, under a name that the kernel chooses. */
+/* A socket that is connected to itself; the kernel chooses its name. */
 static int new_socket(void)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -54,7 +55,7 @@ close:
 	return -1;
 }
 
-/* The socket, locked; close_socket() leaves it. */
+/* Lock the store and get its socket. close_socket() ends both. */
 static int open_socket(void)
 {
 	int sock;
@@ -150,7 +151,7 @@ int store_get(int number)
 
 	if (sock < 0)
 		return -1;
-	/* A byte a message, so the offset counts messages. */
+	/* Each message is one byte, so the offset counts messages. */
 	if (setsockopt(sock, SOL_SOCKET, SO_PEEK_OFF, &number, sizeof(number)))
 		fd = -1;
 	else

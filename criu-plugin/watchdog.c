@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A process that outlives CRIU and gives its work back if nobody else does.
+ * A process that outlives CRIU, and lets contexts go on if nobody else does.
  *
  * CRIU tells a plugin neither what becomes of the tasks after a checkpoint nor
  * that CRIU itself is about to die. But both can be seen from outside:
  *
  *	tasks dead			the contexts are gone with them: done
- *	CRIU gone before the end	CRIU's ptrace too, the tasks run: abort
- *	the same, tasks stopped		abort; but if GODWIT_HOLDS is set, wait: who
- *					stopped them says what becomes of them, and
- *					a copy may have their peers by now
- *	checkpoint, tasks run		--leave-running, or a post-dump script
+ *	CRIU died before the end	its ptrace ended with it, so the tasks
+ *					run: abort
+ *	the same, tasks stopped		abort; but if GODWIT_HOLDS is set, wait:
+ *					the program that stopped them decides
+ *					about them, and a copy may have their
+ *					peers by now
+ *	checkpoint done, tasks run	--leave-running, or a post-dump script
  *					said no: abort
- *	checkpoint, tasks stopped	--leave-stopped: wait. SIGCONT alone
+ *	the same, tasks stopped		--leave-stopped: wait. SIGCONT alone
  *					brings a stopped tree back, contexts
  *					included.
  *
- * It holds nothing of the tasks but pidfds.
+ * Of the tasks it holds only pidfds.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -145,9 +147,10 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 }
 
 /*
- * CRIU sends SIGSTOP or SIGKILL before it lets go of a task. That is pending
- * until it is delivered, and from then on the thread that took it is stopped
- * or dies. Signals are read after states, so two looks miss neither.
+ * CRIU sends SIGSTOP or SIGKILL before it lets go of a task. The signal is
+ * pending until it is delivered. From then on the thread that took it is
+ * stopped, or dies. A look reads a thread's state first and its pending signals
+ * afterwards, so of two looks one sees the signal or its effect.
  */
 static void look(struct seen *seen)
 {
@@ -188,7 +191,7 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
 	if (!ctx)
 		return 0;
-	/* An error says that it isn't stopped, or was let go on already. */
+	/* (fails if the context is not stopped, or goes on already) */
 	ibv_abort_context(ctx);
 	ibv_detach_context(ctx);
 	return 0;
@@ -214,9 +217,10 @@ static void wait_and_see(bool may_stop)
 		if (!seen.alive)
 			return;
 		/*
-		 * Whoever killed CRIU early may stop its tasks, too. A task that
-		 * dies may already run at the destination, and its peers must
-		 * not be resumed from here.
+		 * Stopped tasks keep us waiting only if may_stop: whoever
+		 * killed CRIU early may have stopped its tasks, too, and their
+		 * contexts go on. A task that dies may already run at the
+		 * destination, and its peers must not be called from here.
 		 */
 		running = seen.traced || seen.dying || (may_stop && seen.stops) ?
 			  0 : running + 1;
@@ -241,13 +245,13 @@ static void watchdog(int sock)
 			break;
 		}
 		watch(msg.pid);
-		/* An answer: no context is stopped before it is watched. */
+		/* Answer: no context must be stopped before it is watched. */
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
 	wait_and_see(saved || getenv("GODWIT_HOLDS"));
 }
 
-/* A child of init's, in a session of its own, with this one descriptor. */
+/* Become a child of init, in a session of its own, with only sock open. */
 static void become_watchdog(int sock)
 {
 	static const struct sigaction ignore = { .sa_handler = SIG_IGN };

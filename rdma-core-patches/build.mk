@@ -3,7 +3,7 @@
 # The verbs extension out of tree: libibverbs-migrate.so beside the stock libibverbs.
 #
 #   build/include/   its headers, as they are installed; for what builds against it here
-#   build/lib/       the library, for -lverbs-migrate's users: -Lbuild/lib -libverbs-migrate
+#   build/lib/       the library; link with -Lbuild/lib -libverbs-migrate
 #
 # VERBS_CFLAGS and VERBS_LIBS are what the plugin and the tools need.
 
@@ -13,7 +13,7 @@ verbs_obj := $(verbs_src:$(verbs_dir)/libibverbs/%.c=build/verbs/%.o)
 verbs_map := $(verbs_dir)/libibverbs-migrate.map
 verbs_headers := build/include/infiniband/migrate.h build/include/infiniband/migrate_fields.h build/include/rdma/rxe_migrate.h
 verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
-# pages that tell of more than one call: PAGE=ALIAS
+# pages that describe more than one call: PAGE=ALIAS
 verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_inspect_context.3 ibv_next_record.3) \
 	$(addprefix ibv_attach_context.3=,ibv_begin_restore_context.3 ibv_detach_context.3 ibv_open_restore_context.3) \
 	$(addprefix ibv_query_migration.3=,ibv_ask_peers.3 ibv_ask_peers_anew.3 ibv_migration_key.3 ibv_query_device_calls.3 ibv_query_device_gids.3 ibv_query_device_migration.3 ibv_query_event_fd.3 ibv_query_taken.3 ibv_renew_stop.3) \

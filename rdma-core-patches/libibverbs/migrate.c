@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Contexts: open, attach, stop, dump, ask. migrate_restore.c is the way back. */
+/* Contexts: open, attach, stop, dump, ask. For a restore: migrate_restore.c. */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ static int dump(struct ibv_context *ctx, int *count, void *buf, size_t length,
 			  sizeof(resp));
 	if (ret && ret != ENOSPC)
 		return ret;
-	if (!ret && resp.length < length) {	/* the end, to ibv_next_record() */
+	if (!ret && resp.length < length) {	/* zeros end it: see is_rest() */
 		rest = length - resp.length;
 		memset((char *)buf + resp.length, 0,
 		       rest < sizeof(struct rxe_migr_rec) ?
@@ -65,7 +65,7 @@ int ibv_abort_context(struct ibv_context *ctx)
 	return migr_driver(ctx, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
 }
 
-/* Nothing, or what dump() leaves behind the last record. */
+/* Is this the end of a dump: no bytes, or the zeros that dump() writes? */
 static int is_rest(const char *at, size_t length)
 {
 	static const struct rxe_migr_rec none;
@@ -133,7 +133,7 @@ int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 			   event_fd, sizeof(*event_fd));
 }
 
-/* What there is of a kind, each of this size, on the whole device */
+/* List what the whole device has of a kind. Each entry has size bytes. */
 static int query_device(struct ibv_context *ctx, uint16_t method, int *count,
 			void *entries, size_t size, int max)
 {
@@ -314,7 +314,7 @@ void ibv_detach_context(struct ibv_context *ctx)
 	free(ctx);
 }
 
-/* The first line of a file of a uverbs device; false: there is none. */
+/* The first line of a uverbs device's file in sysfs; false: there is none. */
 static int read_attr(const char *uverbs, const char *name, char *line, int size)
 {
 	char path[PATH_MAX];
@@ -334,7 +334,7 @@ static int read_attr(const char *uverbs, const char *name, char *line, int size)
 	return ok;
 }
 
-/* The device file uverbsN, if it is what sysfs says of it; or -1 and errno. */
+/* Open device file uverbsN, if its number is the one in sysfs; -1 and errno. */
 static int open_uverbs(const char *uverbs)
 {
 	unsigned int major, minor;

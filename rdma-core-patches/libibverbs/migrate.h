@@ -44,11 +44,11 @@ extern "C" {
 #endif
 
 /*
- * Stop the context and write its records to dump. With dump NULL or length
- * too short: ENOSPC, *count is the number of bytes needed, and no state
- * changes. On success *count is the number of records, and a record header of
- * zeros, as far as there is room, ends them. ENOKEY: this host has no key, see
- * ibv_migration_key(), and may not do without.
+ * Stop the context and write its records to dump. With dump NULL or length too
+ * short: ENOSPC, *count is the number of bytes needed, and no state changes. On
+ * success *count is the number of records, and a record header of zeros follows
+ * them, as far as there is room. ENOKEY: this host has no key
+ * (ibv_migration_key()), and allow_unsigned is not set.
  */
 int ibv_dump_context(struct ibv_context *ctx, int *count, void *dump,
 		     size_t length);
@@ -77,16 +77,17 @@ enum ibv_restore_cmd {
 struct ibv_restored {
 	uint32_t type;		/* enum rxe_migr_rec_type */
 	uint32_t handle;	/* uverbs handle, or event file: 0 */
-	int	 fd;		/* COMP_CHANNEL, ASYNC_FILE: the caller's, but DESTROY
-				 * closes it, unless set to -1; else -1
+	int	 fd;		/* COMP_CHANNEL, ASYNC_FILE: the caller's, but
+				 * DESTROY closes it unless the caller sets this
+				 * to -1. Other types: -1
 				 */
 	uint64_t offset[2];	/* rings, for mmap(): CQ, SRQ: [0]; QP: send, receive */
 	uint64_t size[2];	/* bytes, 0: there is no such ring */
 };
 
 /*
- * args of CREATE. Descriptors are the calling process's, of event files of
- * this context. Zero is not "none" for them, -1 is.
+ * args of CREATE. The descriptors are the calling process's, and are of event
+ * files of this context. -1 means none, and 0 does not.
  */
 struct ibv_restore_args {
 	const void	*record;	/* as dumped */
@@ -127,31 +128,32 @@ struct ibv_context *ibv_open_restore_context(const char *device,
 					     uint64_t session);
 
 /*
- * The same on cmd_fd, a device file that the caller has just opened, for whom
- * it may have another name, or sysfs not be there. NULL and errno: cmd_fd is
- * still the caller's, and no longer new.
+ * The same on cmd_fd, a device file that the caller has just opened. It is for
+ * a caller that sees the file under another name, or has no sysfs. NULL and
+ * errno: cmd_fd is still the caller's, who can only close it then.
  */
 struct ibv_context *ibv_begin_restore_context(int cmd_fd, uint64_t session);
 
 int ibv_query_migration(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*
- * The same, and ask the peers of query->num_unknown whether they speak the
- * protocol; nobody is waited for. Call it again until all have answered, or
- * long enough: a peer with another driver never does.
+ * The same, and ask the peers that query->num_unknown counts whether they speak
+ * the protocol. It does not wait for answers. Call it again until all have
+ * answered, or for long enough: a peer with another driver never answers.
  */
 int ibv_ask_peers(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*
- * The same, and ask all: who spoke the protocol before may have lost its key
- * since, and is unknown until it answers. Then go on with ibv_ask_peers().
+ * The same, but ask all peers of QPs that run. A peer that spoke the protocol
+ * before may have lost its key since, and counts as unknown until it answers.
+ * Then go on with ibv_ask_peers().
  */
 int ibv_ask_peers_anew(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*
- * The same, and ask the peers of a stopped context to wait for longer: who
- * answers shows in query->wait_ns of the next query. Without it they wait for
- * their pause_timeout, from the stop on.
+ * As ibv_query_migration(), and ask the peers of a stopped context to wait
+ * longer. Their answers show in query->wait_ns of the next query. Without this
+ * call peers wait for their pause_timeout, which begins at the stop.
  */
 int ibv_renew_stop(struct ibv_context *ctx, struct rxe_migr_query *query);
 
@@ -160,7 +162,7 @@ int ibv_query_event_fd(struct ibv_context *ctx, int fd,
 		       struct rxe_migr_event_fd *event_fd);
 
 /*
- * The device's GIDs, all ports', in the order of their indices, as
+ * The GIDs of all ports of the device, in the order of their indices, as
  * ibv_query_gid_table() gives them for a context that libibverbs has opened.
  * *count: how many there are. EINVAL: more than max. This needs no capability.
  */
@@ -168,28 +170,29 @@ int ibv_query_device_gids(struct ibv_context *ctx, int *count,
 			  struct ibv_gid_entry *entries, int max);
 
 /*
- * All QPs of the device that are not plainly running, and tombstones. *count:
- * how many there are; ENOSPC: more than max, and status is not written.
+ * All QPs of the device that are stopped, paused or resuming, and tombstones.
+ * *count: how many there are; ENOSPC: more than max, and status is not written.
  */
 int ibv_query_device_migration(struct ibv_context *ctx, int *count,
 			       struct rxe_migr_status *status, int max);
 
 /*
- * All QPs of the device that were restored there and have called their peers:
- * when they did first, and whether the answer has come. As above.
+ * All QPs of the device that were restored there, are not stopped again, and
+ * have called their peers: when each called first, and whether the answer has
+ * come. *count and ENOSPC as above.
  */
 int ibv_query_device_calls(struct ibv_context *ctx, int *count,
 			   struct rxe_migr_call *calls, int max);
 
 /*
  * Would ibv_restore_object() find an identity taken on this device? EEXIST: it
- * would. type, and index or key: enum rxe_migr_hint_type.
+ * would. type is of enum rxe_migr_hint_type, which says what the number is.
  */
 int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
 
 /*
- * The ids that a file of librdmacm has, in the order in which they came, through
- * a context of any device. fd is a descriptor of the calling process, of
+ * The ids that a file of librdmacm has, in the order in which they came. ctx is
+ * a context of any device. fd is a descriptor of the calling process for
  * /dev/infiniband/rdma_cm (EINVAL: it is not). *count: how many there are;
  * ENOSPC: more than max, and ids is not written. flags: enum
  * rxe_migr_cm_list_flags.
@@ -201,62 +204,68 @@ int ibv_query_cm_ids(struct ibv_context *ctx, int fd, uint32_t flags,
 const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id);
 
 /*
- * An id is about to be connected anew, on ctx, which is being restored. The
- * driver plays the peer for the connection whose private data begin with
- * connect->cookie. ENOTCONN: ctx has no such queue pair, or without a peer.
+ * An id is about to be connected anew, to a queue pair of ctx, which is being
+ * restored. The driver plays the peer for the connection whose private data
+ * begin with connect->cookie. ENOTCONN: ctx has no such queue pair, or it was
+ * never connected.
  */
 int ibv_expect_cm_connect(struct ibv_context *ctx,
 			  const struct rxe_migr_cm_connect *connect);
 
 /*
- * As many events of an id were read as the process knows of. EBUSY: some wait
- * to be read; ENOENT: the file has no such id.
+ * Set how many events of an id the process has read. EBUSY: some wait to be
+ * read; ENOENT: the file has no such id.
  */
 int ibv_refill_cm_id(struct ibv_context *ctx, int fd, uint32_t id,
 		     uint32_t events_reported);
 
 /*
- * The events that wait to be read from a file, the oldest first, as
- * ibv_query_cm_ids() lists ids.
+ * The events that wait to be read from a file, the oldest first. count, max and
+ * ENOSPC as for ibv_query_cm_ids().
  */
 int ibv_query_cm_events(struct ibv_context *ctx, int fd, int *count,
 			struct rxe_migr_cm_event *events, int max);
 
-/* One more of them. ENOENT: the file has no such id. */
+/* Add an event to those that wait. ENOENT: the file has no such id. */
 int ibv_report_cm_event(struct ibv_context *ctx, int fd,
 			const struct rxe_migr_cm_event *event);
 
 /*
- * By what the process that has such a file knows ctx's device: index and guid
- * are filled in (known) before they are set, or not (set NULL).
+ * The index and GUID by which the process that has such a file knows ctx's
+ * device. known gets them as they were before the call, and set changes them.
+ * Both may be NULL.
  */
 int ibv_cm_device(struct ibv_context *ctx, int fd,
 		  struct rxe_migr_cm_device *known,
 		  const struct rxe_migr_cm_device *set);
 
 /*
- * Make such a file that of a restored process, which the kernel would else not
- * let use it: it has been opened under other credentials. EINVAL as above;
+ * Give such a file to a restored process. It was opened under other
+ * credentials, so the kernel would not let the process use it. EINVAL as above;
  * ESRCH: no such process.
  */
 int ibv_adopt_cm_file(struct ibv_context *ctx, int fd, int pid);
 
 /*
- * The cluster's key; fingerprint may be NULL. Without one, unless the driver's
- * parameter allow_unsigned is set, no context is stopped, and none begins to be
- * restored.
+ * Set or query the cluster's key; fingerprint may be NULL. Without a key no
+ * context is stopped, and none begins to be restored, unless the driver's
+ * parameter allow_unsigned is set.
  */
 int ibv_migration_key(struct ibv_context *ctx, const struct rxe_migr_key *key,
 		      uint64_t *fingerprint);
 
 /*
- * Walk a dump: first record with rec NULL; NULL at the end, or at zeros behind
- * it, or when what follows is malformed (then errno is EBADMSG, else 0).
+ * Walk a dump: the first record with rec NULL, else the record after rec. NULL:
+ * the dump has ended, or zeros end it (errno is 0), or what follows is
+ * malformed (errno is EBADMSG).
  */
 const struct rxe_migr_rec *ibv_next_record(const void *dump, size_t length,
 					   const struct rxe_migr_rec *rec);
 
-/* All of them. Is errno EBADMSG afterwards, the dump ends in the middle. */
+/*
+ * For each record of a dump. If errno is EBADMSG afterwards, what follows the
+ * last record is malformed.
+ */
 #define ibv_for_each_record(rec, dump, length)				\
 	for ((rec) = ibv_next_record(dump, length, NULL); (rec);	\
 	     (rec) = ibv_next_record(dump, length, rec))
@@ -290,24 +299,24 @@ struct ibv_record_kind {
 /* What is in records of a type, enum rxe_migr_rec_type; NULL: it is not known. */
 const struct ibv_record_kind *ibv_record_kind(unsigned int type);
 
-/* A field of a record, if it is a number. */
+/* The value of a record's field if it is a number, else 0. */
 uint64_t ibv_record_number(const struct rxe_migr_rec *rec,
 			   const struct ibv_record_field *field);
 
 /*
- * An object for people, "QP 17", in name, of size bytes; this many are enough.
- * Returns name.
+ * Write the name of a record's object for people, "QP 17", to name, which has
+ * size bytes. IBV_RECORD_NAME_LEN bytes are enough. Returns name.
  */
 #define IBV_RECORD_NAME_LEN 96
 const char *ibv_record_name(const struct rxe_migr_rec *rec, char *name,
 			    size_t size);
 
-/* The kind of an object that OTHER stands for, enum uverbs_default_objects. */
+/* The name of an object_id, enum uverbs_default_objects, of an OTHER record. */
 const char *ibv_uverbs_object_str(uint32_t object_id);
 
 /*
- * Why what the record is of cannot be moved, as far as the record says; NULL:
- * it can, or the record may be skipped.
+ * Why the object of a record cannot be moved, as far as the record says. NULL:
+ * it can be moved, or the record may be skipped.
  */
 const char *ibv_record_refusal(const struct rxe_migr_rec *rec);
 
@@ -315,16 +324,16 @@ const char *ibv_record_refusal(const struct rxe_migr_rec *rec);
 struct ibv_record_ring {
 	uint32_t	which;		/* enum rxe_migr_ring */
 	uint32_t	handle;		/* of the CQ, SRQ or QP */
-	uint64_t	offset;		/* for mmap(), where it was dumped */
+	uint64_t	offset;		/* for mmap(), on the dumped device */
 };
 
-/* The rings that the object of this record has; their number: at most two. */
+/* The rings of a record's object. Returns their number: at most two. */
 int ibv_record_rings(const struct rxe_migr_rec *rec,
 		     struct ibv_record_ring rings[2]);
 
 /*
- * The process whose memory an MR of a dump is, as the caller that had it made
- * counts processes. 0: it has ended; -1: the dump does not say.
+ * The process whose memory an MR of a dump is, in the pid namespace of the
+ * process that made the dump. 0: it has ended; -1: the dump does not say.
  */
 int ibv_record_owner(const void *dump, size_t length,
 		     const struct rxe_migr_rec_mr *mr);

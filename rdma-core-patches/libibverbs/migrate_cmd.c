@@ -70,7 +70,7 @@ int migr_run(const struct ibv_context *ctx, struct migr_cmd *cmd)
 {
 	if (!ioctl(ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd->hdr))
 		return 0;
-	/* The method is unknown: rxe, but not a driver that migrates. */
+	/* The driver does not know the method: it is rxe, but can't migrate. */
 	return errno == EPROTONOSUPPORT ? EOPNOTSUPP : errno;
 }
 
@@ -135,8 +135,9 @@ int migr_hint(const struct ibv_context *ctx, struct rxe_migr_hint hint)
 }
 
 /*
- * The driver makes a power of two less one of what it is asked for, and that
- * may be more than it lets anybody ask for. Half of it gives the same ring.
+ * The driver rounds a size that it is asked for up to a power of two less one.
+ * It may report a size that is more than it lets anybody ask for. Half of that
+ * size, rounded up, gives the same ring.
  */
 uint32_t migr_ring_request(uint32_t entries)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the files of this library share: uverbs commands, put together on the
- * stack, and GIDs. libibverbs has such buffers of its own, but keeps them to itself and
- * ties the objects it makes to structures of its own; what is restored here
- * belongs to another process.
+ * What the files of this library share: uverbs commands, which are put together
+ * on the stack, and GIDs. libibverbs has such commands, but keeps them to
+ * itself, and ties the objects that it makes to structures of its own. The
+ * objects that are restored here belong to another process.
  */
 #ifndef INFINIBAND_MIGRATE_CMD_H
 #define INFINIBAND_MIGRATE_CMD_H
@@ -63,7 +63,7 @@ int migr_cm(const struct ibv_context *ctx, uint16_t method,
 
 int migr_hint(const struct ibv_context *ctx, struct rxe_migr_hint hint);
 
-/* Where gid (or, if that is zero, recorded) stands in the device's table. */
+/* Find gid, or recorded if gid is zero, in the device's table: its index. */
 int migr_find_gid(const struct ibv_context *ctx, uint8_t port,
 		  const union ibv_gid *gid, const uint8_t *recorded,
 		  uint8_t *index);
@@ -72,10 +72,10 @@ int migr_find_gid(const struct ibv_context *ctx, uint8_t port,
 const uint8_t *migr_choose_gid(const union ibv_gid *gid,
 			       const uint8_t *recorded);
 
-/* What to ask for to get a ring of entries, as the driver reported it. */
+/* The size to ask for, to get a ring of the size that the driver reported. */
 uint32_t migr_ring_request(uint32_t entries);
 
-/* migrate_qp.c: one kind of object, for the table in migrate_restore.c */
+/* migrate_qp.c: a QP's functions for the table in migrate_restore.c */
 typedef int migr_create_fn(struct ibv_context *ctx, const void *record,
 			   const struct ibv_restore_args *args,
 			   struct ibv_restored *restored);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The fields of each structure of rdma/rxe_migrate.h that is a record, in its
- * order, once for all who read, show or save them:
+ * The fields of each record of rdma/rxe_migrate.h, in its structure's order.
+ * All code that reads, shows or saves records takes the fields from here:
  *
  *	F(record, member, name, unit, place)
  *
- * member is one of struct rxe_migr_rec_<record>, and name what it is called
- * outside: rdma(8)'s word where that has one. unit: enum ibv_record_unit.
- * place: MAIN, what a person looks for first; MORE; LATER: more, and images may
- * be older than it.
+ * member is a member of struct rxe_migr_rec_<record>. name is its name outside:
+ * the word of rdma(8), if that has one. unit: enum ibv_record_unit. place: MAIN
+ * if a person looks for it first, else MORE, or LATER if an old image may lack
+ * it.
  *
  * ibv_record_kind(3) gives the same as a table.
  */

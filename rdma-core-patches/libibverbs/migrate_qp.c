@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A queue pair again: created with what it was created with, then led through
- * the states to where it was. What these can't set, REFILL sets afterwards.
+ * Restores a queue pair: creates it as it was created, then leads it through
+ * the states to the state where it was. REFILL sets afterwards what verbs can't
+ * set.
  */
 #include <endian.h>
 #include <errno.h>
@@ -71,9 +72,9 @@ int migr_create_qp(struct ibv_context *ctx, const void *record,
 /* ---------------------------------------------------------------- states -- */
 
 /*
- * The attributes that the transition to a state takes, in the columns of the
- * connected and of the datagram types. Those not named for a type in the
- * specification's table are refused by the kernel.
+ * The attributes that the transition to a state takes, for RC, UC and UD. The
+ * kernel refuses attributes that the specification's table does not name for a
+ * type.
  */
 static const struct {
 	uint8_t  state;
@@ -120,7 +121,7 @@ static void fill_attrs(struct ib_uverbs_modify_qp *req,
 		.qp_handle = handle,
 		.qkey = le32toh(rec->qkey),
 		.rq_psn = le32toh(rec->rq_psn),
-		/* (one that there is not is taken back by REFILL) */
+		/* (if the QP had none, REFILL takes this one back) */
 		.sq_psn = le32toh(rec->sq_psn) & 0xffffff,
 		.dest_qp_num = le32toh(rec->dest_qpn),
 		.qp_access_flags = le32toh(rec->access_flags),
@@ -147,8 +148,8 @@ static void fill_attrs(struct ib_uverbs_modify_qp *req,
 }
 
 /*
- * The last of steps[] to take. One in error is led through RTS, if it had got
- * that far or may have, so that its attributes are there to be queried.
+ * The last of steps[] to take. A queue pair in error is led to RTS if it had or
+ * may have got that far, so that its attributes can be queried; else to INIT.
  */
 static int last_state(const struct rxe_migr_rec_qp *rec)
 {
@@ -163,9 +164,10 @@ static int last_state(const struct rxe_migr_rec_qp *rec)
 }
 
 /*
- * The path's source, by index. Setting a path looks for the peer on the wire,
- * and one of a queue pair in error may be what is gone: there this host is the
- * peer, which is found at once, and REFILL puts the recorded one back.
+ * Find the index of the path's source GID. To set a path the kernel looks for
+ * the peer on the wire, and the peer of a queue pair in error may be gone. Such
+ * a queue pair gets this host as its peer, which is found at once, and REFILL
+ * puts the recorded peer back.
  */
 static int find_path(const struct ibv_context *ctx,
 		     const struct rxe_migr_rec_qp *rec,

@@ -23,7 +23,7 @@ enum place { MAIN, MORE, LATER };
 #define PLUS_SIZE(record, member, name, unit, place) \
 	+ MEMBER_SIZE(record, member)
 
-/* The table, and that it has all of the structure but so many bytes. */
+/* Declares the table, and checks that it has all but the reserved bytes. */
 #define FIELDS(record, reserved)					\
 	static const struct ibv_record_field record##_fields[] = {	\
 		IBV_FIELDS_##record(FIELD)				\
@@ -221,7 +221,7 @@ const char *ibv_record_refusal(const struct rxe_migr_rec *rec)
 static int add_ring(struct ibv_record_ring *ring, const struct rxe_migr_rec *rec,
 		    uint32_t which, __le64 offset)
 {
-	if (!offset)	/* rxe gives out none that is 0 */
+	if (!offset)	/* no ring: rxe gives out no offset 0 */
 		return 0;
 	*ring = (struct ibv_record_ring){
 		.which = which, .handle = le32toh(rec->handle),

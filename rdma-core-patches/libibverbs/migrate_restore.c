@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * ibv_restore_object(): what each kind of object takes to be created again.
- * A record may come from anywhere: its length is checked once, in
- * find_record(); its contents are for the kernel to judge.
+ * ibv_restore_object(): how each kind of object is created again. A record may
+ * come from anywhere: find_record() checks its length, once, and the kernel
+ * checks its contents.
  */
 #include <endian.h>
 #include <errno.h>
@@ -123,7 +123,7 @@ static int create_cq(struct ibv_context *ctx, const void *record,
 	struct migr_cmd cmd;
 	int ret;
 
-	/* A vector for each CPU, and this host may have fewer. */
+	/* There is a vector for each CPU, and this host may have fewer CPUs. */
 	if (ctx->num_comp_vectors > 0)
 		vector %= ctx->num_comp_vectors;
 	migr_start(&cmd, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
@@ -187,7 +187,10 @@ static int create_srq(struct ibv_context *ctx, const void *record,
 	return ret;
 }
 
-/* Towards this host, which is found at once; REFILL turns it to whom it names. */
+/*
+ * Creates it with this host as its destination, which is found at once. REFILL
+ * sets the recorded destination.
+ */
 static int create_ah(struct ibv_context *ctx, const void *record,
 		     const struct ibv_restore_args *args,
 		     struct ibv_restored *restored)
@@ -228,7 +231,7 @@ static int create_ah(struct ibv_context *ctx, const void *record,
 	return ret;
 }
 
-/* No object: its queue pair is a member of the group from now on. */
+/* Creates no object, but attaches the queue pair to the group. */
 static int create_mcast(struct ibv_context *ctx, const void *record,
 			const struct ibv_restore_args *args,
 			struct ibv_restored *restored)
@@ -277,10 +280,10 @@ static const struct kind {
 	size_t		record_size;
 	migr_create_fn *create;
 	migr_create_fn *finish;
-	/* how it is destroyed; an event file, by close() */
+	/* how to destroy it; close() destroys an event file */
 	uint16_t	object;
 	uint16_t	destroy;
-	uint16_t	answer;	/* that destroy gives, bytes */
+	uint16_t	answer;	/* of destroy, bytes */
 } kinds[] = {
 	[RXE_MIGR_REC_ASYNC_FILE] = {
 		.record_size = sizeof(struct rxe_migr_rec_event_file),
@@ -349,7 +352,7 @@ static const struct kind *find_kind(unsigned int type)
 	return &kinds[type];
 }
 
-/* The record of a kind in args, or NULL if it isn't a whole one of it. */
+/* The record in args, or NULL if it is not a whole record of this kind. */
 static const struct rxe_migr_rec *find_record(const struct ibv_restore_args *args,
 					      const struct kind *kind, int type)
 {
@@ -440,7 +443,7 @@ static int create_placeholder(struct ibv_context *ctx, void **object)
 	return ret;
 }
 
-/* The kernel wants records only; a buffer of a dump may be longer than that. */
+/* The kernel takes records only; a dump's buffer may be longer than these. */
 static int refill(struct ibv_context *ctx, const void *records, size_t length)
 {
 	struct rxe_migr_buf buf = { .addr = (uintptr_t)records };

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# What the plugin and godwit both see in /proc and /sys: a static library, which nobody else installs or sees.
+# A static library for what the plugin and godwit both look up in /proc and /sys. It is part of both, and not installed.
 
 common_dir := tools/common
 common_headers := $(wildcard $(common_dir)/*.h)

@@ -17,7 +17,7 @@ static enum file_kind kind_of(const char *class, const char *node)
 	return FILE_NOT_RDMA;
 }
 
-/* sysfs has ../../devices/.../CLASS/NODE for the number of a device. */
+/* For the number of a device sysfs has a link to ../../devices/.../CLASS/NODE. */
 enum file_kind device_kind(dev_t rdev, char node[NODE_LEN])
 {
 	char path[64], link[PATH_MAX], *name, *class;
@@ -49,7 +49,7 @@ int device_name(const char *node, char name[64])
 	FILE *file;
 
 	name[0] = '\0';
-	/* (nodes are entries of a folder) */
+	/* (a node is the name of a folder's entry, so it is not longer) */
 	snprintf(path, sizeof(path), VERBS_CLASS "/%.*s/ibdev", NAME_MAX, node);
 	file = fopen(path, "re");
 	if (!file)

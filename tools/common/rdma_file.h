@@ -17,7 +17,7 @@ enum file_kind {
 
 #define NODE_LEN	32
 #define VERBS_CLASS	"/sys/class/infiniband_verbs"
-/* What /proc/PID/fd says of an event file, which is of no device. */
+/* What /proc/PID/fd says of an event file, which belongs to no device. */
 #define EVENT_FILE	"anon_inode:[infinibandevent]"
 
 /*

@@ -85,7 +85,7 @@ bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
 	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
 }
 
-/* The number at *at, which is moved behind the character that ends it. */
+/* Read the number at *at, which must be followed by end, and move *at behind end. */
 static bool number(char **at, int base, char end, uint64_t *value)
 {
 	char *stop;

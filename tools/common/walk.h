@@ -13,7 +13,7 @@
 /* Call each for all processes of the host, or for the threads of one, until it returns other than 0; return that. */
 int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
 int proc_each_thread(pid_t pid, int (*each)(pid_t tid, void *arg), void *arg);
-/* The same for the direct children, of all threads. */
+/* The same for the direct children of a process, those of all its threads. */
 int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 
 /* A copy of a process's descriptor here; -1 with errno. */
@@ -26,25 +26,25 @@ struct proc_map {
 	pid_t pid;
 	uint64_t start, end, offset;
 	bool shared;
-	unsigned int major, minor;	/* of the file's device; of a btrfs, one for all subvolumes */
+	unsigned int major, minor;	/* of the file's device; a btrfs has one for all subvolumes */
 	unsigned long inode;
 	const char *path;
 };
 
-/* A line of /proc/PID/maps, which path points into and which loses its newline. Is it one? */
+/* Read a line of /proc/PID/maps. It loses its newline, and map->path points into it. False: it is no such line. */
 bool proc_map_parse(pid_t pid, char *line, struct proc_map *map);
-/* Are both of one file? (Of a btrfs device and inode are not enough.) */
+/* Do both map the same file? (Paths are compared, too: on a btrfs, device and inode do not tell files apart.) */
 bool proc_map_same(const struct proc_map *a, const struct proc_map *b);
-/* What is mapped there, whatever its name is. */
+/* stat() the file that is mapped there, whatever its name is. */
 int proc_map_stat(const struct proc_map *map, struct stat *st);
 
-/* Memory of a process, from its beginning as far as it was not found mapped yet. */
+/* Memory of a process. start moves up as far as the memory was found mapped. */
 struct memory {
 	uint64_t start, end;
-	bool shared;	/* only mappings that are shared count */
+	bool shared;	/* only shared mappings count */
 };
 
-/* Look at the next mapping, by rising address. Was all of it found, without a hole? */
+/* Look at the next mapping, by rising address. True: all of the memory was found, without a hole. */
 bool memory_found(struct memory *m, uint64_t start, uint64_t end, bool shared);
 
 #endif /* COMMON_WALK_H */
