@@ -12,7 +12,7 @@
  *	... it runs ...
  *					del(), end_quiet()
  *
- * Undone by kill_sockets(), del(), end_quiet() at the destination; by end_quiet(), announce() at the source.
+ * A move that fails is undone by kill_sockets(), del(), end_quiet() at the destination; by end_quiet(), announce() at the source.
  */
 #ifndef GODWIT_ADDRESS_H
 #define GODWIT_ADDRESS_H
@@ -40,15 +40,15 @@ struct addresses {
 /* ADDR/LEN%IFACE; LEN and IFACE may be left out where the source says them. -1 with fault(). */
 int address_parse(struct addresses *list, const char *text);
 void addresses_free(struct addresses *list);
-/* Is this, IPv4 as mapped, one of them? */
+/* Is this GID, IPv4 as mapped, one of the addresses? */
 bool addresses_have(const struct addresses *list, const struct in6_addr *gid);
 const struct address *addresses_find(const struct addresses *list, const struct in6_addr *gid);
 json_t *addresses_json(const struct addresses *list);
 int addresses_from_json(struct addresses *list, json_t *json);
 
-/* Source: they are here, may be taken away, and get the length and interface left out. */
+/* Source: check that they are here and may be taken away; fill in lengths and interfaces that were left out. */
 int addresses_check_source(struct addresses *list);
-/* Destination: the interfaces are here, the addresses are not. */
+/* Destination: check that the interfaces are here, and the addresses are not. */
 int addresses_check_destination(const struct addresses *list);
 
 /* asleep: the tables do nothing until addresses_quiet_now() */
@@ -56,13 +56,13 @@ int addresses_keep_quiet(const struct addresses *list, const char *id, bool asle
 int addresses_quiet_now(const struct addresses *list, const char *id);
 int addresses_end_quiet(const struct addresses *list, const char *id);
 int addresses_add(struct addresses *list);
-/* With added_only, those that addresses_add() added. */
+/* Delete all; with added_only, only those that addresses_add() added. */
 int addresses_del(struct addresses *list, bool added_only);
-/* Until each has its GID, if its interface carries an RDMA device. */
+/* Wait until each has its GID, if its interface carries an RDMA device. */
 int addresses_wait_gids(const struct addresses *list, int timeout_ms);
 /* Tell the neighbours: gratuitous ARP, as a request and as a reply; unsolicited neighbour advertisements. */
 int addresses_announce(const struct addresses *list);
-/* Of those that addresses_add() added. */
+/* Destroy the TCP sockets of addresses that addresses_add() added. */
 int addresses_kill_sockets(const struct addresses *list);
 
 /* As people write an address: IPv4 without ::ffff: */

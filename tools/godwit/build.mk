@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# The command godwit: build/godwit. What is generated lies with its objects.
+# The command godwit: build/godwit. Generated files lie beside the objects.
 
 BUILD ?= build
 godwit_dir := tools/godwit

@@ -106,7 +106,7 @@ static json_t *process_json(const struct plan *plan)
 			 "problems", plan->problems, "notes", plan->notes);
 }
 
-/* What the destination has against the move: an array; also why it can't be asked. */
+/* What the destination has against the move, or why it can't be asked: an array. */
 static json_t *look_there(struct move *m)
 {
 	json_t *problems = move_problems_there(m);
@@ -117,7 +117,10 @@ static json_t *look_there(struct move *m)
 	return problems;
 }
 
-/* needs_key: a missing key counts here. For a process its plan says so, and a host may be told to do without a key. */
+/*
+ * needs_key: a missing key counts. It does not count for a process, whose plan says so, or if this host is told to do without a
+ * key.
+ */
 static bool all_ok(json_t *list, bool needs_key)
 {
 	json_t *entry;
@@ -157,7 +160,7 @@ static int check(struct move *m)
 
 	if (m->pid && host_check_root())
 		return failed(EXIT_REFUSED);
-	/* (ssh, and what the destination finds out about itself, take as long as what we do here) */
+	/* (first: ssh, and the destination's look at itself, take as long as what we do here) */
 	if (m->host) {
 		move_make_id(m);
 		if (dest_start(&m->dest, m->host, m->ssh, m->id, false))

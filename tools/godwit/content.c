@@ -12,7 +12,7 @@
 
 #define PIECE	(256 * 1024)
 
-/* Is it on a file system whose files the kernel makes up at each read, from what the host is? */
+/* Does the kernel make the content up at each read, from the state of the host? */
 static bool is_made_up(int fd)
 {
 	struct statfs st;

@@ -81,7 +81,7 @@ static int inspect(struct context *c, struct ibv_context *ctx)
 	if (ret)
 		return ret;
 	c->ours = true;
-	/* (it may grow between the two calls: it runs) */
+	/* (the process runs: the dump may grow between two calls) */
 	for (int tries = 0; tries < 10; tries++) {
 		count = size;
 		ret = ibv_inspect_context(ctx, &count, c->dump, size);
@@ -209,8 +209,8 @@ void contexts_renew(struct contexts *list)
 #define ASK_LOOK_MS	10
 
 /*
- * How many queue pairs' peers have not answered. ask: each of them is asked (again). A context that can't be asked has one, since
- * its peers may have answered long ago, with a key that they no longer have.
+ * How many queue pairs have peers that did not answer. ask: ask those peers (again). A context whose peers can't be asked
+ * counts as one: they may have answered long ago, with a key that they no longer have.
  */
 static size_t not_answered(struct contexts *list, bool ask)
 {
@@ -237,7 +237,7 @@ static size_t not_answered(struct contexts *list, bool ask)
 	return n;
 }
 
-/* A host that many of them call takes its time, and the same question again would only double that. */
+/* A host takes its time if many queue pairs ask it. The same question again would only double that. */
 static int ask_again_ms(int wait, size_t left)
 {
 	int least = left < ASK_MOST_MS - ASK_FIRST_MS ? ASK_FIRST_MS + (int)left : ASK_MOST_MS;

@@ -116,7 +116,7 @@ static int add_thread(json_t *kinds, json_t *threads, json_t *limits, pid_t pid,
 	state = status_line(status, "State");
 	numbers = status_line(status, "NSpid");
 	inner = strrchr(numbers, ' ');
-	/* (CRIU makes a dead thread anew with its own credentials) */
+	/* (CRIU restores a dead thread with credentials of CRIU's own) */
 	if (state[0] != 'Z' && state[0] != 'X') {
 		creds = json_object();
 		add_lines(creds, status);

@@ -47,7 +47,10 @@ static void exec_criu(const struct criu *criu, int sk, int inherit)
 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* A session of its own: a terminal's ^C is for godwit alone. Restored tasks would keep the scheduler's favour. */
+	/*
+	 * A session of its own, so that ^C at a terminal reaches godwit alone. A CRIU that restores is not favoured: its tasks
+	 * would keep the favour.
+	 */
 	if (inherit < 0)
 		go_first();
 	else
@@ -141,7 +144,7 @@ static void common_options(CriuOpts *opts, const struct criu *criu, const struct
 	opts->tcp_established = true;
 	opts->has_shell_job = true;
 	opts->shell_job = options->shell_job;
-	/* always: /proc/locks does not tell the owner of a lock that is inherited, or an open file description's */
+	/* always: /proc/locks does not tell who owns an inherited lock, or a lock of an open file description */
 	opts->has_file_locks = true;
 	opts->file_locks = true;
 	opts->has_notify_scripts = true;

@@ -45,13 +45,13 @@ enum criu_event {
  * none. inherit: a descriptor that it is to have; -1: none, and it restores nothing, so it may go_first().
  */
 int criu_start(struct criu *criu, const char *images, int inherit);
-/* Have it take this file, which the destination has at path, for the file that it calls key. -1 with fault(). */
+/* Have CRIU take the file at path on this host for the file that CRIU calls key. -1 with fault(). */
 int criu_give_file(struct criu *criu, const char *key, const char *path);
-/* Are they still those at their paths? -1 with fault(). */
+/* Are the files that CRIU takes from us still those at their paths? -1 with fault(). */
 int criu_look_at_files(const struct criu *criu);
 int criu_dump(struct criu *criu, const struct criu_options *options);
 int criu_restore(struct criu *criu, const struct criu_options *options);
-/* Ask it for what somebody else has put together. The folders in req are descriptors of ours. */
+/* Send CRIU a request that somebody else has put together. The folders in req are descriptors of ours. */
 typedef struct CriuReq CriuReq;
 int criu_request(struct criu *criu, const CriuReq *req);
 

@@ -28,9 +28,9 @@ int gids_parse(json_t *map, const char *text);
 
 /* The MTU of an interface; 0: there is none of that name. */
 int interface_mtu(const char *ifname);
-/* Packets have so many bytes more than their path MTU at most, as the driver counts. */
+/* How many bytes a packet may have beyond its path MTU, as the driver counts. */
 #define PATH_MTU_HEADERS 80
-/* The largest path MTU, in bytes, that goes through an interface or route of this one. */
+/* The largest path MTU, in bytes, that goes through an interface or route with this MTU. */
 int path_mtu_within(int mtu);
 
 #endif /* GODWIT_GIDS_H */

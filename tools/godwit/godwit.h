@@ -49,10 +49,12 @@ int64_t now_ns(void);		/* CLOCK_MONOTONIC */
 void close_fd(int *fd);		/* and set it to -1 */
 bool same_file(const struct stat *a, const struct stat *b);
 
-/* Send and receive n descriptors, at most two, over a Unix socket. -1: another number came, or none. flags: of recvmsg(). */
+/*
+ * Send and receive n descriptors, at most two, over a Unix socket. -1: it failed, or another number came. flags: for recvmsg().
+ */
 int fds_send(int sk, const int *fd, size_t n);
 int fds_receive(int sk, int *fd, size_t n, int flags);
-/* Accept a connection, if it is root's; else -1. pid: of the other process, or NULL. */
+/* Accept a connection from a process of root; else -1. *pid, unless pid is NULL: the number of that process. */
 int accept_root(int listener, pid_t *pid);
 
 /* The whole file as text, or NULL with errno. Free it. */
@@ -60,19 +62,21 @@ char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
 /*
- * In a child that becomes another program. It gets a session of its own, so that a terminal's ^C is for godwit alone. Signals
- * get their default actions, since the program would inherit ignored ones. output: a file for all that it says, or NULL.
+ * For a child of ours that becomes another program. The child gets a session of its own, so that ^C at a terminal reaches
+ * godwit alone. Signals get their default actions, since the program would inherit ignored ones. output: a file for all that
+ * the program says, or NULL.
  */
 void stand_alone(const char *output);
 /*
- * For a child of ours: a session of its own, which the scheduler (autogroup) favours over other sessions. Otherwise one
- * session has the share of one kernel worker, of which rxe keeps one busy for each queue pair. Programs that outlive it, or
- * whose children do (ssh, podman, a CRIU that restores), have sessions of their own, which are not favoured.
+ * For a child of ours. The child gets a session of its own, which the scheduler (autogroup) favours over other sessions.
+ * Without that a session has the share of one kernel worker, and rxe keeps one worker busy for each queue pair. Programs that
+ * outlive the child, or whose children do (ssh, podman, a CRIU that restores), have sessions of their own, which are not
+ * favoured.
  */
 void go_first(void);
-/* What it prints, if that is JSON and it does not fail; or NULL. */
+/* Run a program. Gives the JSON that it prints; NULL: it fails, or prints something else. */
 json_t *run_json(const char *const argv[]);
-/* SIGHUP, SIGINT and SIGTERM, which are returned, wait from now on. They still end the programs that are run. */
+/* SIGHUP, SIGINT and SIGTERM wait from now on. Gives the set of them. They still end the programs that we run. */
 sigset_t block_signals(void);
 
 /* Subcommands. */
@@ -90,7 +94,7 @@ void print_usage(FILE *f);
 void usage(void) __attribute__((noreturn));	/* print it, and end the program */
 /* Print the reason, as "godwit: ...", and give back code. */
 int failed(int code);
-/* A process id, or usage(). */
+/* A process id. If text is none, the program says so and ends. */
 pid_t parse_pid(const char *text);
 
 #endif /* GODWIT_H */

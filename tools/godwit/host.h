@@ -24,7 +24,7 @@ bool host_allows_unsigned(void);
 
 const char *host_boot_id(void);
 int host_pause_timeout(void);	/* seconds that this host's driver waits for a peer; 0: for ever */
-int host_pause_max(void);	/* the same for a peer that asks it to wait on; never less */
+int host_pause_max(void);	/* the same for a peer that asks it to wait on; at least host_pause_timeout() */
 /* What a container runtime says of itself, "crun version 1.21"; NULL: it does not run. Free it. */
 char *host_runtime_version(const char *runtime);
 const char *host_plugin_path(void);

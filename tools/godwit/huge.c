@@ -7,7 +7,7 @@
 #include <sys/vfs.h>
 #include "huge.h"
 
-/* Huge pages of one file, or of memory without one. After fork() parent and child have the same, until one writes to it. */
+/* Huge pages of one file, or of memory without one. After fork() parent and child share the pages, until one writes to them. */
 struct used {
 	dev_t dev;
 	ino_t ino;

@@ -19,17 +19,17 @@ struct iface {
 };
 
 int ns_open(const char *path);		/* -1 with errno: ENOTTY if it is no network namespace */
-int ns_ours(void);			/* where this process is; -1 with fault() */
+int ns_ours(void);			/* the one that this process is in; -1 with fault() */
 bool ns_same(int a, int b);
 int ns_enter(int ns);			/* -1 with fault() */
 void ns_come_back(int ours);
 
-/* Run one of iproute2's. what: the object that it works on; todo: what a person can do when that fails. -1 with fault(). */
+/* Run a program of iproute2's. what: the object that it works on; todo: what a person can do when that fails. -1 with fault(). */
 int tool(const char *what, const char *todo, const char *const argv[]);
 
 #define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
 
-/* Call this in the namespace of its parent. The interface is down, and has no address. */
+/* Call this in the namespace of its parent. The interface is made in ns, is down, and has no address. */
 int iface_make(const struct iface *i, int ns);
 /* These work in the namespace of the interface. -1 with fault(). */
 int iface_add_addresses(const struct iface *i);
@@ -44,7 +44,7 @@ char *iface_of(const char *device);
 /* -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. */
 int iface_check_unused(const char *device);
 
-/* Is it a name that the kernel, ip and rdma take as such? -1 with fault(). */
+/* Do the kernel, ip and rdma all take it for a name? -1 with fault(). */
 int iface_check_name(const char *what, const char *name, size_t max);
 int iface_check_parent(const char *name);
 int iface_check_mac(const char *mac);

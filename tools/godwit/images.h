@@ -14,7 +14,7 @@
 char *images_make(const char *base, const char *id);
 /* Remove it with all it holds. */
 int images_remove(const char *dir);
-/* What can still be written below base, in bytes; if that is in memory, what is free of that. */
+/* How many bytes can still be written below base; if base is in memory, not more than is free of that. */
 uint64_t images_space(const char *base);
 bool images_in_memory(const char *base);
 
@@ -50,8 +50,8 @@ int incoming_end(struct incoming *in, json_t *message);
 void incoming_drop(struct incoming *in);
 
 /*
- * fault(): the line of CRIU's log that best tells why it failed, which is the RDMA plugin's, or the error that caused the last
- * ones. If there is none, the fault() stays as it is. log: its name in the folder, or its path.
+ * fault(): why CRIU failed, as the RDMA plugin says in its file rdma-error; or else the line of CRIU's log with the error that
+ * caused the last ones. If there is neither, the fault() stays as it is. log: its name in the folder, or its path.
  */
 void images_explain(const char *dir, const char *log);
 /* The name of the nftables table with which CRIU locked the network in a dump to dir; or NULL. Free it. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit key: the cluster's key. It lies in KEY_FILE, one line of 64 hexadecimal digits, during a rotation
- * followed by one that is accepted, too: first the new one, then the old one; and in the driver, which forgets it
- * when it is unloaded (key load). It is never on a command line, and never printed.
+ * godwit key: the cluster's key. KEY_FILE has it as a line of 64 hexadecimal digits. During a rotation a second line has a key
+ * that is accepted, too: after `add` the new key, after `rotate` the old one. The driver has the same keys, and forgets them
+ * when it is unloaded (key load). A key is never on a command line, and never printed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +88,7 @@ static int write_keys(const char *path, const struct keys *keys)
 	return ret ? fault("%s: %s", path, strerror(errno)) : 0;
 }
 
-/* The file is whole at any time. A file that has the new file's name already is not ours: we do not write to it. */
+/* The key file is whole at any time. A file that has the new file's name already is not ours: it is removed, not written to. */
 static int store(const struct keys *keys)
 {
 	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
@@ -111,7 +111,7 @@ static int tell_device(const char *device, void *arg)
 		return -1;
 	ret = ibv_migration_key(ctx, arg, NULL);
 	ibv_close_device(ctx);
-	/* (the key is one for all devices of this host) */
+	/* (all devices of this host have the same key) */
 	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
 }
 

@@ -310,7 +310,7 @@ int cmd_link(int argc, char **argv)
 		return failed(EXIT_USAGE);
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
-	/* (a signal would leave half of it. It still ends the programs that we run: then all is undone) */
+	/* (a signal would leave half of it. A signal still ends the programs that we run: then we undo all) */
 	block_signals();
 	ret = add ? link_add(&l) : link_del(&l);
 	close_fd(&l.ns);

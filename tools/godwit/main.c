@@ -15,7 +15,7 @@ static const struct command {
 	{ "agent", cmd_agent },	/* not for people: usage.c leaves it out */
 };
 
-/* Without memory, a text would be missing from a list, and a problem that is not listed counts as none. So we end. */
+/* If jansson got no memory, a problem could be missing from a list, and the move would go on. So the program ends then. */
 static void *json_memory(size_t size)
 {
 	return xrealloc(NULL, size);

@@ -14,7 +14,7 @@ static void no_memory(void)
 	static const char text[] = "godwit: out of memory\n";
 
 	if (write(STDERR_FILENO, text, sizeof(text) - 1)) { }
-	abort();	/* godwit migrate and the agent: the keeper goes on */
+	abort();	/* the keeper of godwit migrate, or of the agent, goes on */
 }
 
 void *xrealloc(void *p, size_t size)

@@ -66,7 +66,7 @@ static int recover(struct move *m, int status)
 {
 	json_t *state = state_load(m->id);
 
-	/* (tasks that have ended need nobody) */
+	/* (tasks that have ended since leave the tree: nothing is to be done for them) */
 	tree_refresh(&m->plan.tree, m->pid);
 	if (state) {
 		move_remember_stopped(m, state);

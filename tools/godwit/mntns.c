@@ -15,10 +15,10 @@
 
 /* ---------------------------------------------------------------- flags -- */
 
-/* Until flags_of() is done: it is no bit of MOUNT_ATTR_... */
+/* For flags_of() alone: no flag of MOUNT_ATTR_... has this bit. */
 #define RELATIME	(1u << 31)
 
-/* Mount options that are a flag of the mount. unknown, if given: the first that does not go along, or NULL; to be freed. */
+/* The flags of a mount with these options. *unknown, if given: the first option that does not go along, or NULL; to be freed. */
 static unsigned int flags_of(const char *options, char **unknown)
 {
 	static const struct {
@@ -45,7 +45,7 @@ static unsigned int flags_of(const char *options, char **unknown)
 			*unknown = xstrdup(name);
 	}
 	free(copy);
-	/* (the kernel names every kind of access time but one, and gives none of the names a bit of its own) */
+	/* (mountinfo names every kind of access time but strictatime. MOUNT_ATTR_RELATIME is 0, hence RELATIME) */
 	if (!(flags & (MOUNT_ATTR_NOATIME | RELATIME)))
 		flags |= MOUNT_ATTR_STRICTATIME;
 	return flags & ~RELATIME;
@@ -88,8 +88,8 @@ static bool is_twin(const struct mntns *ns, size_t n, size_t j)
 }
 
 /*
- * A mount of the host's that was there when the namespace was made: it has the same place, on a copy of the same mount. (A
- * second one may be mounted over it.)
+ * The host's mount that this one is a copy of: it has the same place, on the mount that the parent is a copy of. (A second one
+ * may be mounted over it.)
  */
 static int find_twin(const struct mntns *ns, size_t i)
 {
@@ -107,7 +107,7 @@ static int find_twin(const struct mntns *ns, size_t i)
 	return -1;
 }
 
-/* The path on this host of what is mounted there, if one leads to it, of several the same path as there; free it. */
+/* A path on this host that leads to what is mounted there, the same path as there if possible; NULL: none does. Free it. */
 static char *source_of(const struct compare *c, const struct mount *its, struct stat *st)
 {
 	const struct mounts *host = &c->ns->host;
@@ -167,7 +167,7 @@ static void add_tmpfs(struct compare *c, const struct mount *its, const struct s
 	free(options);
 }
 
-/* Where systemd has a folder for PrivateTmp=yes, which only this unit sees, and which is removed when the unit ends. */
+/* Is it a folder that systemd made for PrivateTmp=yes? Only its unit sees the folder, which is removed when the unit ends. */
 static bool is_private_folder(const struct mount *its, const struct stat *st)
 {
 	const char *name = strstr(its->root, "/systemd-private-"), *rest = name ? strchr(name + 1, '/') : NULL;
@@ -188,14 +188,14 @@ static void add_bind(struct compare *c, const struct mount *its, const char *sou
 	json_t *own = json_pack("{s:o, s:o, s:b, s:i}", "point", path_json(its->point), "bind", path_json(source), "folder",
 				S_ISDIR(st->st_mode), "flags", (int)flags_of(its->options, NULL));
 
-	/* (what is mounted on itself is the destination's as anything that is not mounted) */
+	/* (a file or folder mounted on itself is the destination's own, like anything that is not mounted) */
 	if (strcmp(source, its->point))
 		json_object_set_new(own, "owner", json_pack("[i, i, i]", (int)st->st_uid, (int)st->st_gid,
 							    (int)(st->st_mode & 07777)));
 	json_array_append_new(c->own, own);
 }
 
-/* Has the host the same, and something over it, too? That is so of automount points below a folder that is mounted as a whole. */
+/* Is the same mount hidden on the host, too? That is so of automount points below a folder that is mounted as a whole. */
 static bool is_hidden_on_host(const struct mounts *host, const struct mount *its)
 {
 	for (size_t j = 0; j < host->n; j++)
@@ -205,7 +205,7 @@ static bool is_hidden_on_host(const struct mounts *host, const struct mount *its
 	return false;
 }
 
-/* In a tmpfs of its own tar may replace a file, and what is mounted on it would be lost. */
+/* Is point in a tmpfs of the namespace's own? There tar may replace a file, and what is mounted on the file would be lost. */
 static bool is_in_tmpfs(const struct compare *c, const char *point)
 {
 	bool inside = false;
@@ -333,7 +333,7 @@ bool mntns_find_bind(json_t *list, const char *bind, const char *point)
 	return found;
 }
 
-/* Folders in which all is to be seen that the host has mounted below them. */
+/* Mark the folders that show all that the host has mounted below them. */
 static void find_whole(struct compare *c)
 {
 	json_t *own;
@@ -359,7 +359,7 @@ static void find_whole(struct compare *c)
 	}
 }
 
-/* What becomes a tmpfs is to be seen in one place only: elsewhere it would stay what it was. */
+/* A folder that becomes a tmpfs must be mounted in one place only: in another place it would stay what it was. */
 static void look_at_private_folders(struct compare *c)
 {
 	json_t *own;
@@ -427,7 +427,10 @@ void mntns_free(struct mntns *ns)
 
 /* --------------------------------------------------------------- places -- */
 
-/* What the host has at the place of its own mount: PLACE_HERE with *path, or PLACE_ALONG. */
+/*
+ * The place of a file on one of the namespace's own mounts. PLACE_HERE with *path: the host's file is mounted there.
+ * PLACE_ALONG: a tmpfs is.
+ */
 static enum place place_of_own(const struct mntns *ns, const struct mount *its, const char *name, char **path)
 {
 	json_t *own;

@@ -55,8 +55,9 @@ static int run_tar(const char *const argv[], bool save)
 	unsetenv("TAR_OPTIONS");
 	ret = run(argv, NULL, &said);
 	/*
-	 * (1: a file changed while it was read, which frozen tasks do not do; that a socket is left out is said, and no fault. When
-	 * it extracts, it only warns of an attribute that it can't set.)
+	 * (When tar saves, status 1 means that a file changed meanwhile, which frozen tasks prevent. tar also says that it
+	 * leaves out a socket, which is no fault. When tar extracts, it only warns of an attribute that it can't set: so all
+	 * that it says is a fault.)
 	 */
 	ret = ret || (!save && said && *said) ? fault("tar: %s", said && *said ? text_last_line(said) : "it is not installed") : 0;
 	free(said);
@@ -64,8 +65,8 @@ static int run_tar(const char *const argv[], bool save)
 }
 
 /*
- * With tar, fill or save one tmpfs. It is taken as it is below the mounts that lie in it, by a copy of its mount: tree. Folders
- * that are there already, on which others are mounted, are kept. It ends with us.
+ * Fill or save one tmpfs with tar. tree, a copy of its mount, shows the tmpfs without the mounts that lie in it. Folders that
+ * are there already, on which others are mounted, are kept. tar ends with us.
  */
 static int tar(int tree, const char *images, size_t number, bool save)
 {
@@ -176,7 +177,7 @@ static int fill_one(json_t *own, size_t number, void *arg)
 					    fault("the source did not say how many tmpfs there are");
 }
 
-/* A folder that is removed takes along what is mounted on it: is each where it was? */
+/* If tar has removed a folder, what was mounted on it is gone, too: is each mount where it was? */
 static int look_at_own(int root, json_t *list)
 {
 	int ret = 0;

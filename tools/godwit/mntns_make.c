@@ -42,7 +42,7 @@ static int compare_owner(json_t *own, const char *bind, const struct stat *st)
 		     (unsigned int)(st->st_mode & 07777), uid, gid, (unsigned int)mode);
 }
 
-/* What lies on a mount below the folder would not be seen. */
+/* If only this host has a mount below the folder, the namespace would not show it. */
 static int compare_below(json_t *own, json_t *list, const struct mounts *host, const char *bind, const char *point)
 {
 	int ret = 0;
@@ -60,7 +60,7 @@ static int compare_below(json_t *own, json_t *list, const struct mounts *host, c
 	return ret;
 }
 
-/* What is to be bound, by its path on the host: in the namespace something else may lie over it. */
+/* Open, by its path on the host, what is to be bound: in the namespace something else may lie over it. */
 static int open_source(json_t *own, json_t *list, const struct mounts *host, const char *bind, const char *point)
 {
 	bool folder = json_is_true(json_object_get(own, "folder"));
@@ -84,7 +84,7 @@ static int open_source(json_t *own, json_t *list, const struct mounts *host, con
 	return ret;
 }
 
-/* (files of the kernel's that it does not have here need no protection) */
+/* (a file of /proc or /sys that this host does not have needs no protection) */
 static int take_source(json_t *own, json_t *list, const struct mounts *host)
 {
 	char *point = text_of(own, "point"), *bind = text_of(own, "bind");
@@ -103,7 +103,7 @@ static int take_source(json_t *own, json_t *list, const struct mounts *host)
 	return ret;
 }
 
-/* A folder in one of its own tmpfs, which is empty still, is made. path: in the folder dir. */
+/* Make a folder in one of the namespace's own tmpfs, which is still empty. path: below the folder dir. */
 static void make_place(int dir, const char *path)
 {
 	char *copy = xstrdup(path);
@@ -120,7 +120,10 @@ static void make_place(int dir, const char *path)
 /* So that parts of it can be taken, a tmpfs is mounted for a moment where nobody needs what is there. */
 #define MOMENT	"/proc"
 
-/* Another copy of a mount that has files to be filled in stays writable, whatever lies over the place of the first. */
+/*
+ * Take two copies of the mount. "fd" is to be mounted. "tree" takes the files that come: it stays writable, whatever lies over
+ * the place of "fd".
+ */
 static int take_part(json_t *own, int moment)
 {
 	char *root = text_of(own, "root");
@@ -182,7 +185,7 @@ static int make_tmpfs(json_t *list)
 	return ret;
 }
 
-/* Of the first n, the one that point lies in; rest: its place there, or "". NULL: none. */
+/* The last of the first n mounts that point lies in; *rest: the path of point below that mount, or "". NULL: none. */
 static json_t *find_above(json_t *list, size_t n, const char *point, const char **rest)
 {
 	json_t *found = NULL;
@@ -255,7 +258,7 @@ static int change_flags(json_t *json)
 	return ret;
 }
 
-/* Once all are mounted, for in a read-only one no place can be made. */
+/* Call this when all are mounted: in a read-only mount no place can be made. */
 static int set_all_flags(json_t *changed, json_t *list)
 {
 	json_t *json;
@@ -270,7 +273,7 @@ static int set_all_flags(json_t *changed, json_t *list)
 	return 0;
 }
 
-/* (they may not be mounted on this host either) */
+/* (it is no error if this host does not have one mounted either) */
 static int unmount_absent(json_t *list)
 {
 	int ret = 0;

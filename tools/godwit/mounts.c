@@ -33,7 +33,7 @@ static int group(const char *fields, const char *kind)
 	return at ? atoi(at + strlen(kind)) : 0;
 }
 
-/* ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [shared:N master:N ...] - TYPE SOURCE SUPER; the source may be no text at all. */
+/* ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [shared:N master:N ...] - TYPE SOURCE SUPER; SOURCE may be empty. */
 static bool parse(char *line, struct mount *mount)
 {
 	char *field[6], *type = strstr(line, " - "), *source, *super;
@@ -96,7 +96,7 @@ static bool is_covered(const struct mounts *mounts, const struct mount *mount)
 	return false;
 }
 
-/* It is hidden, too, if what covers its parent covers its place. */
+/* A mount is hidden, too, if a sibling of a mount above it covers that one. */
 static bool is_hidden(const struct mounts *mounts, const struct mount *mount)
 {
 	if (is_covered(mounts, mount))

@@ -213,7 +213,7 @@ int nl_route(const struct nl_address *to, const struct nl_address *from, int ifi
 	size_t size = address_size(to->family);
 	struct rtmsg msg = {
 		.rtm_family = to->family, .rtm_dst_len = 8 * size, .rtm_src_len = from ? 8 * size : 0,
-		/* (without this, IPv4 takes an address for one on the link of the interface where there is no route) */
+		/* (without this, where there is no route, IPv4 takes the address for one on the interface's link) */
 		.rtm_flags = to->family == AF_INET ? RTM_F_FIB_MATCH : 0,
 	};
 	struct route route = { 0 };
@@ -296,7 +296,10 @@ static void find_peer(const struct nlmsghdr *h, void *arg)
 		memcpy(arg, peer, sizeof(uint32_t));
 }
 
-/* The kernel tells only of Unix sockets in the network namespace of the socket that asks. Open it in that of sock. */
+/*
+ * The kernel tells only of Unix sockets in the network namespace of the netlink socket that asks. So open that socket in the
+ * namespace of sock.
+ */
 static int nl_open_beside(int sock, int protocol)
 {
 	int ours = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), its = ioctl(sock, SIOCGSKNS), fd;

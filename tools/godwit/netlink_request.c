@@ -38,7 +38,7 @@ int nl_open(int protocol)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Read answers until the acknowledge or the end of a dump; each sees what comes before. */
+/* Read answers until the acknowledge or the end of a dump. each() gets all answers before that. */
 int nl_receive(int fd, void (*each)(const struct nlmsghdr *, void *), void *arg)
 {
 	static char buf[65536] __attribute__((aligned(NLMSG_ALIGNTO)));

@@ -14,7 +14,7 @@ struct nl_request {
 };
 
 struct nl_request nl_request(int type, int flags);
-/* Append, with padding before. The place of the copy. There is room for a header and a few attributes. */
+/* Append data, with padding before it. Gives the place of the copy. There is room for a header and a few attributes. */
 void *nl_put(struct nl_request *r, const void *data, size_t length);
 void nl_put_attr(struct nl_request *r, int type, const void *data, size_t length);
 

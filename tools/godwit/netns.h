@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
  * The network namespace of a container, which moves with it: its interfaces, their addresses and routes, and the RDMA
- * devices on them. It is made anew at the destination, quiet, so that the network sees one of the two only. Only one that
- * has a name in /run/netns is moved. As JSON:
+ * devices on them. It is made anew at the destination, quiet, so that the network sees one of the two only. A namespace
+ * that has no name in /run/netns is not moved. As JSON:
  *
  *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
  *	  "parent": "eth0", "mac": "02:00:00:00:00:01", "mtu": 9000, "addresses": ["10.78.0.1/24"],
@@ -19,7 +19,8 @@
  *	... it runs ...
  *					remove()
  *
- * Undone by: remove(); and end_quiet() at the source. All work in the thread that calls, and bring it back to where it was.
+ * A move that fails is undone by remove() at the destination, and end_quiet() at the source. Each function works in the
+ * thread that calls it, and brings the thread back to its own namespace.
  */
 #ifndef GODWIT_NETNS_H
 #define GODWIT_NETNS_H
@@ -28,8 +29,8 @@
 #include "iface.h"
 
 /*
- * What a namespace has, to be made elsewhere. NULL with fault(): it has what can't be taken along, or is none.
- * parent: the interface that all of its own lie on there, or NULL: as here.
+ * What a namespace has, to be made elsewhere. NULL with fault(): it has what can't be taken along, or is no network namespace.
+ * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here.
  */
 json_t *netns_describe(const char *path, const char *parent);
 /* Would this host take it? Adds strings to problems. */
@@ -41,16 +42,16 @@ void netns_check(json_t *netns, json_t *problems);
 int netns_make(json_t *netns);
 /* Nothing passes its interfaces any more; twice is no error. */
 int netns_keep_quiet(json_t *netns);
-/* That it is not quiet is no error. */
+/* It is no error if it is not quiet. */
 int netns_end_quiet(json_t *netns);
 /* As addresses_announce(). */
 int netns_announce(json_t *netns);
-/* At the source, while the container is dumped and frozen: no TCP passes. That it is not locked is no error. */
+/* At the source, while the container is dumped and frozen: no TCP passes. It is no error to unlock what is not locked. */
 int netns_lock_tcp(json_t *netns);
 int netns_unlock_tcp(json_t *netns);
 /*
- * Devices and interfaces go; so does the namespace, if nothing is left in it and it was not there before netns_make(). What
- * is not there is no error. A device that is in use stays, with its interface: -1 with fault().
+ * Remove devices and interfaces; and the namespace, if nothing is left in it and it was not there before netns_make(). It is no
+ * error if something is gone already. A device that is in use stays, with its interface: -1 with fault().
  */
 int netns_remove(json_t *netns);
 

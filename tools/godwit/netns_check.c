@@ -31,7 +31,7 @@ static void check_parent(const struct iface *i, json_t *problems)
 	json_decref(list);
 }
 
-/* In the namespace that is called there: nothing has the MAC address, nor an address. */
+/* Check the namespace that we are in, which messages call `there`: nothing has the MAC address, or one of the IP addresses. */
 static void check_taken(const struct iface *i, const char *there, json_t *problems)
 {
 	json_t *list = run_json((const char *const[]){ "ip", "-j", "link", "show", NULL }), *link;

@@ -12,7 +12,7 @@
 struct view {
 	const char *path, *parent;
 	int ns, ours;
-	int host;		/* link_netnsid of what has its parent in this host's own namespace */
+	int host;		/* link_netnsid of interfaces whose parent is in this host's namespace */
 	json_t *links;		/* as netns_make() takes them */
 };
 
@@ -64,7 +64,7 @@ static json_t *find_link(const struct view *v, const char *ifname)
 
 /* ----------------------------------------------------------- interfaces -- */
 
-/* What a person has set on it, and would miss. */
+/* Refuse what a person has set on the interface, and would miss there. */
 static int check_settings(const struct view *v, json_t *link, const char *ifname)
 {
 	static const char *const qdiscs[] = { "noqueue", "noop", NULL };
@@ -84,7 +84,7 @@ static int check_settings(const struct view *v, json_t *link, const char *ifname
 	return iface_check_name("interface", ifname, IFNAMSIZ);
 }
 
-/* Its parent lies in this host's own namespace, which is asked for the name. */
+/* The parent must lie in this host's own namespace, which is asked for its name. */
 static int find_parent(const struct view *v, json_t *link, const char *ifname, char parent[IFNAMSIZ])
 {
 	json_t *nsid = json_object_get(link, "link_netnsid"), *index = json_object_get(link, "link_index");
@@ -165,7 +165,7 @@ static int add_address(struct view *v, const char *ifname, json_t *a)
 
 	if (!strcmp(ifname, "lo") && !strcmp(scope, "host"))
 		return 0;
-	/* (the kernel gives it one there, too) */
+	/* (the kernel gives the interface such an address there, too) */
 	if (ipv6 && !strcmp(scope, "link") && !strcmp(text_of(a, "protocol"), "kernel_ll"))
 		return 0;
 	if (json_object_get(a, "dynamic"))
@@ -231,7 +231,7 @@ static int add_route(struct view *v, json_t *route, bool ipv6)
 	if (odd || !link)
 		return fault("route %s in %s: it has %s of its own, and only a destination and a gateway can be moved: make it "
 			     "again without", dst, v->path, odd ?: "an interface");
-	/* (its family is to be seen) */
+	/* (so that the route shows its family) */
 	if (!*gateway && !strcmp(dst, "default"))
 		dst = ipv6 ? "::/0" : "0.0.0.0/0";
 	its = json_pack("{ss}", "dst", dst);
@@ -259,7 +259,7 @@ static int add_routes(struct view *v, const char *family)
 
 /* ----------------------------------------------------------- neighbours -- */
 
-/* Whom a connection talks to must be known where it is restored: nobody can be asked there yet. */
+/* The neighbours of a connection must be known where it is restored, since nobody can be asked there yet. */
 static void add_neighbour(struct view *v, json_t *neighbour)
 {
 	const char *mac = text_of(neighbour, "lladdr");
@@ -286,7 +286,7 @@ static int add_neighbours(struct view *v)
 
 /* -------------------------------------------------------------- devices -- */
 
-/* All namespaces show all devices; the interface only where it lies. */
+/* rdma shows all devices in each namespace, but a device's interface only in the namespace that the interface is in. */
 static int add_device(struct view *v, json_t *device)
 {
 	const char *name = text_of(device, "ifname"), *ifname = text_of(device, "netdev");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * A network namespace as JSON: it makes sense before anything is done with it, and is entered in one place.
+ * A network namespace as JSON. It is checked before anything is done with it. And the one place in which the namespace is
+ * entered.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ void netns_close(struct netns *n)
 	close_fd(&n->ours);
 }
 
-/* Its namespace need not be there. Close it in every case. */
+/* The namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json)
 {
 	json_t *links = json_object_get(json, "links"), *link;

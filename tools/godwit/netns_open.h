@@ -9,7 +9,7 @@
 
 #define NETNS_TABLE	"godwit"	/* of nftables, in the namespace: while it is there, nothing passes */
 
-/* The JSON, once it is known to make sense. Strings are the JSON's. */
+/* The JSON, once it is known to make sense. The strings belong to it. */
 struct netns {
 	const char *path, *name;
 	struct iface *iface;
@@ -23,18 +23,18 @@ static inline const char *text_of(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-/* netns_open.c: its namespace need not be there. Close it in every case. */
+/* netns_open.c: the namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json);
 void netns_close(struct netns *n);
 /* Call work in the namespace. -1 with fault(): there is none, or it can't be entered. */
 int netns_inside(struct netns *n, int (*work)(struct netns *n, void *arg), void *arg);
 int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));
 
-/* netns_quiet.c, for netns_inside(). set: other than NULL, the neighbours can be asked from now on. */
+/* netns_quiet.c, for netns_inside(). If set is not NULL, the kernel may ask the neighbours from now on. */
 int inside_keep_quiet(struct netns *n, void *arg);
 int inside_end_quiet(struct netns *n, void *set);
 int inside_unlock_tcp(struct netns *n, void *arg);
-/* In the namespace: state as in ip-neighbour(8). */
+/* Call this in the namespace. state: as in ip-neighbour(8). */
 int netns_set_neighbours(const struct netns *n, const char *state);
 
 #endif /* GODWIT_NETNS_OPEN_H */

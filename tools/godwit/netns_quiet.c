@@ -13,7 +13,10 @@
 
 #define LOCK		"godwit-tcp"
 
-/* Whatever its kind is: ARP too, and what the kernel sends of its own accord. The old one goes as the new one comes. */
+/*
+ * Drop every packet, of whatever kind: ARP, too, and what the kernel sends of its own accord. The new table replaces the old
+ * one at once.
+ */
 int inside_keep_quiet(struct netns *n, void *arg)
 {
 	char *text = NULL, *output = NULL;
@@ -66,7 +69,7 @@ int inside_end_quiet(struct netns *n, void *set)
 {
 	int ret = nl_table_delete(NFPROTO_NETDEV, NETNS_TABLE);
 
-	/* (from now on they can be asked) */
+	/* (from now on the kernel may ask neighbours) */
 	if (set && netns_set_neighbours(n, "stale"))
 		return -1;
 	return ret && ret != -ENOENT ?
@@ -85,8 +88,8 @@ int netns_end_quiet(json_t *json)
 }
 
 /*
- * What CRIU's lock does, but for RDMA's packets: a stopped queue pair answers, and its peers are asked to wait, as long as
- * it is held.
+ * Do what CRIU's lock does, but let RDMA's packets pass: as long as the lock is held, stopped queue pairs must answer, and
+ * peers must be asked to wait.
  */
 static int lock_tcp(struct netns *n, void *arg)
 {

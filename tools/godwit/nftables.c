@@ -28,8 +28,8 @@ static struct nl_request nft_request(int type, int flags, int family, int res_id
 #define TABLES_MAX 2
 
 /*
- * Change all tables at once, or none. The socket stays open to the end of the process: to close it waits until no CPU looks at
- * the rules any more, and the process is frozen meanwhile.
+ * Change all tables at once, or none. The socket stays open until godwit ends: closing it would wait until no CPU looks at the
+ * rules any more, while the process that moves is frozen.
  */
 static int change_tables(int type, const int *family, size_t n, const char *name)
 {

@@ -124,7 +124,7 @@ static bool has_threads(pid_t pid)
 
 /*
  * rdma_get_request() hands each new id over to an event channel of its own. The kernel refuses that if the listener's file was
- * not opened by the program itself. Only the memory of the program tells whether it does that.
+ * not opened by the program itself. Only the memory of the program tells whether it calls rdma_get_request().
  */
 static void say_refuses(struct plan *plan, json_t *object, const char *why)
 {
@@ -174,7 +174,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		plan->passing = true;
 }
 
-/* What can't be kept wherever the id moves to: see criu-plugin/README.md. */
+/* Note what is lost wherever the ids move to: see criu-plugin/README.md. */
 static void say_limits(struct plan *plan, json_t *object, const struct proc_fd *fd, const struct rxe_migr_cm_id *ids,
 		       int count)
 {
@@ -216,7 +216,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 	free(ids);
 }
 
-/* The node GUID by which the process of such a file knows the device of a context, as in sysfs; "": unknown. */
+/* The node GUID by which this file of librdmacm knows the device of a context, as in sysfs; "": unknown. */
 static void known_guid(const struct context *c, pid_t pid, int fd, char text[NODE_GUID])
 {
 	struct ibv_context *ctx = context_attach(c);
@@ -250,7 +250,7 @@ void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 		int fd = json_integer_value(json_object_get(object, "fd"));
 		bool file = is_object(object, "object", "rdma_cm");
 
-		/* (an id that has a note already: its process has threads) */
+		/* (an id that has a note is left out: its process has threads, and the note says so) */
 		if (!file && !(is_object(object, "object", "cm_id") && is_object(object, "state", "listening") &&
 			       !json_object_get(object, "note")))
 			continue;

@@ -304,7 +304,7 @@ static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 				json_array_append(plan->leased, path);
 			continue;
 		}
-		/* (what is in its own tmpfs nobody else has locked) */
+		/* (nobody else has locked a file in a tmpfs of the namespace's own) */
 		if (!name)
 			continue;
 		whole = !strcmp(kind, "FLOCK");

@@ -22,7 +22,7 @@ static bool is_memory_device(const struct stat *st)
 	return S_ISCHR(st->st_mode) && major(st->st_rdev) == 1;
 }
 
-/* CRIU dumps these without a look at the mount, or has our plugin do it; or the look at descriptors refuses them. */
+/* CRIU dumps these files without a look at the mount, or has our plugin do it; or plan_fds() refuses them. */
 static bool needs_no_mount(const struct proc_fd *fd)
 {
 	static const char *const made_up[] = { "/memfd:", "/SYSV", "/dev/zero (deleted)", "/anon_hugepage", "/[aio]" };
@@ -61,7 +61,7 @@ static bool is_readonly(const struct mount *mount)
 	return !strncmp(mount->options, "ro", 2) && (mount->options[2] == ',' || !mount->options[2]);
 }
 
-/* CRIU gives a file that has lost its name one again, for a moment, which it can't on a mount that is read-only. */
+/* CRIU gives a file that has lost its name a name again, for a moment. On a read-only mount it can't. */
 static bool is_stuck(const struct plan *plan, int mount, const struct stat *st)
 {
 	const struct mount *its = mounts_find(&plan->mntns.its, mount);
@@ -72,8 +72,8 @@ static bool is_stuck(const struct plan *plan, int mount, const struct stat *st)
 #define STUCK	"it was deleted, and is on a mount that is read-only in the process's mount namespace: "
 
 /*
- * systemd, for example, opens standard input and output before it makes the namespace. CRIU takes the destination's file of this
- * name for such a file, which we open there.
+ * systemd, for example, opens standard input and output before it makes the namespace. At the destination CRIU takes that
+ * host's file of the same name for such a file. We open it there for CRIU.
  */
 static void look_at_outside(struct plan *plan, const struct proc_fd *fd, int mount, const char *path)
 {
@@ -156,7 +156,7 @@ static void look_at_link(struct plan *plan, pid_t pid, const char *name, const c
 	free(path);
 }
 
-/* (our plugin maps the rings of RDMA; other files that no mount of this host has are memory) */
+/* (our plugin maps the rings of RDMA; a mapped file on no mount that we know is memory) */
 static int look_at_map(const struct proc_map *map, void *arg)
 {
 	struct plan *plan = arg;
@@ -240,7 +240,7 @@ static void look_at_places(struct plan *plan, pid_t root)
 	}
 }
 
-/* CRIU sets by sysctl what such a namespace has. */
+/* CRIU writes the settings of a UTS, IPC or network namespace to /proc/sys. */
 static void look_at_sysctls(struct plan *plan, pid_t root)
 {
 	static const char *const kinds[] = { "uts", "ipc", "net" };
@@ -279,7 +279,7 @@ static bool is_seen_before(struct others *others, uint64_t ns)
 	return false;
 }
 
-/* The place of the tree's own tmpfs that these mounts show, too; or NULL. */
+/* The place of a tmpfs of the tree's own that these mounts show, too; or NULL. */
 static char *find_shared(const struct plan *plan, const struct mounts *mounts)
 {
 	json_t *own;
@@ -299,7 +299,7 @@ static char *find_shared(const struct plan *plan, const struct mounts *mounts)
 	return NULL;
 }
 
-/* Who stays behind, and sees the tmpfs, would see another than the tree does. */
+/* A process that stays behind and has the tmpfs, too, would see another one than the tree does. */
 static int look_at_other(pid_t pid, void *arg)
 {
 	struct others *others = arg;

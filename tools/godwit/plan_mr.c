@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include "plan_rdma.h"
 
-/* What a process has mapped, in ascending order: it is asked of each of its regions. */
+/* The mappings of a process, in ascending order. They are kept, since each of its regions needs them. */
 struct mapped {
 	pid_t pid;
 	struct mapped_range {
@@ -46,7 +46,7 @@ void free_mapped(struct look *look)
 	free(look->mapped);
 }
 
-/* Is it mapped without a hole? shared: by mappings that are */
+/* Has the process the memory of the region mapped, without a hole? shared: only shared mappings count. */
 static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
 {
 	struct memory memory = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), shared };

@@ -20,7 +20,7 @@ static const struct kind {
 	{ "net", "network", true },
 	{ "ipc", "IPC", true },
 	{ "uts", "UTS", true },
-	/* (a process that has moved once has one, in which its clocks went on) */
+	/* (a process that has moved once has a time namespace, in which its clocks went on) */
 	{ "time", "time", true },
 };
 

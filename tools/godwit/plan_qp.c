@@ -9,7 +9,10 @@
 #include <string.h>
 #include "plan_rdma.h"
 
-/* Do all of a device's? (Of link-local ones nobody knows whether they are anybody's: they are there always.) */
+/*
+ * Do all GIDs of a device move along? (Link-local GIDs do not count: they are there always, and nobody knows whether anybody
+ * uses them.)
+ */
 static bool all_move(const char *device, const struct addresses *addresses)
 {
 	struct gid *gids;
@@ -24,8 +27,8 @@ static bool all_move(const char *device, const struct addresses *addresses)
 }
 
 /*
- * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along.
- * Which one that is, only the address handles that it answers with can say; of one that answers nobody, any.
+ * Nobody tells those who send to a UD queue pair where it is: they find it only if its address moves along. Only the address
+ * handles that it answers with tell which address that is. If there are none, each address of the device may be it.
  */
 static bool answers_reach(const struct context *c, const struct addresses *addresses)
 {

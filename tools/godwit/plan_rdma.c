@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Every RDMA object of a process tree, and whether it moves. They are read from the driver while the tree runs,
- * as a dump reads them, but nothing is stopped: what is seen here is what a move would find a moment later.
+ * Every RDMA object of a process tree, and whether it moves. Objects are read from the driver as a dump reads them, but while
+ * the tree runs: nothing is stopped, and a move would find the same a moment later.
  */
 #include <endian.h>
 #include <infiniband/verbs.h>
@@ -31,7 +31,7 @@ static void look_at_event_file(struct look *look, const struct context *c, const
 			   f->holders.holder[0].fd, f->holders.outsider);
 }
 
-/* The driver asks the interface for its frames; IP throws them away where nobody has joined. */
+/* The driver has the interface receive the frames of a group. IP drops them if this host has not joined the group. */
 static void look_at_group(struct look *look, const struct context *c, const struct rxe_migr_rec_mcast *rec)
 {
 	struct plan *plan = look->plan;
@@ -148,7 +148,7 @@ static void look_at_stray_event_files(struct look *look)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		if (!plan->contexts.context[i].ours)
-			return;	/* whose files they are, only our driver tells */
+			return;	/* only our driver tells whose files they are */
 	for (size_t i = 0; i < look->files.n; i++) {
 		const struct event_file *f = &look->files.file[i];
 
@@ -165,7 +165,7 @@ static bool is_ring(const struct look *look, const char *device, uint64_t at)
 
 	for (size_t i = 0; i < list->n; i++)
 		if (!list->context[i].ours && !strcmp(list->context[i].device, device))
-			return true;	/* that it can't move is said already */
+			return true;	/* it is said already that this context can't move */
 	return rings_find(&look->rings, list, device, at);
 }
 

@@ -16,7 +16,7 @@ struct look {
 	struct rings rings;
 	struct mapped *mapped;	/* plan_mr.c */
 	size_t n_mapped;
-	const struct context *reached;	/* plan_qp.c: the last context with a UD queue pair, and whether such are found */
+	const struct context *reached;	/* plan_qp.c: the last context with a UD queue pair; and do senders still find these? */
 	bool reachable;
 };
 

@@ -9,7 +9,7 @@
 #include "plan.h"
 #include "text.h"
 
-/* known: the list's texts, as keys. Each of some thousand queue pairs may have one of its own. */
+/* known: the texts of the list, as keys: each of some thousand queue pairs may add a text of its own. */
 static void add(json_t *list, json_t *known, const char *format, va_list ap)
 {
 	char *raw, *text;

@@ -48,7 +48,7 @@ static const char *id_in(const char *name, const char *start)
 	return n == ID_DIGITS && (!id[n] || !strcmp(id + n, ".scope")) ? id : NULL;
 }
 
-/* uid: if it is podman's, whose rootless podman it is; -1: root's. */
+/* uid: for a container of podman's, the user whose rootless podman has it; -1: root's podman has it. */
 static bool look_at_name(struct plan *plan, pid_t pid, const char *name, int uid)
 {
 	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
@@ -194,7 +194,7 @@ static void know_unit(struct plan *plan, struct unit *unit)
 	free(key);
 }
 
-/* When the unit dies, its manager would do more than note that. */
+/* Refuse if the manager of the unit would do more than note that the unit dies. */
 static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, const char *end)
 {
 	char *whose = unit->uid < 0 ? xstrdup("systemd") : xasprintf("systemd of user %d", unit->uid);
@@ -239,7 +239,7 @@ static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
 
 /*
  * A unit dies with its main process, or, if it has none, with its last process. If the main process is the tree's parent, such
- * as a script, it may end when the tree does. Processes that a unit left behind are nobody's.
+ * as a script, it may end when the tree does. A unit that has ended does not watch over processes that it left behind.
  */
 static void refuse_unit(struct plan *plan, pid_t pid, struct unit *unit)
 {

@@ -177,7 +177,7 @@ static void look_at_line(struct look *look, const struct proc_fd *fd, const char
 
 	if (!strncmp(line, "fanotify flags:", 15))
 		return;
-	/* (CRIU looks for the file in the namespace, where we do not) */
+	/* (CRIU would look for the file in the namespace; we look in the host's) */
 	if (look->plan->mntns.own && (!strncmp(line, "inotify wd:", 11) || !strncmp(line, "fanotify ", 9)))
 		plan_problem(look->plan, "process %d, descriptor %d: it watches a file from within a mount namespace of its own: "
 			     "end the watch before", fd->pid, fd->fd);

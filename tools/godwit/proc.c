@@ -34,7 +34,7 @@ char *proc_name(pid_t pid)
 	free(path);
 	if (!len)
 		return xstrdup("?");
-	name[len - 1] = '\0';	/* (a line; what else it has is the name's) */
+	name[len - 1] = '\0';	/* (the newline at the end is not part of the name; any other one is) */
 	clean = text_clean(name);
 	free(name);
 	return clean;
@@ -142,8 +142,8 @@ bool proc_is_ours(pid_t pid)
 }
 
 /*
- * What kills a process is its exit code from the moment in which it was sent, however long its threads take to notice:
- * the last field of its stat.
+ * The exit code, the last field of stat, names the signal that kills a process as soon as the signal is sent, however long the
+ * threads take to notice.
  */
 bool proc_is_killed(pid_t pid)
 {

@@ -25,36 +25,37 @@ struct tree {
 
 /* tree.c */
 int tree_collect(struct tree *tree, pid_t root);
-/* Collect it anew: it has forked meanwhile, or not. If that fails, the tree stays what it was. */
+/* Collect the tree anew: it may have forked meanwhile. If that fails, the tree stays what it was. */
 int tree_refresh(struct tree *tree, pid_t root);
-/* Notes which tasks a signal has stopped. Call it before CRIU traces them, since that hides it. */
+/* Note which tasks a signal has stopped. Call it before CRIU traces them: tracing hides that. */
 void tree_see_stopped(struct tree *tree);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
-/* How many still run, that is: were not killed, and have not become zombies. */
+/* How many tasks still run: were not killed, and are no zombies. */
 size_t tree_alive(const struct tree *tree);
-/* Wait until none does. */
+/* Wait until all have ended. -1: one has not. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
 /*
- * Sends SIGSTOP to each thread that CRIU traces. It stays pending meanwhile; if CRIU dies, it stops the thread before its
- * first instruction. Threads that were stopped before get it, too, since a CRIU that is killed may leave them running.
- * SIGCONT takes the signals back, and wakes the threads that they stopped. Threads that were stopped before do not get it.
+ * tree_hold() sends SIGSTOP to each thread, all of which CRIU traces. The signal stays pending meanwhile; if CRIU dies, it
+ * stops the thread before its first instruction. Tasks that were stopped before get it, too, since a CRIU that is killed may
+ * leave them running. tree_release() sends SIGCONT, which takes the signals back, and wakes the threads that they stopped.
+ * Tasks that were stopped before do not get SIGCONT.
  */
 void tree_hold(const struct tree *tree);
 void tree_release(const struct tree *tree);
 /*
- * tree_memory.c: bytes resident; in_ram: of which it takes as much memory for itself at its destination, whatever files, huge pages
- * and shared memory are there already.
+ * tree_memory.c: the bytes that the tree has in memory and swap. *in_ram: those of them that need new memory at the destination
+ * in any case: not files, huge pages and shared memory, which may be there already.
  */
 uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram);
-uint64_t memory_free(void);	/* of this host, with what it may swap out */
+uint64_t memory_free(void);	/* of this host, free swap included */
 
-/* Its threads, or the direct children of all its threads: how many, and a list to be freed. */
+/* The threads of a process, or the direct children of all its threads: how many, and a list to be freed. */
 size_t proc_threads(pid_t pid, pid_t **tids);
 size_t proc_children(pid_t pid, pid_t **children);
-/* tree.c: kill and reap all of ours, children before their parents, until none is left. */
+/* tree.c: kill and reap all our descendants, children before their parents, until none is left. */
 void proc_kill_descendants(void);
-/* A process whose number may have been given to another meanwhile. */
+/* A process. Its number alone may have been given to another one meanwhile. */
 struct proc_id {
 	pid_t pid;
 	unsigned long long start;	/* when it began */
@@ -71,7 +72,7 @@ pid_t proc_sid(pid_t pid);
 pid_t proc_parent(pid_t pid);	/* 0: it is gone, or has none here */
 /* Its control group in the unified hierarchy, as "/system.slice/web.service"; NULL: there is none. Free it. */
 char *proc_cgroup(pid_t pid);
-/* What tells its namespace of this kind (a name in /proc/PID/ns) from others; of a thread, too. 0: it has none any more. */
+/* The inode of a process's or thread's namespace of this kind, a name in /proc/PID/ns. 0: it has none any more. */
 uint64_t proc_ns(pid_t pid, const char *kind);
 
 /* An open descriptor. link: what /proc/PID/fd/FD says. */
@@ -87,12 +88,12 @@ struct proc_fd {
 char *proc_fdinfo(const struct proc_fd *fd);
 /* Call each for all descriptors of the tree until it returns other than 0; return that. */
 int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
-/* For every descriptor of every process of the host. */
+/* The same for every descriptor of every process of the host. */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 
 /* As proc_each_fd(), for the mappings of one process, by rising address. */
 int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg);
-/* Is it the program that we are? */
+/* Does it run the program that we are? */
 bool proc_is_ours(pid_t pid);
 
 /* proc_files.c: files that must be at the destination as they are here. */
@@ -104,25 +105,25 @@ struct proc_file {
 	mode_t mode;
 	int64_t mtime, ctime;	/* content_time() */
 	bool mapped;
-	bool writable;		/* it may have been written to, by who has it */
-	bool settled;		/* the destination has the same, as far as the process has not written to it since */
+	bool writable;		/* who has it open may have written to it */
+	bool settled;		/* the destination has the same, unless the process has written to it since */
 };
 
 struct proc_files {
 	struct proc_file *file;
 	size_t n;
-	int64_t looked;		/* when we did: CLOCK_REALTIME */
+	int64_t looked;		/* when we looked: CLOCK_REALTIME */
 };
 
-/* ns: that of the tree. path: of this host; files in a tmpfs of the namespace's own are left out. */
+/* ns: the mount namespace of the tree. The paths are this host's; files in a tmpfs of the namespace's own are left out. */
 int proc_files(const struct tree *tree, const struct mntns *ns, struct proc_files *files);
-/* Looks at them again, and drops those that have their names no longer. Did anything change? */
+/* Look at the files again, and drop those that are gone or replaced. Was one dropped, or changed in size or mode? */
 bool proc_files_refresh(struct proc_files *files);
-/* Is it another file than when we looked, or was it written to? (Through a mapping it may have been without that.) */
+/* Is it another file than when we looked, or was it written to? (A write through a mapping need not show.) */
 bool proc_file_changed(const struct proc_file *file);
 void proc_files_free(struct proc_files *files);
 
-/* Which mount is it in? -1: nobody can tell. Where is that on this host, or NULL? To be freed. */
+/* The mount that the file is in; -1: nobody can tell. proc_fd_path(): the path of the file on this host, to be freed; or NULL. */
 int proc_fd_mount(const struct proc_fd *fd);
 int proc_map_mount(const struct proc_map *map);
 char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns);

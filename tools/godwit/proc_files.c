@@ -106,7 +106,7 @@ struct map_walk {
 	const struct files_look *look;
 	struct proc_map last;	/* many mappings of one file follow each other */
 	struct stat st;
-	char *path;		/* its regular file, which st is of; or NULL */
+	char *path;		/* the path of its regular file, which st is of; or NULL */
 };
 
 static void see_file(struct map_walk *walk, const struct proc_map *map)

@@ -24,7 +24,7 @@ enum file_kind rdma_node(dev_t rdev, char device[64])
 
 /* -------------------------------------------------------------- devices -- */
 
-/* One that is being removed, and waits for those who have it open, has no node any more. */
+/* A device that is being removed, and waits for those who have it open, has no node any more. */
 static bool has_node(const char *device)
 {
 	DIR *dir = opendir(VERBS_CLASS);
@@ -105,7 +105,7 @@ static int keys_of(const char *device, void *arg)
 	int ret;
 
 	if (!ctx)
-		return 0;	/* any other speaks for the driver as well */
+		return 0;	/* any other device speaks for the driver as well */
 	ret = ibv_migration_key(ctx, &key, &fingerprints[0]) ?: ibv_migration_key(ctx, &old, &fingerprints[1]);
 	ibv_close_device(ctx);
 	return ret ? fault("device %s: its driver has no cluster key: %s", device, strerror(ret)) : 1;
@@ -118,7 +118,7 @@ int rdma_key_fingerprints(uint64_t fingerprints[2])
 	fingerprints[0] = fingerprints[1] = 0;
 	ret = rdma_each_device(keys_of, fingerprints);
 	if (ret > 0) {
-		fault_clear();	/* of devices before that can't be opened */
+		fault_clear();	/* of earlier devices, which can't be opened */
 		return 0;
 	}
 	return ret < 0 || fault_is_set() ? -1 :

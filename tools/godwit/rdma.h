@@ -12,14 +12,14 @@
 #include "proc.h"
 #include "rdma_file.h"
 
-/* Who has a file of the tree open; outsider: who, that is not of the tree, has it open or mapped too; 0: nobody. */
+/* Who has a file of the tree open. outsider: a process that is not of the tree and has it open or mapped, too; 0: none. */
 struct holders {
 	struct { pid_t pid; int fd; } *holder;
 	size_t n;
 	pid_t outsider;
 };
 
-/* An open context of the tree; shared by several descriptors, it is here once. */
+/* An open context of the tree. If several descriptors share it, it is listed once. */
 struct context {
 	pid_t pid;		/* whose descriptor it is, the first of them */
 	int fd;
@@ -27,13 +27,13 @@ struct context {
 	char device[64];	/* "rxe0"; "" if the device is not known */
 	struct holders holders;	/* all of them, the first included */
 	bool ours;		/* the driver speaks our protocol */
-	bool asked;		/* its peers, by contexts_ask_peers() */
+	bool asked;		/* contexts_ask_peers() has asked its peers */
 	struct rxe_migr_query query;
 	void *dump;		/* records, by contexts_inspect() */
 	size_t length;
-	const struct rxe_migr_rec_qp **qp; /* of the dump, by their numbers */
+	const struct rxe_migr_rec_qp **qp; /* the QPs of the dump, sorted by number */
 	size_t qps;
-	struct in6_addr *cm_gid; /* that ids of librdmacm on its device have, by plan_cm() */
+	struct in6_addr *cm_gid; /* addresses that ids of librdmacm on its device are bound to, by plan_cm() */
 	size_t cm_gids;
 	int own_fd;		/* a descriptor of ours, by contexts_hold(); or -1 */
 };
@@ -71,21 +71,21 @@ int contexts_hold(struct contexts *list);
 struct ibv_context *context_attach(const struct context *context);
 /* Ask anew for the states of all; -1 with fault(). */
 int contexts_query(struct contexts *list);
-/* Until when, at least, their peers wait, as they were asked last; in now_ns(), INT64_MAX: for ever. */
+/* Until when their peers wait at least, as the driver said last; a time of now_ns(), INT64_MAX: for ever. */
 int64_t contexts_peers_wait(const struct contexts *list);
 /* Asks the peers of all contexts to wait for longer. The next contexts_query() shows until when they do. */
 void contexts_renew(struct contexts *list);
 /* Ask all peers whether they speak our protocol, and give them time; the records tell who has answered. */
 void contexts_ask_peers(struct contexts *list);
-/* Whatever is stopped goes on in place. Tries all; -1 with fault() when one did not. */
+/* All contexts that are stopped go on where they are. Tries all; -1 with fault(): one did not. */
 int contexts_abort(struct contexts *list);
 
 /* holder_list.c */
 void holders_add(struct holders *holders, const struct proc_fd *fd);
-/* Is this one of theirs, the same open file? */
+/* Is this a descriptor of the same open file? */
 bool holders_have(const struct holders *holders, const struct proc_fd *fd);
 
-/* holders.c: the event files of contexts, which stay where they are meanwhile. */
+/* holders.c: the event files of the tree. They point into list, which must stay where it is meanwhile. */
 int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files);
 void event_files_free(struct event_files *files);
 /* The rings of all contexts, by their offsets in the devices' files. */
@@ -98,23 +98,23 @@ struct rings {
 };
 void rings_collect(const struct contexts *list, struct rings *rings);
 void rings_free(struct rings *rings);
-/* That of this device (NULL: of any) at this offset, or NULL. */
+/* The ring of this device (NULL: of any) at this offset, or NULL. */
 const struct ring *rings_find(const struct rings *rings, const struct contexts *list, const char *device,
 			      uint64_t offset);
 
-/* Find who else, outside of the tree, has one of all these. */
+/* Find processes outside of the tree that have one of all these open or mapped, too. */
 void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files,
 		    const struct rings *rings);
-/* Who, outside of the tree, has this file of one of its descriptors open, too; 0: nobody. */
+/* A process outside of the tree that has the same open file as this descriptor; 0: none. */
 pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
 
-/* rdma.c: the kind of a character device. UVERBS: device gets the name of its device, "rxe0", or "". */
+/* rdma.c: the kind of a character device. FILE_UVERBS: device gets the name of its RDMA device, "rxe0", or "". */
 enum file_kind rdma_node(dev_t rdev, char device[64]);
 
-/* rdma_cm.c: of a file of librdmacm its ids, to be freed; their number or -1 with fault(). */
+/* rdma_cm.c: the ids of a file of librdmacm, to be freed. Gives their number, or -1 with fault(). */
 int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
-/* Does librdmacm find this address, as the plugin must for an id that is connected to it? 0 (also if it is link-local) or an errno. */
+/* Does librdmacm find this address? (The plugin must find the peer of an id.) 0 (also if it is link-local) or an errno. */
 int rdma_resolve(const char *address);
 
 /* rdma.c: call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
@@ -145,8 +145,8 @@ bool rdma_on_interface(const char *ifname);
 bool rdma_has_gid(const char *ifname, const struct in6_addr *gid);
 
 /*
- * Of this host: the fingerprint of the key that signs, 0: none is set, and of the one that is accepted, too, 0: none.
- * -1 with fault(): the driver can't be asked, as by any device it could.
+ * The fingerprints of this host's keys: of the one that signs, 0: none is set; and of one that is accepted, too, 0: none. -1
+ * with fault(): the driver can't be asked. (It can be asked by any of its devices.)
  */
 int rdma_key_fingerprints(uint64_t fingerprints[2]);
 

@@ -25,7 +25,7 @@ static char *number_text(const struct ibv_record_field *f, uint64_t value)
 	}
 }
 
-/* A value as text; it is text that JSON takes as a string, too, unless it is a plain number. */
+/* A value as text. JSON gets this text as a string, unless the value is a plain number. */
 static char *value_text(const struct rxe_migr_rec *rec, const struct ibv_record_field *f)
 {
 	const char *at = (const char *)rec + f->offset;
@@ -41,7 +41,7 @@ static char *value_text(const struct rxe_migr_rec *rec, const struct ibv_record_
 	}
 }
 
-/* kind may be NULL: it has none. */
+/* kind may be NULL: then there are no fields. */
 #define for_each_field(f, kind)							\
 	for (f = (kind) ? (kind)->fields : NULL; f && f < (kind)->fields + (kind)->num_fields; f++)
 

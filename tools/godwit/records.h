@@ -15,7 +15,7 @@ const char *record_kind_name(unsigned int type);
 json_t *record_json(const struct rxe_migr_rec *rec);
 /* One line. all: every field; else those that a person looks for first. */
 void record_print(FILE *f, const struct rxe_migr_rec *rec, bool all);
-/* The same line for one of an image, whose fields have the same names. */
+/* The same line for a record of an image, whose fields have the same names. */
 void record_print_saved(FILE *f, json_t *record, bool all);
 
 #endif /* GODWIT_RECORDS_H */

@@ -166,7 +166,7 @@ static json_t *inventory_json(const char *dir)
 	return json;
 }
 
-/* A record: what is in its message comes up beside its type. */
+/* A record: the fields of its inner message are put beside its type. */
 static json_t *record_of(RdmaRecordEntry *entry)
 {
 	json_t *object = message_json(&entry->base), *value;

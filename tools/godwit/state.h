@@ -13,7 +13,7 @@
 
 /* STATE_DIR/ID and the suffix; to be freed. */
 char *state_path(const char *id, const char *suffix);
-/* The same as an address. -1 with fault(). */
+/* The same path as a socket address. -1 with fault(). */
 struct sockaddr_un;
 int state_address(const char *id, const char *suffix, struct sockaddr_un *sun);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * Text from outside, such as names of files and processes, and lines of other programs, may be any bytes. JSON takes
- * UTF-8 only, and a terminal obeys control characters. So each byte that is neither is written as \xHH.
+ * Text from outside, such as names of files and processes, and lines of other programs, may be any bytes. JSON takes UTF-8
+ * only, and a terminal obeys control characters. So each byte that is not UTF-8, or controls a terminal, is written as \xHH.
  */
 #ifndef GODWIT_TEXT_H
 #define GODWIT_TEXT_H

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "proc.h"
 
-/* Of a text of the kernel's, in KiB. */
+/* The value of a key in a text of the kernel's, in KiB. */
 static uint64_t value_in(const char *text, const char *key)
 {
 	const char *line = text ? strstr(text, key) : NULL;
@@ -26,7 +26,7 @@ static uint64_t status_value(pid_t pid, const char *key)
 	return value;
 }
 
-/* Pages that a process shares with its children since fork() count for each by its part. (That takes a walk of the page tables.) */
+/* Of a page that processes share since fork(), each process counts its part. (For that the kernel walks the page tables.) */
 static uint64_t part_of_anonymous(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/smaps_rollup", pid);
@@ -38,7 +38,7 @@ static uint64_t part_of_anonymous(pid_t pid)
 	return value;
 }
 
-/* What is mapped of a file by MAP_SHARED, which is saved once, however often it is mapped. */
+/* The part of a file that is mapped by MAP_SHARED. It is saved once, however often it is mapped. */
 struct extent {
 	unsigned int major, minor;
 	unsigned long inode;

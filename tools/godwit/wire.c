@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "wire.h"
 
-/* What waits to be sent with more; there is one connection at a time. */
+/* Frames that wait to be sent with more of them. (There is one connection at a time.) */
 static char waiting[65536];
 static size_t num_waiting;
 static bool corked;

@@ -57,11 +57,14 @@ static int revive(struct move *m)
 	struct contexts contexts;
 
 	contexts_free(&m->plan.contexts);
-	/* First, before CRIU lets the tasks go, if it still can: they are not to notice anything. */
+	/* Contexts go on first, before CRIU lets the tasks go, if it still can: the tasks are not to notice anything. */
 	if (contexts_find(&m->plan.tree, &contexts) == 0)
 		contexts_abort(&contexts);
 	report_fault(&m->report);
-	/* (while CRIU lives, it lets the tasks go itself: then nobody needs to see them stopped by our signals) */
+	/*
+	 * (while CRIU lives, it lets the tasks go itself. So take our signals back before, and nobody sees the tasks stopped by
+	 * them)
+	 */
 	if (m->criu_asks && m->shared->stop_sent && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
 	move_end_criu(m, false);
@@ -120,7 +123,7 @@ static enum copy tell_abort(struct move *m, int seconds)
 }
 
 /*
- * A destination that is ready lets its copy go also when a person says so, who took us for dead while we hung. So the
+ * A destination that is ready lets its copy go also on the word of a person who took us for dead while we hung. So the
  * destination is asked before anything runs on here, but not for longer than peers wait.
  */
 static enum copy ask_first(struct move *m)

@@ -31,10 +31,10 @@ struct agent {
 	const char *id;
 	int lock;		/* state_lock() */
 	struct wire wire;	/* -1: nobody is connected */
-	int attached;		/* to the process that brought the wire, or -1 */
+	int attached;		/* a socket to the process that brought the wire, or -1 */
 	int listener;
-	int64_t patience;	/* s, beyond LINGER_S: the source may have to read long files */
-	int64_t deadline;	/* what is not committed is undone then */
+	int64_t patience;	/* seconds beyond LINGER_S: the source may have to read long files */
+	int64_t deadline;	/* at this time what is not committed is undone */
 	char *criu_trouble;	/* what speaks against CRIU here, or NULL */
 	char *images;
 	struct incoming incoming;
@@ -60,21 +60,21 @@ struct agent {
 	bool ran;		/* they have run */
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for whoever goes on when we are killed */
-	struct proc_id plugin_id;	/* for a container: CRIU */
+	struct proc_id plugin_id;	/* for a container: the CRIU that podman's runtime started */
 	json_int_t want_processes, want_contexts;	/* how many the source has frozen */
 	json_t *want_creds;	/* of the threads at the source: creds_collect() */
 	struct tree tree;
 	struct contexts contexts;
 	int64_t committed_ns, running_ns;
-	int64_t moving_ms;	/* how long after the commit all peers that had not answered were stopped themselves */
-	int64_t told;		/* how often the source was told that we wait for peers */
+	int64_t moving_ms;	/* when, in ms after the commit, all peers without an answer were last seen stopped */
+	int64_t told;		/* the last TELL_MS period after the commit in which the source was told that we wait */
 	json_t *warnings;
 	bool over;		/* nothing is left to do; what is written down stays */
 };
 
 /*
- * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what is to
- * undo or to settle, and agent_load() reads it when the agent is gone. -1 with fault().
+ * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what must be
+ * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault().
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);
@@ -91,8 +91,8 @@ void agent_drop_connection(struct agent *a);
 int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer);
 
 /*
- * check_dest.c: would this host take the process? An array of texts that speak against it. digests: by path, of the files
- * here whose size and time are not enough.
+ * check_dest.c: would this host take the process? Gives an array of texts that speak against it. digests: gets, by path, the
+ * digests of files here for which size and time are not enough.
  */
 json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
@@ -113,7 +113,9 @@ void agent_check_room(json_t *message, const char *base, json_t *problems);	/* r
 void agent_check_container(json_t *container, json_t *problems);
 int agent_prepare_container(struct agent *a);
 
-/* transfer_dest.c: answers, as of agent_answer(). After a failure they do nothing: the source sends on until it listens. */
+/*
+ * transfer_dest.c: answers, as of agent_answer(). After a failure they do nothing: the source goes on sending until it listens.
+ */
 int agent_take_addresses(struct agent *a, json_t *message, json_t **answer);
 int agent_take_file(struct agent *a, json_t *message, json_t **answer);
 int agent_end_file(struct agent *a, json_t *message, json_t **answer);
@@ -121,9 +123,10 @@ int agent_compare_file(struct agent *a, json_t *message, json_t **answer);
 int agent_end_files(struct agent *a, json_t *message, json_t **answer);
 
 /*
- * files_dest.c. agent_check_files(): its part of the check. agent_compare(): -1 with fault() if a file is not what the process
- * left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault(). The copies are put into
- * their places; then taken back, so that all is as it was, or kept, and the files that were there are removed.
+ * files_dest.c. agent_check_files(): the files' part of the check. agent_compare(): -1 with fault() if a file is not what the
+ * process left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault().
+ * agent_place_copies(): put the copies into their places. Then agent_take_back_copies(): all is as it was; or
+ * agent_keep_copies(): remove the files that were there.
  */
 void agent_check_files(json_t *message, json_t *list, json_t *digests);
 int agent_compare(struct agent *a, json_t *file);
@@ -134,21 +137,24 @@ void agent_keep_copies(struct agent *a);
 
 /* restore_dest.c: restore, and tell the source when all is ready. CRIU and its plugin are heard here until they end. */
 int agent_set_environment(json_t *env);	/* settings that the source has for the CRIU plugin */
-int agent_make_mntns(struct agent *a, json_t *outside);	/* before CRIU starts; it gets the files that were opened outside, too */
+int agent_make_mntns(struct agent *a, json_t *outside);	/* before CRIU starts. CRIU gets the files opened outside, too */
 int agent_start_criu(struct agent *a);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */
 void agent_plugin_event(struct agent *a);
 
-/* commit_dest.c: write the commit down, and let the tasks go; the plugin has taken the commit. */
+/*
+ * commit_dest.c. agent_commit(): write the commit down, and let the tasks go. agent_plugin_goes(): the plugin has taken the
+ * commit.
+ */
 int agent_commit(struct agent *a);
 void agent_plugin_goes(struct agent *a);
 void agent_resumed(struct agent *a);	/* if all connections have resumed, tell the source */
 void agent_tell_resumed(struct agent *a);
 /* CRIU was killed after the commit, or has failed: finish, or undo, what it left. */
 void agent_criu_died_late(struct agent *a);
-int agent_lost(void);	/* -1 with fault(): the tasks have ended with CRIU */
-/* Go on for an agent that was killed, from what it wrote down. */
+int agent_lost(void);	/* gives -1, with the fault() that the tasks have ended with CRIU */
+/* Go on in the place of an agent that was killed, from what it wrote down. */
 void agent_take_over(struct agent *a);
 
 /* abort_dest.c: undo all; or, after a fault(), undo all unless that is too late, and tell the source. */
@@ -169,14 +175,17 @@ void agent_keep_container_quiet(struct agent *a);
 void agent_announce_container(struct agent *a);
 enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
 /*
- * podman was killed, and CRIU may live. Wait until its plugin has said its last word; wait until CRIU, and podman, have
- * ended.
+ * podman was killed, and CRIU may live. agent_await_plugin(): wait until the plugin has said its last word. agent_await_criu():
+ * wait until CRIU and podman have ended.
  */
 void agent_await_plugin(struct agent *a);
 void agent_await_criu(struct agent *a);
 /* In the keeper of an agent that was killed: take the plugin's socket. */
 void agent_inherit_plugin(struct agent *a);
-/* Have podman remove the container, and end what runs of it; then remove the network namespace. */
+/*
+ * agent_undo_container(): have podman remove the container, and end what runs of it. agent_undo_netns(), after that: remove the
+ * network namespace.
+ */
 void agent_undo_container(struct agent *a);
 void agent_undo_netns(struct agent *a);
 

@@ -47,7 +47,7 @@ static int check_podman(void)
 	return ret;
 }
 
-/* Of "crun version 1.21" the number. */
+/* The number in a line such as "crun version 1.21". */
 static const char *number_of(const char *line)
 {
 	const char *at = strstr(line, "version ");
@@ -176,7 +176,7 @@ static int check_node(json_t *node)
 	return ret;
 }
 
-/* Saved first. But a namespace that could not be made is not ours to remove. */
+/* It is written down first that the namespace is ours to remove. If it could not be made, it is not ours. */
 static int make_netns(struct agent *a)
 {
 	json_t *netns = json_object_get(a->container, "netns");

@@ -119,8 +119,8 @@ static void check_watches(json_t *list, json_t *watches)
 }
 
 /*
- * Would CRIU have to wait for a lock of the process here? (Nothing but taking it tells that of a lock of flock(): we have it
- * for a moment. A network file system locks only what is open for writing.)
+ * Would CRIU have to wait for a lock of the process here? (For a lock of flock() only an attempt tells: we have the lock for a
+ * moment. A network file system gives a write lock only on a file that is open for writing.)
  */
 static bool is_locked(const char *path, json_t *lock)
 {
@@ -358,8 +358,8 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *con
 }
 
 /*
- * A move whose godwits were killed has left something here: a copy, an address, the tables that keep the address quiet. (A
- * process that runs here, or has ended here, is written down for its source alone.)
+ * A move whose godwits were killed has left something here: a copy, an address, the tables that keep the address quiet.
+ * (STAGE_RUNNING leaves nothing to undo: it is written down for the source alone.)
  */
 static void check_moves(json_t *list)
 {

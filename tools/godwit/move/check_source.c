@@ -14,12 +14,12 @@
 #include "text.h"
 
 #define CHECK_MS	60000
-#define LIMIT_S		45	/* a process may be frozen for so long, if the operator does not say */
+#define LIMIT_S		45	/* how long a process may be frozen, if the operator does not say */
 #define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (peers round their time, and to ask them takes a while) */
 #define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer, or for ever, and its peers may not */
 #define CHECK_TRIES	5
 
-/* The first problem becomes the reason. The others are shown with --verbose. */
+/* The first problem becomes the reason. All are shown where phases are: with --verbose, or at a terminal. */
 static int refuse_for(json_t *problems)
 {
 	size_t n = json_array_size(problems), i;
@@ -79,7 +79,10 @@ static void ask_for_container(const struct move *m, json_t *question)
 		json_object_set_new(question, "contexts", json_array());
 }
 
-/* What the destination, whose name we add, and its keys have against the move: an array of texts. NULL with fault(). */
+/*
+ * What speaks against the move at the destination, its keys included: an array of texts. The destination's name is put before
+ * its own texts. NULL with fault().
+ */
 static json_t *ask_once(struct move *m)
 {
 	json_t *question = plan_json(&m->plan), *answer, *problems, *text, *named = json_array();
@@ -109,7 +112,7 @@ static json_t *ask_once(struct move *m)
 	return named;
 }
 
-/* The process runs. If it renames, removes or cuts a file while we ask, the destination has nothing against the move. */
+/* The process runs. If it renames, removes or cuts a file while we ask, a problem with files may mean nothing: ask again. */
 static json_t *ask_there(struct move *m)
 {
 	for (int tries = 1;; tries++) {
@@ -173,7 +176,7 @@ static bool is_below(pid_t pid, pid_t root)
 }
 
 /*
- * A process that another move has left frozen here may run elsewhere, and its peers may be that copy's. So it does not move
+ * A process that another move has left frozen here may run elsewhere, and its peers may talk to that copy. So it does not move
  * before somebody has settled the other move.
  */
 int move_check_others(const struct move *m)

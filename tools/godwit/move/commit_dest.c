@@ -42,7 +42,7 @@ void agent_plugin_goes(struct agent *a)
 		close_fd(&a->commit_sk);	/* (if CRIU has ended, the loop hears of it) */
 }
 
-/* Tell the plugin, which answers; without it, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
+/* Tell the plugin, which answers; or, if there is a gate, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
 static void let_go(struct agent *a)
 {
 	if (!a->gate) {
@@ -60,7 +60,7 @@ static void let_go(struct agent *a)
 /* Written down before anything can run, so that nobody says "undone" of a copy that ran. */
 int agent_commit(struct agent *a)
 {
-	/* (a source whose connection broke says it again) */
+	/* (a source whose connection broke says "commit" again) */
 	if (a->stage == STAGE_RUNNING)
 		agent_tell_resumed(a);
 	if (a->stage == STAGE_LOST)
@@ -82,7 +82,7 @@ int agent_commit(struct agent *a)
 
 /* ------------------------------------------- where somebody was killed -- */
 
-/* In the place of the plugin, whose last act this is. */
+/* Have the contexts resume in the place of the plugin, which does that as its last act. */
 static int resume_contexts(struct agent *a)
 {
 	for (size_t i = 0; i < a->contexts.n; i++) {
@@ -230,7 +230,7 @@ static int64_t since_resumed(const struct agent *a)
 	return since == INT64_MAX ? now_ns() - a->running_ns : since;
 }
 
-/* How many QPs still wait for an answer; how many of those for a peer that is stopped, too; how many have failed. */
+/* How many QPs still wait for an answer; how many of these have a peer that is stopped itself; how many QPs have failed. */
 static void count_resuming(const struct agent *a, unsigned int *waiting, unsigned int *paused, unsigned int *lost)
 {
 	*waiting = *paused = *lost = 0;

@@ -13,7 +13,7 @@ struct dest {
 	const char *host;
 	int64_t rtt_ns;		/* the shortest round trip seen */
 	json_t *hello;		/* its first word */
-	int64_t until;		/* for so long we wait for a connection; 0: as long as it takes */
+	int64_t until;		/* we wait for the hello until then, of now_ns(), but for 1 s at least; 0: for 30 s */
 };
 
 #define DEST_INIT { .wire = { -1, -1 }, .ssh = -1 }

@@ -122,7 +122,7 @@ int dest_start(struct dest *dest, const char *host, const char *command, const c
 	ret = start(dest, argv);
 	free(words);
 	free(argv);
-	/* The destination looks at itself while we look here. (Why it fails is said when we hear the first word.) */
+	/* The destination looks at itself while we look here. (If this fails, dest_hello() says why.) */
 	if (ret == 0 && wire_send(&dest->wire, json_pack("{s:s, s:i}", "op", "hello", "wire", WIRE_VERSION)))
 		fault_clear();
 	return ret;

@@ -14,7 +14,7 @@ struct move;
 struct container {
 	const char *name;	/* as asked; NULL: a process moves */
 	const char *parent;	/* of its interfaces there, or NULL: as here */
-	json_t *inspected;	/* by podman */
+	json_t *inspected;	/* what podman says of it */
 	json_t *facts;		/* what the destination is told; see container_facts() */
 	int pidfd;		/* of podman, while it runs */
 	int status;		/* how podman ended: as of waitpid(), or -1 */
@@ -40,17 +40,20 @@ void container_facts(struct move *m);
 json_t *container_netns(const struct move *m);
 
 /*
- * podman_source.c, in the order of a move: podman is started, and CRIU is asked for the dump; podman makes the archive; podman
- * is done with it. -1 with fault().
+ * podman_source.c, in the order of a move. container_dump(): start podman, and ask CRIU for the dump. container_archive():
+ * podman makes the archive. container_dump_end(): podman is done with it. -1 with fault().
  */
 int container_dump(struct move *m);
 int container_archive(struct move *m);
 void container_dump_end(struct move *m);
 void container_forget_dump(struct move *m);	/* remove what podman leaves of a dump that failed */
-/* At the end: podman kills it; podman removes it, once CRIU has let the tasks go. -1 with fault(). */
+/*
+ * At the end. container_stop(): podman kills the container. container_remove(): podman removes it, once CRIU has let the tasks
+ * go. -1 with fault().
+ */
 int container_stop(struct move *m);
 int container_remove(struct move *m);
-/* container_source.c: let its tasks go that CRIU froze by their control group before it died. */
+/* container_source.c: let the tasks go that CRIU froze by their control group, and left frozen when it died. */
 void container_thaw(const struct move *m);
 /* Do all of its tasks go along? -1 with fault(). */
 int container_is_whole(const struct move *m);

@@ -95,7 +95,7 @@ static void set_environment(const struct agent *a)
 	char *path = state_path(a->id, ".commit");
 
 	setenv("GODWIT_COMMIT_SOCK", path, 1);
-	/* (as agent_start_criu() has it) */
+	/* (for the reason in agent_start_criu()) */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
 	unsetenv("GODWIT_COMMIT_FD");
 	free(path);
@@ -143,7 +143,7 @@ int agent_restore_container(struct agent *a)
 	return agent_save(a) ?: start_podman(a);
 }
 
-/* Send the plugin's socket to the keeper. It stays open in there, also if the keeper never looks. */
+/* Send the plugin's socket to the keeper. It stays open there, even if the keeper never receives it. */
 static int give_keeper(struct agent *a, int sk)
 {
 	int ret;

@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------- looking up -- */
 
-/* "HostConfig.NetworkMode"; NULL: there is no such thing */
+/* The value at a path such as "HostConfig.NetworkMode"; NULL: there is none. */
 static json_t *find(json_t *object, const char *path)
 {
 	char *copy = xstrdup(path), *name, *save;
@@ -146,12 +146,12 @@ json_t *container_netns(const struct move *m)
 	return json_object_get(m->container.facts, "netns");
 }
 
-/* The operator says whether the destination has the content, or we bring it there. */
+/* The operator says whether the destination has the content (--shared), or we bring it there (--copy-volume). */
 static json_t *volume(struct move *m, json_t *mount)
 {
 	const char *name = find_text(mount, "Name"), *source = find_text(mount, "Source");
 	const char *destination = find_text(mount, "Destination");
-	char *real = realpath(source, NULL);	/* (as those of --shared are) */
+	char *real = realpath(source, NULL);	/* (the paths of --shared are real ones, too) */
 	json_t *fact = NULL;
 
 	if (!strcmp(find_text(mount, "Type"), "volume")) {

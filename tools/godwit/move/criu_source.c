@@ -19,7 +19,7 @@ void move_answer_criu(struct move *m, bool ok)
 	m->criu_asks = false;
 }
 
-/* Hear CRIU until its end. If it still runs after that time, it hangs, and is killed. */
+/* Hear CRIU until its end. If it says nothing, or does not end, for CRIU_END_MS, it hangs, and is killed. */
 void move_end_criu(struct move *m, bool ok)
 {
 	enum criu_event event = CRIU_NOTIFY;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Files at the destination. Is what is here what the process left? And the files that it takes along.
+ * Files at the destination: does this host have what the process left? And the copies that the process takes along.
  *
  * A copy is written beside its place, and put into the place when all files have come, before CRIU opens it. The file that was
  * there keeps another name, and is put back if the move fails. The agent writes down what it is about to do, so that another
@@ -172,7 +172,10 @@ char *agent_copy(struct agent *a, const char *path)
 	return agent_save(a) ? NULL : beside(a, json_array_size(a->copied) - 1, "new");
 }
 
-/* Give a file another name; the first may stay. (link() takes no name that is in use. Some file systems have no links.) */
+/*
+ * Give a file another name; the first one may stay. (link() refuses a name that is in use. Without links in the file system the
+ * file is renamed.)
+ */
 static int give_name(const char *file, const char *name)
 {
 	return link(file, name) && (errno == EEXIST || rename(file, name)) ? -1 : 0;
@@ -239,7 +242,7 @@ int agent_place_copies(struct agent *a)
 	return ret;
 }
 
-/* Has anybody else put a file there meanwhile? */
+/* Is the file in this place the copy or the old file, or is there none? Any other one was put there by somebody else. */
 static bool is_ours_to_replace(json_t *copy, const char *path, ino_t old)
 {
 	struct stat st;

@@ -25,18 +25,18 @@ enum move_stage {
 	MOVE_FROZEN,		/* CRIU had all tasks frozen */
 	MOVE_RESTORING,		/* the destination may hold a copy */
 	MOVE_DECIDED,		/* the destination may have let its copy go: the process stays frozen here */
-	MOVE_RAN,		/* it has: the process is to end here */
+	MOVE_RAN,		/* the copy was let go: the process is to end here */
 	MOVE_MOVED,		/* it has ended here; nothing is left to do */
 	MOVE_STAYED,		/* it runs on here; nothing is left to do */
 };
 
-/* What outlives the worker: its keeper goes on from here. */
+/* Memory that outlives the worker: the keeper goes on from here. */
 struct move_shared {
 	enum move_stage stage;
 	pid_t criu;
 	pid_t podman;		/* which leads a session; or -1 */
 	bool stop_sent;		/* tree_hold() has sent its stop signals, or is about to */
-	char boot[40];		/* of the destination's host: its boot_id */
+	char boot[40];		/* the boot_id of the destination's host */
 };
 
 struct move {
@@ -60,16 +60,16 @@ struct move {
 	struct dest dest;
 	struct criu criu;
 	bool criu_asks;		/* CRIU waits for our answer */
-	char *lock_table;	/* CRIU's table, for a container in this host's network; or NULL */
+	char *lock_table;	/* CRIU's nftables table, for a container in this host's network; or NULL */
 	bool ended;		/* end_here() was called: the process runs at the destination */
-	bool stuck;		/* podman could not end it here */
+	bool stuck;		/* podman could not stop the container here */
 	bool synced;		/* move_sync() was called */
 	bool gids_change;
 	int signals;		/* signalfd */
 	int lock;		/* state_lock() */
-	bool word;		/* a person says that it runs there */
+	bool word;		/* a person says that the process runs there */
 	int64_t deadline, heard_ns;
-	int64_t renew_every, renew_ns;	/* peers are asked to wait on: how often, at least; when next */
+	int64_t renew_every, renew_ns;	/* peers are asked to wait on: the longest time between requests; when next */
 	int64_t freeze_ns, stop_ns, dumped_ns, sent_ns, ready_ns, resumed_ns;
 	struct report report;
 	struct move_shared *shared;
@@ -79,7 +79,7 @@ struct move {
 	.container = CONTAINER_INIT, .images_base = IMAGES_DIR, .dest = DEST_INIT, .criu = CRIU_INIT, .signals = -1, .lock = -1, \
 	.report = { .blackout = -1, .blackout_error = -1, .checkpoint = -1, .transfer = -1, .restore = -1 } }
 
-/* ../migrate.c: give the move its ID, once host and pid are known. */
+/* ../migrate.c: give the move its ID, once its pid is known. */
 void move_make_id(struct move *m);
 /* --gid OLD=NEW; -1 with fault(). */
 int move_gid(struct move *m, const char *text);
@@ -88,19 +88,21 @@ int move_gid(struct move *m, const char *text);
 int move_transact(struct move *m);
 
 /*
- * check_source.c: what stands in a move's way. What is found here is in m->plan's problems. What is found at the
- * destination, to which m->dest is started, is an array of texts. -1, or NULL, with fault(): it can't be looked at.
+ * check_source.c: what stands in a move's way. move_plan() looks here, and lists what it finds in m->plan's problems.
+ * move_problems_there() asks the destination, after dest_start() of m->dest, and gives an array of texts. -1, or NULL, with
+ * fault(): it could not look.
  */
 int move_plan(struct move *m);
 json_t *move_problems_there(struct move *m);
-/* Is the process in the middle of another move? -1 with fault(). */
+/* -1 with fault(): the process is in the middle of another move. */
 int move_check_others(const struct move *m);
-/* Look at both, and have the destination prepare. EXIT_OK, or the exit code with fault(). */
+/* Check both hosts, and have the destination prepare. EXIT_OK, or the exit code with fault(). */
 int move_check(struct move *m);
 
 /*
- * gids_source.c, once the destination has said hello, in this order: m->plan.gids gets what each GID becomes there; then
- * m->plan's contexts get the names of their devices there. GIDs that change, as the CRIU plugin takes them; free it.
+ * gids_source.c: call these, in this order, once the destination has said hello. move_map_gids(): m->plan.gids gets what each
+ * GID becomes there. move_map_devices(): the contexts of m->plan get the names of their devices there. move_gid_map_text(): the
+ * GIDs that change, in the form that the CRIU plugin reads; free it.
  */
 void move_map_gids(struct move *m, json_t *problems);
 void move_map_devices(struct move *m);
@@ -124,28 +126,30 @@ void move_decide(struct move *m);
 int move_end(struct move *m);
 
 /*
- * commit_source.c, abort_source.c. Both give an exit code. Or MOVE_TURNS, since the destination has the first word: the copy
- * was never let go, or was let go already. A fault() before an abort is the reason of the failure, and stays set.
+ * commit_source.c, abort_source.c. Both give an exit code, or MOVE_TURNS, since the destination has the first word: it has
+ * answered a commit with "the copy was never let go", or an abort with "the copy was let go". A fault() before an abort is the
+ * reason of the failure, and stays set.
  */
 #define MOVE_TURNS	(-1)
 int move_commit(struct move *m);
 int move_abort(struct move *m);
 
 /*
- * files_source.c, in the order of a move. files_asked(): what speaks against --copy and --shared becomes the plan's
- * problems. files_drop_copied(): what is copied need not be at the destination. files_ask(): what the destination is asked
- * of files. files_judge(): what its answer means. files_compare(), in the freeze: compare the files that were not settled.
+ * files_source.c, in the order of a move. files_asked(): what speaks against --copy and --shared becomes the plan's problems.
+ * files_drop_copied(): the plan drops files that are copied, as the destination need not have them. files_ask(): add to the
+ * question what the destination is asked of files. files_judge(): add to problems what its digests show. files_compare(), in
+ * the freeze: compare the files that were not settled.
  */
 void move_path(struct paths *paths, const char *path);
 bool paths_list(const struct paths *paths, const char *path);
-bool paths_cover(const struct paths *paths, const char *path);	/* lists it, or a folder that it is in */
+bool paths_cover(const struct paths *paths, const char *path);	/* does it list path, or a folder that path is in? */
 void files_asked(struct move *m);
 void files_drop_copied(struct move *m);
 void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
-/* What the tasks have written to shared file systems is there before the copy runs. */
+/* Sync shared file systems, so that what the tasks have written to them is there before the copy runs. */
 void move_sync(struct move *m);
 /* The same, while peers are asked to go on waiting. -1 with fault(). */
 int files_sync(struct move *m);
@@ -156,23 +160,23 @@ int files_sync(struct move *m);
  */
 int move_await(struct move *m, int fd, int criu);
 /*
- * To be called now and then while peers wait. They wait as long as we ask them to, so a source that hangs or dies keeps them
- * no longer than pause_timeout. move_renew_later(): they wait until then; that says when they are asked next.
+ * Call move_renew() now and then while peers wait. They wait only as long as we ask them to, so a source that hangs or dies
+ * keeps them no longer than pause_timeout. move_renew_later(): peers wait until then; set when they are asked next.
  */
 void move_renew(struct move *m);
 void move_renew_later(struct move *m, int64_t until);
 
 /*
- * mounts_source.c, for a mount namespace of the tree's own: CRIU is to start in it; has it changed since the check? Its files go
- * along: write them to the images. -1 with fault().
+ * mounts_source.c, for a mount namespace of the tree's own, in this order: have CRIU start in it; see that it has not changed
+ * since the check; write the files of its tmpfs to the images. -1 with fault().
  */
 int mounts_enter(struct move *m);
 int mounts_compare(struct move *m);
 int mounts_save(struct move *m);
 
 /*
- * slow_source.c: a child does what may take long, while peers are asked to go on waiting. It answers with texts by slow_say(), or
- * fails with fault(). slow_hear() waits for one as move_await() does.
+ * slow_source.c: a child does what may take long, while peers are asked to go on waiting. The child answers with texts, by
+ * slow_say(), or fails with fault(). slow_hear() waits for the next text as move_await() does.
  */
 struct slow {
 	pid_t pid;
@@ -191,7 +195,7 @@ void slow_end(struct slow *slow);
 /* talk_source.c: say a word to the destination; hear its next word, which must have this key. -1 with fault(). */
 int move_say(struct move *m, json_t *message);
 int move_hear(struct move *m, const char *key);
-/* The connection takes no more. What the destination said before it went away becomes the fault(). Gives -1. */
+/* Call this when the connection takes no more. What the destination said before it went away becomes the fault(). Gives -1. */
 int move_say_why(struct move *m);
 
 /*
@@ -199,14 +203,15 @@ int move_say_why(struct move *m);
  * over a new one, for so many seconds. NULL: nobody answers.
  */
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds);
-/* Does the destination say that nothing is left there, in the life of that host in which it was told to restore? */
+/* Does the answer say that nothing is left there, and was its host not started anew since the move began? */
 bool move_is_undone(const struct move *m, json_t *answer);
 /* The last word: the destination removes what it keeps of the move. */
 void move_say_bye(struct move *m);
 
 /*
- * criu_source.c. Answer CRIU, if it waits for that. Hear it until its end: ok, it does its work, else it undoes it. Kill it:
- * the tasks that it had frozen do not run. Remove its lock of TCP connections, which it leaves when it is killed.
+ * criu_source.c. move_answer_criu(): answer CRIU, if it waits for an answer. move_end_criu(): hear CRIU until it ends; ok: it
+ * does its work, else it undoes it. move_kill_criu(): the tasks that CRIU had frozen do not run. move_unlock_network(): remove
+ * the lock of TCP connections that CRIU leaves when it is killed or its dump is accepted.
  */
 void move_answer_criu(struct move *m, bool ok);
 void move_end_criu(struct move *m, bool ok);

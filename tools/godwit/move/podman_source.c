@@ -157,7 +157,7 @@ static int why(struct move *m, const char *what)
 
 /* ----------------------------------------------------------------- the dump -- */
 
-/* Open a folder that is the runtime's descriptor number. *path: its path. -1 with fault(). */
+/* Open the folder that the runtime has open as descriptor `number`. *path: its path. -1 with fault(). */
 static int open_theirs(struct container *c, int number, char **path)
 {
 	struct ucred cred;

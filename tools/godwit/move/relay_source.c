@@ -84,7 +84,7 @@ int cmd_relay(int argc, char **argv)
 		fprintf(stderr, "criu: godwit, which asked for this checkpoint, is gone\n");
 		return EXIT_FAILURE;
 	}
-	/* (godwit migrate has the socket, too: it closes for the runtime when that closes it) */
+	/* (godwit migrate has the socket, too: only when godwit migrate closes it, the runtime sees it closed) */
 	close(fd);
 	return read(sk, &byte, 1) == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

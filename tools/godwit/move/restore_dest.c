@@ -177,7 +177,7 @@ void agent_plugin_event(struct agent *a)
 
 	fault_clear();
 	text[n > 0 ? n : 0] = '\0';
-	/* (of a process, CRIU has told us its root already) */
+	/* (if a process moves, CRIU has told us its root already) */
 	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
 		sscanf(text, "ready %d", &a->root);
 	if (n > 0 && a->stage == STAGE_RESTORING)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Would a connection go on from this host? There must be a route to its peer from the interface of its address, and packets
- * as long as its path MTU must pass there. Without this check a missing route would show only after the decision, and a
- * packet that is too long, which is dropped, never would.
+ * Would a connection go on from this host? There must be a route to its peer from the interface of its address, and packets as
+ * long as its path MTU must pass there. Without this check a missing route would show only after the decision, and too long
+ * packets, which are dropped, would never show.
  */
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -15,7 +15,7 @@
 
 /* Where a connection's packets leave. */
 struct way {
-	const struct address *moves;	/* if its address moves along; NULL: the address is here */
+	const struct address *moves;	/* the address, if it moves along; NULL: it is here */
 	struct nl_address from, to;
 	const char *ifname;
 	char from_text[INET6_ADDRSTRLEN], to_text[INET6_ADDRSTRLEN];
@@ -75,7 +75,7 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 	mtu = interface_mtu(way.ifname);
 	if (route_mtu && route_mtu < mtu)
 		mtu = route_mtu;
-	/* (packets that did not pass at the source either were never sent) */
+	/* (if such packets do not pass at the source either, none was ever sent) */
 	if (path_mtu > path_mtu_within(mtu) && here > path_mtu_within(mtu))
 		return fault("%s, QP %u: its path MTU is %d, and from %s to %s, with an MTU of %d, %d is the most: set that MTU to "
 			     "%d or more, or connect with a smaller path MTU", device, qpn, path_mtu, way.ifname, way.to_text,

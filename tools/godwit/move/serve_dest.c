@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * godwit agent: what ssh runs at the destination. Its two processes; its loop; and its connection to the source, which may
- * break. Then another one (--attach) takes it up through a socket in STATE_DIR.
+ * godwit agent: what ssh runs at the destination. Its two processes; its loop; and its connection to the source. If the
+ * connection breaks, a second agent (--attach) hands over a new one, through a socket in STATE_DIR.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +68,8 @@ static void accept_attach(struct agent *a)
 static int serve(struct agent *a);
 
 /*
- * Nobody listens. If the agent and its keeper were killed, we go on for them. If somebody else does that now, we can't tell
- * how the move will end.
+ * Nobody listens. If the agent and its keeper were killed, we go on in their place. If somebody else does that now, we can't
+ * tell how the move will end.
  */
 static int stand_in(struct agent *a)
 {

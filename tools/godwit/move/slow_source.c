@@ -30,7 +30,10 @@ void slow_say(int sk, const char *text)
 	say(sk, '+', text);
 }
 
-/* It may hang in the kernel: what the parent closes must not stay open here, nor the pipe of somebody who reads its output. */
+/*
+ * The child may hang in the kernel. So it keeps open nothing that its parent closes, nor a pipe from which somebody reads the
+ * output of godwit.
+ */
 static void child(struct move *m, slow_fn *work, const void *arg, int sk, pid_t parent)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);

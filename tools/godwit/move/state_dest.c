@@ -18,8 +18,8 @@ void agent_linger(struct agent *a)
 }
 
 /*
- * From each stage, the stages that may come next. To STAGE_IDLE all is undone, which may be done again. Not in here: from
- * STAGE_COMMITTED or STAGE_RUNNING to STAGE_IDLE, since the process runs here, or may.
+ * From each stage, the stages that may come next. On the way to STAGE_IDLE all is undone, which may be done more than once. Not
+ * in here: from STAGE_COMMITTED or STAGE_RUNNING to STAGE_IDLE, since the process runs here, or may.
  */
 static const unsigned int next_stages[] = {
 	[STAGE_IDLE] = 1 << STAGE_IDLE | 1 << STAGE_PREPARED | 1 << STAGE_END,

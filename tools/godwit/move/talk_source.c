@@ -9,7 +9,7 @@
 #include "move.h"
 
 #define BYE_MS	20000
-/* For how long an agent there may go on for one that was killed. */
+/* How long another agent there may take to go on in the place of a killed one. */
 #define BUSY_S	40
 
 /* Wait for the destination's next word. It is a fault() if CRIU ends, a signal comes or our time is over. */
@@ -79,7 +79,7 @@ json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move 
 			poll(NULL, 0, 500);
 		dest_close(&m->dest);
 		connected = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0;
-		/* The host is there, and another agent goes on for the killed one: wait for that. */
+		/* The host is there, and another agent goes on in the place of the killed one: wait for that. */
 		if (!connected && json_object_get(m->dest.hello, "failed") && now_ns() < first + BUSY_S * INT64_C(1000000000))
 			m->heard_ns = now_ns();
 	}

@@ -19,7 +19,7 @@ void move_renew_later(struct move *m, int64_t until)
 	m->renew_ns = now + (wait < RENEW_LEAST_NS ? RENEW_LEAST_NS : wait);
 }
 
-/* Each time that a quarter of the time that they wait is over. */
+/* Peers are asked again each time that a quarter of the time for which they wait is over. */
 void move_renew(struct move *m)
 {
 	if (!m->plan.rdma || now_ns() < m->renew_ns)
