@@ -23,10 +23,10 @@ void rmem_mac_client(uint8_t mac[RMEM_MAC_SIZE], const uint8_t key[RMEM_KEY_SIZE
 		     const struct rmem_challenge *challenge, const struct rmem_qp *qp);
 void rmem_mac_donor(uint8_t mac[RMEM_MAC_SIZE], const uint8_t key[RMEM_KEY_SIZE], const struct rmem_hello *hello,
 		    const struct rmem_challenge *challenge, const struct rmem_proof *proof, const struct rmem_welcome *welcome);
-/* In constant time. */
+/* Compares in constant time. */
 bool rmem_mac_equal(const uint8_t a[RMEM_MAC_SIZE], const uint8_t b[RMEM_MAC_SIZE]);
 void rmem_random(void *buf, size_t size);
-bool rmem_name_good(const char name[RMEM_NAME_SIZE]); /* ends in it, and only [A-Za-z0-9._-] */
+bool rmem_name_good(const char name[RMEM_NAME_SIZE]); /* 1 to 63 of [A-Za-z0-9._-], then a 0 */
 
 /* The RDMA port that has an IP address as a RoCEv2 GID. */
 struct rmem_port {
@@ -35,19 +35,19 @@ struct rmem_port {
 	uint8_t gid_index;
 	union ibv_gid gid;
 	enum ibv_mtu mtu; /* active */
-	bool atomic_write; /* the device can IBV_WR_ATOMIC_WRITE */
+	bool atomic_write; /* the device has IBV_WR_ATOMIC_WRITE */
 };
 
 /* A RoCEv2 GID is an IPv6 address, or ::ffff: and an IPv4 address. Returns 0, or -1 if the text is neither address. */
 int rmem_gid_of(const struct sockaddr *address, union ibv_gid *gid);
 
 /*
- * Opens the device with the name @device (NULL: any). The caller closes port->context. Returns 0, or -1 and *@why, which the
- * caller frees.
+ * Opens the device that has the address @local. If @device is not NULL, only the device of this name is tried. The caller closes
+ * port->context. Returns 0, or -1 and *@why, which the caller frees.
  */
 int rmem_port_of(const struct sockaddr *local, const char *device, struct rmem_port *port, char **why);
 
-/* A QP number and a random start PSN to send to the other side. */
+/* Fills in what the other side must know: the GID, the QP's number, a random start PSN and the MTU. */
 void rmem_qp_describe(const struct rmem_port *port, const struct ibv_qp *qp, struct rmem_qp *mine);
 
 /*
@@ -59,7 +59,7 @@ int rmem_qp_connect(const struct rmem_port *port, struct ibv_qp *qp, const struc
 
 int64_t rmem_now_ms(void); /* CLOCK_MONOTONIC */
 
-/* A status that is not RMEM_OK, in words and as -errno. */
+/* @status is not RMEM_OK. Returns it in words, and stores it as -errno in *@error. */
 const char *rmem_status_text(unsigned int status, int *error);
 
 /* The donor that a client connects to, and who the client is. */
@@ -69,9 +69,9 @@ struct rmem_dest {
 };
 
 struct rmem_handshake {
-	int fd;			       /* -1: none; whoever began it closes it */
-	int64_t deadline;	       /* of rmem_now_ms(), for all of it */
-	struct sockaddr_storage local; /* the address that the donor sees, so the one that the queue pair must have */
+	int fd;			       /* -1: none; the caller of rmem_greet() closes it */
+	int64_t deadline;	       /* in rmem_now_ms(), for the whole handshake */
+	struct sockaddr_storage local; /* the address that the donor sees; the queue pair must have it, too */
 	struct rmem_hello hello;
 	struct rmem_challenge challenge;
 	struct rmem_proof proof;
@@ -79,9 +79,9 @@ struct rmem_handshake {
 };
 
 /*
- * First rmem_greet(), which ends with the donor's challenge. Then the caller makes a queue pair at the address h->local and
- * describes it in h->proof.qp. Then rmem_prove(), which ends with a proved welcome. Both block at most until the deadline.
- * rmem_greet() puts the deadline off by the time that it takes to look up the host. Returns 0, or -errno and *@why, which the
+ * First call rmem_greet(), which gets the donor's challenge. Then make a queue pair at the address h->local, and describe it in
+ * h->proof.qp. Then call rmem_prove(), which gets the donor's welcome and checks its MAC. Both block at most until the deadline.
+ * rmem_greet() puts the deadline off by the time that it takes to look up the host. Both return 0, or -errno and *@why, which the
  * caller frees.
  */
 int rmem_greet(const struct rmem_dest *dest, struct rmem_handshake *h, char **why);

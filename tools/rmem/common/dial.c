@@ -55,7 +55,7 @@ static int dial_one(const struct addrinfo *ai, int64_t deadline)
 	return ret;
 }
 
-/* One address that drops what is sent to it leaves time for the others. */
+/* Each address gets its share of the time, since one that drops all packets would leave none to the others. */
 static int dial_each(const struct addrinfo *list, int64_t deadline)
 {
 	int left = 0, ret = -EHOSTUNREACH;
@@ -97,7 +97,7 @@ static int broke(const char *host, int ret, char **why)
 	return ret;
 }
 
-/* Of one send() or recv(): how many bytes it moved, 0 if it is to be called again, or -errno. */
+/* @n is the result of a send() or recv(). Returns how many bytes it moved, 0 if it is to be called again, or -errno. */
 static ssize_t moved(const char *host, int fd, ssize_t n, short events, int64_t deadline, char **why)
 {
 	int ret = n < 0 ? -errno : 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* TCP to a donor, until a @deadline of rmem_now_ms(). 0 or a descriptor, or -errno and *@why, which the caller frees. */
+/*
+ * TCP to a donor, until @deadline, a time of rmem_now_ms(). rmem_dial() returns a descriptor, and the others return 0. On failure
+ * all return -errno and *@why, which the caller frees.
+ */
 #ifndef RMEM_DIAL_H
 #define RMEM_DIAL_H
 

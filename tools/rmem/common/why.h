@@ -3,7 +3,7 @@
 #ifndef RMEM_WHY_H
 #define RMEM_WHY_H
 
-/* Stores a line, which the caller frees, or NULL without memory. @why may be NULL. Returns -1. */
+/* Stores a line in *@why, which the caller frees; NULL if there is no memory. @why may be NULL. Returns -1. */
 int rmem_why(char **why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * A client's connection: its objects of the device, and the messages that it is sent. completions.c has those that come from it.
+ * A client's connection: its objects of the device, and the messages to the client. completions.c has the messages from it.
  *
  * This file, evict.c and pressure.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets
  * the next notice go.
@@ -59,8 +59,8 @@ void client_region_gone(struct region *region, void *arg)
 
 /*
  * If the device does not take a region now, the region is not listed, and an ALLOC of its tag tries again. If a slab is not
- * listed, the client thinks that the donor took it, and must not get it back with its old bytes. So the slab is taken at once,
- * since its owner has no connection.
+ * listed, the client thinks that the donor took it, and must not get it back with its old bytes. So the slab is evicted, which
+ * happens at once, since its owner has no connection yet.
  */
 static void register_all(struct client *c)
 {
@@ -138,7 +138,7 @@ void client_probe(struct client *c)
 	struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	int err;
 
-	/* work requests under way show this already */
+	/* work requests that are under way show already whether the client is dead */
 	if (c->dead || c->in_flight || now_ms() - c->heard < SILENCE_MS)
 		return;
 	err = ibv_post_send(c->qp, &wr, &bad);
@@ -150,7 +150,7 @@ void client_probe(struct client *c)
 
 /* ------------------------------------------------------------------ begin, end */
 
-/* Objects are destroyed before those that they use: a memory region in use can't be removed, nor a PD with regions. */
+/* Each object is destroyed before the objects that it uses: a memory region in use can't be removed, nor a PD with regions. */
 static void free_objects(struct client *c)
 {
 	const char *name = owner_name(c->owner);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a client's queue pair has completed: requests, which are handled as far as there is room for answers, and sends. */
+/* Handles what a client's queue pair has completed: sends, and requests as far as there is room for their answers. */
 #include <errno.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void completed(struct client *c, const struct ibv_wc *wc)
 		sent(c, wc->wr_id);
 }
 
-/* A turn in which much was logged ends, and serve() comes back to the requests that wait. */
+/* If much was logged in this turn, the turn must end. Then serve() comes back to the requests that wait. */
 static bool may_handle(const struct client *c)
 {
 	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store);

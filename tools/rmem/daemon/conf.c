@@ -64,7 +64,7 @@ static const struct setting client_settings[] = {
 
 /* ------------------------------------------------------------------ sections */
 
-/* What is being read into. */
+/* Where the settings go while the file is read. */
 struct reading {
 	struct conf *conf;
 	bool seen_donor;

@@ -19,7 +19,7 @@
 
 struct control {
 	struct bufferevent *stream;
-	bool waits; /* for an eviction: further lines are read later */
+	bool waits; /* for an eviction; further lines are read after it */
 	struct asker asker; /* of the eviction */
 	bool ending; /* it sends no more requests, and still gets answers */
 	struct control *next;
@@ -75,7 +75,7 @@ static void answer(struct control *control, json_t *json)
 	json_decref(json);
 }
 
-/* Returns NULL, and frees @part, if it can't be added: half a list would look like a whole one. */
+/* If @part can't be added, frees it and *@array, which is NULL then, and returns -1: half a list would look like a whole one. */
 static int append(json_t **array, json_t *part)
 {
 	if (!json_array_append_new(*array, part))
@@ -209,7 +209,7 @@ struct search {
 	struct owner *owner;
 };
 
-/* store_owner() would make one. */
+/* (store_owner() would make an owner of a name that is new) */
 static int find_one(struct owner *owner, void *arg)
 {
 	struct search *search = arg;
@@ -407,7 +407,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 
 /* ------------------------------------------------------------------ socket */
 
-/* Makes the last part of the path to its folder, which a service manager would have made. */
+/* Makes the socket's folder, but no folder above it. Under systemd the folder is there already. */
 static void make_folder(const char *path)
 {
 	char *folder = xstrdup(path), *slash = strrchr(folder, '/');

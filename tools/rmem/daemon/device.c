@@ -19,7 +19,7 @@ static void on_completions(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd, (void)what;
 	while (!ibv_get_cq_event(device->channel, &cq, &c)) {
-		/* At once: a CQ with such an event can't be destroyed, and this client may be closed in a moment. */
+		/* Acknowledge it at once: ibv_destroy_cq() waits for that, and this client may be closed in a moment. */
 		ibv_ack_cq_events(cq, 1);
 		client_completions(c);
 		if (++n == EVENTS_A_TURN)
@@ -49,7 +49,7 @@ static void handle_async(struct device *device, struct ibv_async_event *event)
 	default:
 		break;
 	}
-	/* The destroy of an object waits for this. */
+	/* Acknowledge it first: ibv_destroy_qp() and ibv_destroy_cq() wait for that. */
 	ibv_ack_async_event(event);
 	if (c)
 		client_close(c, LOG_WARNING, "%s", text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Slabs that are taken back. Each owner is asked for one at a time. If an owner lets the time of grace pass, it will not answer
- * for the others either, so these are taken together with that one.
+ * Slabs that are taken back. Each owner is asked for one slab at a time. If an owner lets the time of grace pass, it would not
+ * answer for its other slabs either. So all slabs that are wanted from it are taken then.
  *
  * pressure.c also asks owners, about the use of their slabs. A client gets no notice of either kind before it has answered the
  * last notice, or its time for that has passed. evict_next() makes sure of that.
@@ -17,7 +17,7 @@
 struct eviction {
 	struct owner *owner;
 	uint64_t tag;
-	uint64_t addr; /* which its owner's next region of this tag does not have */
+	uint64_t addr; /* the owner's next region of this tag has another one */
 	const struct asker *asker; /* NULL: nobody waits */
 	struct event *grace; /* NULL: another slab of this owner comes first */
 	bool asked;	     /* the owner was sent the notice */
@@ -67,7 +67,7 @@ static void end(struct eviction *e, const char *how)
 	free(e);
 }
 
-/* It leaves the list first, since a region that is taken calls evict_gone(), too. */
+/* The eviction leaves the list before the slab is taken, since evict_gone() is called for the slab, and must not find it. */
 static enum rmem_status finish(struct eviction *e, const char *how)
 {
 	enum rmem_status status;
@@ -103,8 +103,8 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The time counts from the notice on. It also counts before that, since a client may never take the last notice, which is in the
- * way.
+ * The time begins when the notice is sent. If the notice must wait, the time begins at once, and anew when the notice is sent: a
+ * client may never take its last notice, and this one waits for that.
  */
 static void begin_grace(struct eviction *e)
 {
@@ -120,7 +120,7 @@ static void ask(struct client *c, struct eviction *e)
 {
 	struct rmem_evict notice = { .tag = htole64(e->tag), .addr = htole64(e->addr), .grace_ms = htole32(donor.conf.grace_ms) };
 
-	/* if it fails the client is closed, which takes all slabs that it was asked for */
+	/* if this fails, the client was closed, all slabs that were wanted from it are taken, and @e is freed */
 	if (client_notice(c, RMEM_EVICT, &notice, sizeof(notice)))
 		return;
 	e->asked = true;
@@ -150,7 +150,7 @@ void evict_next(struct client *c)
 		begin_grace(first);
 	if (c->notice_busy || (!first && c->heat != HEAT_TO_ASK))
 		return;
-	/* the answer to the slab's ALLOC may be held back */
+	/* the answer to the slab's ALLOC may still be held back, and must go first */
 	if (c->n_held)
 		c->notice_waits = true;
 	else if (c->heat == HEAT_TO_ASK)
@@ -197,7 +197,7 @@ enum rmem_status evict_pressed(struct owner *owner, uint64_t tag)
 	return begin(owner, tag, NULL, true);
 }
 
-/* If a notice was in the way of the next one, evict_settle() goes on. */
+/* Another eviction of the same owner may have waited for one that ends here. evict_settle() goes on with it. */
 void evict_relieved(void)
 {
 	struct eviction *e = list;

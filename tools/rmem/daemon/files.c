@@ -81,13 +81,13 @@ DIR *open_folder(int folder)
 	return dir;
 }
 
-/* Calls @each for each file, until it returns non-zero, which is returned. Closes @dir. */
+/* Calls @each for each file until it returns non-zero, and returns that. Closes @dir. */
 int each_name(struct store *store, DIR *dir, int (*each)(struct store *, const char *name, void *), void *arg)
 {
 	struct dirent *entry;
 	int ret = 0;
 
-	/* (a client's name, with which its files begin, may begin with a dot) */
+	/* (other names may begin with a dot, too: a region's file begins with its client's name) */
 	while (!ret && (entry = readdir(dir)))
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
 			ret = each(store, entry->d_name, arg);
@@ -102,7 +102,7 @@ static int each_file(struct store *store, int folder, int (*each)(struct store *
 	return dir ? each_name(store, dir, each, arg) : folder_fault(store, ".");
 }
 
-/* The number of a log, or 0: it is none. */
+/* The number in the name of a log, or 0 if it is the name of no log. */
 uint64_t log_number(const char *name)
 {
 	unsigned long long first;
@@ -116,7 +116,7 @@ uint64_t log_number(const char *name)
 
 /* ---------------------------------------------------------------- index -- */
 
-/* (numbers below 2^63 only; a tag is any number) */
+/* (integers are below 2^63 here. A tag may be any number of 64 bits, so it is a string.) */
 static json_t *region_json(const struct region *region)
 {
 	char tag[17];
@@ -157,7 +157,7 @@ static json_t *index_json(const struct store *store, uint64_t log)
 	return json_pack("{s:i, s:I, s:o}", "format", FORMAT, "log", (json_int_t)log, "owners", owners);
 }
 
-/* The text whose checksum is kept with it. */
+/* The index as text. The file has a checksum of this text, too. */
 static char *index_text(const json_t *index)
 {
 	return json_dumps(index, JSON_COMPACT | JSON_SORT_KEYS);
@@ -185,7 +185,7 @@ int write_index(struct store *store, uint64_t log)
 	free(text);
 	if (size < 0)
 		return store_fault(&store->why, "memory: there is none for %s/%s: free some", store->path, INDEX);
-	/* (a file that is open and has no name could not be moved) */
+	/* (the old file is closed before it loses its name: a process with an open file that has no name could not be moved) */
 	if (store->index >= 0)
 		close(store->index);
 	store->index = -1;
@@ -321,7 +321,7 @@ static bool is_index(const struct store *store, const struct stat *st)
 	return crc == store->index_crc;
 }
 
-/* A look at one inode tells, as long as nothing has changed. */
+/* As long as the index file has not changed, one fstat() is enough. */
 int files_check(struct store *store)
 {
 	const struct stat *was = &store->index_stat;

@@ -2,14 +2,15 @@
 /*
  * The folder of a donor that persists:
  *
- *	index.json	owners and their regions, as of the end of the last checkpoint, and which log goes on from there
- *	regions/	a file for each region, as of then or later: its bytes, the checkpoint that wrote it last, and a checksum of
- *			each page
- *	log.N		what came after it
+ *	index.json	owners and their regions at the end of the last checkpoint, and the number of the log that follows
+ *	regions/	a file for each region: its bytes at that time or later, the number of the checkpoint that wrote the file
+ *			last, and a checksum of each page
+ *	log.N		what came after the last checkpoint
  *
- * A checkpoint copies the log, all of which is synced, to the files of regions, syncs them, makes a new log and then a new
- * index, by a rename, and only then removes the old log. Whatever ends it before the rename, the old index and the old log
- * are there, and the log writes over whatever part of it has reached the files.
+ * When a checkpoint begins, all of the log is synced. The checkpoint copies the log to the files of regions, and syncs these.
+ * Then it makes a new log, and a new index by a rename. Only then it removes the old log. If it ends before the rename, for
+ * whatever reason, the old index and the old log are still there. The next start reads the files and then this log, so it does
+ * not matter which part of the log has reached the files.
  *
  * Each page of a file fits its checksum, with one exception: if the log says that a checkpoint has begun, a page that the log
  * has bytes for may be torn.
@@ -21,12 +22,12 @@
 
 /* All return 0, or -1 with store->why. */
 int files_open(struct store *store);
-/* 1: there is an index; 0: nothing is there. *log: the log's first record. */
+/* Also 1: there is an index. 0: the folder has nothing. *log: the number of the log's first record. */
 int files_read_index(struct store *store, uint64_t *log);
 int files_read_regions(struct store *store);
-/* The log writes over these bytes of a region that was read. */
+/* Called when the log has written over these bytes of a region whose file was read. */
 void files_replayed(struct region *region, uint64_t addr, uint64_t len);
-/* All of the log was read: are all pages good? */
+/* Call it when all of the log was read. Are all pages good? */
 int files_end_replay(struct store *store);
 /* Is the folder still the one that this process wrote? It is another one after a move to a host that does not share it. */
 int files_check(struct store *store);

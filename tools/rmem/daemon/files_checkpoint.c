@@ -9,7 +9,7 @@
 #include <rmem.h>
 #include "files_internal.h"
 
-/* Where the log goes: the file of the last region stays open, for neighbours. */
+/* The file that the log is copied to. It stays open, since the next record is often of the same region. */
 struct target {
 	struct store *store;
 	struct region *region;
@@ -47,7 +47,7 @@ static int target_open(struct target *target, struct region *region)
 	return target->fd < 0 ? region_fault(target->store, name) : 0;
 }
 
-/* A page of which a part is written: what stays of it gets a new sum, so it must fit the old one. */
+/* Only a part of this page will be written. The part that stays gets a new sum, too, so the page must fit its old sum before. */
 static int check_page(struct store *store, struct region *region, int fd, uint64_t page)
 {
 	uint8_t data[RMEM_PAGE];
@@ -78,7 +78,7 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	uint64_t from, to;
 	char name[128];
 
-	/* (a region that ended since is in no file) */
+	/* (a region that has ended since then needs no file) */
 	(void)at;
 	if (!region)
 		return 0;
@@ -96,8 +96,8 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 }
 
 /*
- * The pages are read from the file, since clients may have put to memory what is not committed. Many at a time: the files may lie
- * on another machine.
+ * Pages are read from the file and not from memory, where clients may have put bytes that are not committed. Many pages are read
+ * at a time, since the files may lie on another machine.
  */
 #define CHUNK 64
 static int write_sums(struct region *region, int fd)
@@ -186,7 +186,7 @@ static int remove_unnamed(struct store *store, const char *name, void *arg)
 	return 0;
 }
 
-/* (a folder that can't be read now, for want of a descriptor, is swept another time) */
+/* (if the folder can't be opened now, since no descriptor is left, it is swept another time) */
 static void sweep_folder(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
 {
 	DIR *dir = open_folder(folder);
@@ -195,7 +195,7 @@ static void sweep_folder(struct store *store, int folder, int (*each)(struct sto
 		each_name(store, dir, each, arg);
 }
 
-/* What no index names. If it stays, it takes place and does no harm. */
+/* Removes the files that the index does not name. A file that stays takes room and does no harm. */
 static void sweep(struct store *store)
 {
 	struct names names = { 0 };
@@ -225,7 +225,10 @@ out:
 	free(names.name);
 }
 
-/* Durable before a file is written to: from then on a page that does not fit its sum may be a part of what was written. */
+/*
+ * Logs LOG_COPYING. The record is durable before a file is written to. From then on, a page that does not fit its sum may be one
+ * that the checkpoint has written in part.
+ */
 static int say_copying(struct log *log)
 {
 	if (log->file.fd < 0 || log->lsn < log->file.first || log->copying)
@@ -243,7 +246,7 @@ static int checkpoint(struct store *store)
 	store->again = log->copying;
 	if (say_copying(log))
 		return -1;
-	/* (a log in which nothing came keeps its name until it is replaced, and is not written over) */
+	/* (the old log stays until the new index is there; if it has no record, lsn + 1 is its own number, and is skipped) */
 	first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
 	store->checkpoint = first;
 	if (write_regions(store) || log_create(log, first, &file))

@@ -14,7 +14,7 @@
 #include <rmem.h>
 #include "files_internal.h"
 
-#define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page; without it the sum of such a page is 0, as a file has it that grows */
+#define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page of zeros. The XOR makes their sum 0, as a file that grows has it */
 
 void name_of(char name[128], const struct region *region)
 {
@@ -26,7 +26,7 @@ int region_fault(struct store *store, const char *name)
 	return store_fault(&store->why, "%s/regions/%s: %s: see to the disk", store->path, name, strerror(errno));
 }
 
-/* Behind the bytes of a region: the number of the checkpoint, and the sums. */
+/* Where the file has the sum of a page: behind the bytes of the region and the number of the checkpoint. */
 uint64_t sum_at(const struct region *region, uint64_t page)
 {
 	return region->size + sizeof(uint64_t) + page * sizeof(uint32_t);
@@ -42,7 +42,7 @@ uint32_t sum_of(const uint8_t *page)
 	return crc32_z(0, page, RMEM_PAGE) ^ SUM_OF_ZEROS;
 }
 
-/* @bits is made if it is not there. -1: no memory */
+/* Sets the bits of the pages from @from to before @to. Makes *@bits if it is NULL. -1: there is no memory */
 int set_bits(uint8_t **bits, const struct region *region, uint64_t from, uint64_t to)
 {
 	if (!*bits)
@@ -63,7 +63,7 @@ int page_damaged(struct store *store, const char *name, uint64_t page)
 			   store->path, name, page * RMEM_PAGE, store->path);
 }
 
-/* The sums from @page on against memory, as it was read. */
+/* Compares sums of the file, from @page on, with the pages that were read to memory. */
 static int check_sums(struct store *store, struct region *region, const char *name, uint64_t page, const uint32_t *sums,
 		      uint64_t count)
 {
@@ -78,13 +78,13 @@ static int check_sums(struct store *store, struct region *region, const char *na
 	return 0;
 }
 
-/* Has the checkpoint of this number, which did not end, begun after the log said so? */
+/* Does @number belong to a checkpoint that began, as the log says, and did not end? */
 static bool is_unended(const struct log *log, uint64_t number)
 {
 	return log->copying && number > log->copying && number <= log->lsn + 1;
 }
 
-/* Into memory. 0, or -1 with errno or store->why. */
+/* Reads the file to memory. Returns 0, or -1 with errno or store->why. */
 static int read_pages(struct store *store, struct region *region, const char *name, int fd)
 {
 	uint64_t pages = region->size / RMEM_PAGE, count, number;
@@ -148,7 +148,7 @@ int files_read_regions(struct store *store)
 	return each_region(store, read_file);
 }
 
-/* The checkpoint that did not end may have torn these pages. A page that stays suspect is damaged. */
+/* A checkpoint that did not end may have torn pages that the log writes over. Any other suspect page is damaged. */
 void files_replayed(struct region *region, uint64_t addr, uint64_t len)
 {
 	uint8_t *suspect = STORED(region)->suspect;

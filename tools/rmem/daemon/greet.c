@@ -53,7 +53,7 @@ static int tell(struct greeting *g, const void *data, size_t size)
 	return send(g->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size ? 0 : -1;
 }
 
-/* The printable part of a name from the network. */
+/* The name from the network, or "?" if it is no client's name, since it may not be printable then. */
 static const char *name_of(const struct greeting *g)
 {
 	return rmem_name_good(g->hello.client) ? g->hello.client : "?";
@@ -126,7 +126,10 @@ static bool proven(const struct greeting *g, const struct conf_client *conf)
 	return equal;
 }
 
-/* So no client can aim our queue pair at another host, and the device need not look for a neighbour, which takes time. */
+/*
+ * The client's queue pair must have the address of its TCP connection. So no client can aim our queue pair at another host, and
+ * the device need not look for a neighbour, which takes time.
+ */
 static bool from_peer(const struct greeting *g)
 {
 	struct sockaddr_storage peer = { 0 };
@@ -205,7 +208,7 @@ static void answer_proof(struct greeting *g)
 		tell(g, &welcome, sizeof(welcome));
 		return;
 	}
-	/* The number of its last transaction is a promise, even if that transaction was done in this very turn. */
+	/* The welcome says that the client's last transaction is durable, also if it was done in this very turn. */
 	serve_sync();
 	welcome.status = htole32(RMEM_OK);
 	welcome.persists = htole32(donor.conf.persist != NULL);

@@ -7,7 +7,7 @@
 
 #define CGROUPS "/sys/fs/cgroup"
 
-/* The number after a name and @between at the start of a line. -1: there is none. */
+/* Reads the number of the line that begins with @name and @between. -1: there is none. */
 static int read_named(const char *path, const char *name, const char *between, uint64_t *number)
 {
 	char line[256], format[16];
@@ -48,7 +48,7 @@ static int cgroup_number(const char *cgroup, const char *file, const char *name,
 	       read_named(path, name, " ", number);
 }
 
-/* In bytes; UINT64_MAX: there is no limit. */
+/* How many bytes the cgroup has left. UINT64_MAX: it has no limit. */
 static uint64_t cgroup_left(const char *cgroup)
 {
 	static const char *const caches[] = { "inactive_file", "active_file", "slab_reclaimable" };
@@ -83,7 +83,7 @@ static int own_cgroup(char *cgroup, size_t size)
 	return ret;
 }
 
-/* Each cgroup around it may have a limit. */
+/* Each cgroup around the process's own may have a limit, too. */
 int host_available(uint64_t *available)
 {
 	char cgroup[PATH_MAX];

@@ -8,8 +8,8 @@
 /* A number of /proc/meminfo; 0 if it can't be read. */
 uint64_t host_meminfo(const char *name);
 /*
- * The number of bytes that this process can still get: those that are left at the host or in one of its memory cgroups, whichever
- * is less. Both count what their caches would give back. -1: it can't be read, and is 0.
+ * Stores how many bytes this process can still get: the least of what the host and the process's memory cgroups have left.
+ * What their caches would give back counts as left. Returns 0, or -1 if it can't be read; then 0 is stored.
  */
 int host_available(uint64_t *available);
 

@@ -54,7 +54,7 @@ int store_fault(char **why, const char *format, ...)
 		return -1;
 	va_start(args, format);
 	if (vasprintf(why, format, args) < 0)
-		*why = strdup("memory: there is none for a message"); /* (perhaps not even for that) */
+		*why = strdup("memory: there is none for a message"); /* (there may be none for this either) */
 	va_end(args);
 	return -1;
 }
@@ -143,7 +143,7 @@ static size_t padded(uint32_t size)
 
 uint64_t log_size(uint64_t len)
 {
-	/* (the last one is padded, and a first one may be short, so that others begin where a page does) */
+	/* (the first record may be short, so that the others begin where a page does, and the last one is padded) */
 	return len + (len / LOG_DATA_MAX + 2) * (sizeof(struct record) + 8);
 }
 
@@ -235,7 +235,7 @@ int log_sync(struct log *log)
 
 /* ----------------------------------------------------------------- read -- */
 
-/* A record into the buffer: its size with padding; 0 if there is none, -1 with *log->why. @entry points into the buffer. */
+/* Reads a record to the buffer. Returns its padded size; 0: there is none; -1 with *log->why. @entry points into the buffer. */
 static int64_t read_record(struct log *log, uint64_t at, uint64_t end, struct log_entry *entry)
 {
 	struct record *record = (struct record *)log->buf;
@@ -264,7 +264,7 @@ static int64_t read_record(struct log *log, uint64_t at, uint64_t end, struct lo
 	return sizeof(*record) + padded(size);
 }
 
-/* Is there a record behind a bad one that says that this one was synced? 1, 0, or -1 with *log->why. */
+/* The record @lsn is bad. Does a record behind it, from @at on, say that @lsn was synced? 1, 0, or -1 with *log->why. */
 static int was_synced(struct log *log, uint64_t at, uint64_t end, uint64_t lsn)
 {
 	enum { STEP = 65536 };
@@ -272,7 +272,7 @@ static int was_synced(struct log *log, uint64_t at, uint64_t end, uint64_t lsn)
 	struct log_entry entry;
 	int64_t ret = window ? 0 : store_fault(log->why, "memory: there is none to read the log: free some");
 
-	/* (records lie at multiples of 8; their magic and crc are the first such word, the file's number is the second) */
+	/* (records lie at multiples of 8 bytes, and the first 8 bytes of a record are its magic and its crc) */
 	for (; !ret && at < end; at += STEP) {
 		uint64_t part = end - at < STEP ? end - at : STEP;
 
@@ -294,7 +294,7 @@ out:
 	return ret > 0 ? 1 : ret;
 }
 
-/* What is behind the last whole record, or the last whole transaction, counts not. */
+/* Records count up to the last whole one, but those of a transaction only if it is whole. */
 static int find_end(struct log *log, uint64_t file_size)
 {
 	uint64_t at = sizeof(struct header), lsn = log->file.first - 1;
@@ -321,8 +321,8 @@ static int find_end(struct log *log, uint64_t file_size)
 }
 
 /*
- * After a sync that has failed, what it was to write can be read as long as the host lives, but no later sync writes it. What
- * was read here must not go away, since a checkpoint copies it, so all of it is written once more.
+ * If a sync has failed, its bytes can still be read until the host goes down, but no later sync writes them. Bytes that were read
+ * here must not be lost after that, since a checkpoint copies them. So all of them are written once more.
  */
 static int write_again(struct log *log)
 {
@@ -356,7 +356,7 @@ int log_open(struct log *log, uint64_t first)
 	log->file.id = le64toh(header.id);
 	if (find_end(log, st.st_size))
 		return -1;
-	/* The invalid tail is cut first: it may fill the disk, and the new log needs room. */
+	/* The part that does not count is cut off first: it may fill the disk, and the new log needs room. */
 	if (((uint64_t)st.st_size > log->file.size && ftruncate(log->file.fd, log->file.size)) || write_again(log) ||
 	    fsync(log->file.fd))
 		return file_fault(log, first);

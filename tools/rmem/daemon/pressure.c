@@ -25,12 +25,12 @@ struct candidate {
 	struct owner *owner;
 	uint64_t tag, addr, size;
 	uint64_t heat;
-	double key; /* at random: those with the smallest ones are chosen */
+	double key; /* random; the slabs with the smallest keys are chosen */
 };
 
 static struct event *each_second;
 static uint64_t smoothed; /* bytes that the host has left */
-static bool helpless;	  /* there was no slab to evict, and it was said */
+static bool helpless;	  /* there was no slab to evict, and a line has said so */
 
 /* The round, while it asks. */
 static struct {
@@ -105,7 +105,7 @@ uint64_t pressure_room(const struct owner *owner)
 
 /* ------------------------------------------------------------------ slabs of nobody */
 
-/* The owner has no connection that could end, so only this region goes. */
+/* The owner has no connection, so evict_pressed() takes only this region, and @next stays valid. */
 static int release_of(struct owner *owner, void *bytes)
 {
 	struct region *region, *next;
@@ -137,8 +137,9 @@ static void release(uint64_t *bytes)
 /* ------------------------------------------------------------------ choosing */
 
 /*
- * The smallest keys of all win, and a key is smaller the larger the slab: of exponential variables with these sizes as rates the
- * least is slab n's with a chance of its share of all bytes, and so on with those that are left. (Efraimidis and Spirakis, 2006)
+ * The slabs with the smallest keys are chosen. A key is an exponential variable, and its rate is the slab's size. So the
+ * probability that a slab has the smallest key is its share of all bytes, and likewise for the slabs that are left after it.
+ * (Efraimidis and Spirakis, 2006)
  */
 static double key_of(uint64_t size)
 {
@@ -182,7 +183,7 @@ static int earlier(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* As many as have the bytes that have to go, and some to spare. */
+/* Chooses as many slabs as have the bytes that have to go, and SPARE more. */
 static void choose(void)
 {
 	unsigned int need = 0;
@@ -277,7 +278,7 @@ static int colder(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* The owner may have freed it, and may have another slab of that tag. */
+/* The owner may have freed the slab, and may have another slab of that tag. */
 static bool is_there(const struct candidate *candidate)
 {
 	const struct region *region = region_of_tag(candidate->owner, candidate->tag);
@@ -303,7 +304,7 @@ static void decide(void)
 	    (uintmax_t)current.bytes, slabs, current.count);
 }
 
-/* Evictions by the operator have waited for the owners' answers. */
+/* Evictions by the operator may have waited for the owners' answers, and go on now. */
 static void end_asking(void)
 {
 	current.asking = false;
@@ -330,7 +331,7 @@ static void no_slabs(void)
 	helpless = true;
 }
 
-/* False: all of them have to go, so there is nothing to ask. */
+/* False: all candidates have to go, so there is nothing to ask. */
 static bool some_may_stay(void)
 {
 	uint64_t sum = 0, smallest = UINT64_MAX;

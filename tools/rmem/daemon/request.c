@@ -5,7 +5,7 @@
 
 #include "rmemd.h"
 
-/* Returns the status of the answer, with its body and the body's length. Or BAD: the connection ends, for the reason *@why. */
+/* A handler returns the answer's status, and stores its body and the body's size. Or BAD: the connection ends, for r->why. */
 #define BAD RMEM_BAD_MESSAGE
 
 struct request {

@@ -51,7 +51,7 @@ struct conf {
 int conf_read(struct conf *conf, const char *path);
 void conf_free(struct conf *conf);
 const struct conf_client *conf_client(const struct conf *conf, const char *name);
-/* ADDRESS:PORT or [ADDRESS]:PORT of the command line, in place of what the file says. 0 or -1. */
+/* Takes ADDRESS:PORT or [ADDRESS]:PORT of the command line, in place of the file's. Returns 0, or -1 after a message. */
 int conf_listen(struct conf *conf, const char *text);
 
 /* ------------------------------------------------------------------ device.c */
@@ -64,7 +64,10 @@ struct device {
 	struct device *next;
 };
 
-/* The device of a port that rmem_port_of() opened; port->context is then the shared one. Returns NULL after a message. */
+/*
+ * Returns the device of a port that rmem_port_of() opened, or NULL after a message. port->context is then the context that all
+ * clients of the device share.
+ */
 struct device *device_of(struct rmem_port *port);
 void devices_close(void);
 
@@ -73,7 +76,7 @@ void devices_close(void);
 #define CLIENT_SENDS (RMEM_SLOTS + 1) /* an answer to each request, and a notice */
 #define CLIENT_NOTICE RMEM_SLOTS      /* the buffer of the notice */
 
-/* Work request ids: a receive's slot, or a send's buffer and one of these. */
+/* Work request ids: a receive has its slot, a send has WR_SEND plus its buffer, and the probe has WR_PROBE. */
 #define WR_SEND 0x100
 #define WR_PROBE 0x200
 
@@ -83,8 +86,8 @@ struct reply {
 };
 
 /*
- * The client and questions about the use of its slabs: it is not asked, is to be asked when it may get a notice, has not answered
- * yet, or has not answered in time. A client that is late is not asked again before it answers.
+ * Was the client asked how much it uses its slabs? QUIET: no. TO_ASK: no, but it will be when it may get a notice. ASKED: yes,
+ * and it has not answered yet. LATE: yes, and it has not answered in time. Then it is not asked again before it answers.
  */
 enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED, HEAT_LATE };
 
@@ -116,8 +119,8 @@ struct client {
 	struct reply held[RMEM_SLOTS];
 	unsigned int n_held;
 	unsigned int in_flight; /* work requests in the send queue */
-	bool notice_busy;	/* the notice's buffer is one of them */
-	bool notice_waits;	/* until the answers that are held are sent */
+	bool notice_busy;	/* one of these sends the notice's buffer */
+	bool notice_waits;	/* a notice waits until the answers that are held back are sent */
 	enum heat heat;
 	int64_t heard;		/* ms; of the last completion */
 	uint64_t requests;
@@ -135,12 +138,12 @@ static inline uint8_t *send_buffer(const struct client *c, unsigned int slot)
 	return c->buffers + (size_t)(RMEM_SLOTS + slot) * RMEM_MSG_SIZE;
 }
 
-struct client *client_of(const struct owner *owner); /* the live one, or NULL */
+struct client *client_of(const struct owner *owner); /* the owner's live connection, or NULL */
 /* Ends the name's old connection, and makes a new one, whose queue pair is in RTS. Returns NULL and *status after a message. */
 struct client *client_open(const struct conf_client *conf, struct device *device, const struct rmem_port *port,
 			   const struct rmem_qp *theirs, struct rmem_qp *mine, const char *peer, enum rmem_status *status);
 void client_close(struct client *c, int priority, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Sends the answers that are held back, once the store is synced. */
+/* Sends the answers that are held back. Call it when the store is synced. */
 void client_answer(struct client *c);
 /* Returns 0, or -1 if the buffer is not free or the client is gone. */
 int client_notice(struct client *c, enum rmem_type type, const void *body, uint32_t body_size);
@@ -148,7 +151,7 @@ int client_notice(struct client *c, enum rmem_type type, const void *body, uint3
 void client_probe(struct client *c);
 void clients_bury(void); /* frees the dead */
 void clients_close(void);
-/* After rmemd.conf was read again. */
+/* Call it after rmemd.conf was read again. */
 void clients_reload(void);
 
 /* Lets the owner's connection @c reach a region. Returns 0, or -1 after a message. */
@@ -167,20 +170,20 @@ uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t s
 
 /* ------------------------------------------------------------------ completions.c */
 
-/* Something has completed. */
+/* Handles what the client's queue pair has completed. */
 void client_completions(struct client *c);
 /* Does requests that the last turn has left. Returns true if there was one. */
 bool client_resume(struct client *c);
 
 /* ------------------------------------------------------------------ greet.c */
 
-/* Takes over a TCP connection for the handshake. If there are too many, it takes the place of the oldest. */
+/* Takes over a TCP connection for the handshake. If too many handshakes are under way, the oldest of them ends. */
 void greet(int fd, const char *peer);
 void greetings_close(void);
 
 /* ------------------------------------------------------------------ evict.c */
 
-/* Who waits for an eviction. It stays where it is until it was told, or evict_forget(). */
+/* Somebody who waits for an eviction. The struct stays in its place until told() was called, or evict_forget(). */
 struct asker {
 	void (*told)(void *arg, const char *how);
 	void *arg;
@@ -191,7 +194,10 @@ struct asker {
  * no such slab. RMEM_FULL: another asker waits for it already.
  */
 enum rmem_status evict(struct owner *owner, uint64_t tag, const struct asker *asker);
-/* The same for the host's need of memory; and the end of that need: slabs that no client was asked for yet stay. */
+/*
+ * evict_pressed() takes a slab back because the host needs memory. evict_relieved() says that this need has ended: the slabs that
+ * only this need wanted, and that no client was asked for yet, stay.
+ */
 enum rmem_status evict_pressed(struct owner *owner, uint64_t tag);
 void evict_relieved(void);
 /*
@@ -199,17 +205,17 @@ void evict_relieved(void);
  * this tag.
  */
 enum rmem_status evict_released(struct owner *owner, uint64_t tag, uint64_t addr);
-/* The client may perhaps get its next notice, of either kind. */
+/* Sends the client its next notice, of either kind, if the client may get one now. */
 void evict_next(struct client *c);
-/* The region ends, perhaps by its owner's transaction. */
+/* Called when a region ends, perhaps by its owner's transaction. */
 void evict_gone(const struct region *region);
-/* At the end of a turn: asks for more where evict_gone() made room. */
+/* Called at the end of a turn. If an eviction has ended without its owner's answer, its owner may be asked for the next slab. */
 void evict_settle(void);
-/* The owner has no connection any more: the slabs that it was asked for are taken now. */
+/* The owner has no connection any more: all slabs that are wanted from it are taken now. */
 void evict_disconnected(struct owner *owner);
 void evict_forget(const struct asker *asker);
 void drain(void);
-/* A client of this name is refused: there is a drain, and the name has only slabs. */
+/* True: a client of this name is refused, since there is a drain and the name has no regions but slabs. */
 bool drained(const char *name);
 uint64_t evictions(void); /* under way */
 
@@ -224,7 +230,7 @@ void pressure_gave(uint64_t bytes);
 void pressure_took(uint64_t bytes);
 /* The bytes that ALLOCs of slabs of this owner could still get. */
 uint64_t pressure_room(const struct owner *owner);
-/* For evict.c: the client is HEAT_TO_ASK, and may get a notice. */
+/* For evict.c: asks a client that is HEAT_TO_ASK and may get a notice. */
 void pressure_ask(struct client *c);
 /* The client answers. RMEM_NO_TAG: it was not asked, or is late. */
 enum rmem_status pressure_heat(struct client *c, const struct rmem_heat *heat);
@@ -247,7 +253,7 @@ struct donor {
 	struct store *store;
 	struct event_base *base;
 	struct client *clients; /* live and dead */
-	uint8_t start[16];	/* at random */
+	uint8_t start[16];	/* random, and another one at each start */
 	int64_t started;	/* ms */
 	bool draining;
 	bool changed; /* the store has something to sync */
@@ -261,7 +267,7 @@ extern struct donor donor;
 /* Everything done so far is durable when this returns. If the disk fails, rmemd ends here. */
 void serve_sync(void);
 void serve_end(int code);
-/* accept() has failed: the connection stays in the queue, and the socket would be readable at once again. */
+/* accept() has failed with @err. True: the connection stays in the queue, so the socket would be readable again at once. */
 bool accept_must_wait(int err);
 struct event *event_or_die(evutil_socket_t fd, short what, event_callback_fn function, void *arg);
 

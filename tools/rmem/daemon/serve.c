@@ -14,7 +14,7 @@
 
 #include "rmemd.h"
 
-#define PROBE_S 5 /* how often the silent ones are looked for */
+#define PROBE_S 5 /* how often silent clients are looked for */
 
 static int listener = -1;
 static struct event *acceptable, *accept_later, *probe, *signals[3];
@@ -86,7 +86,7 @@ static int open_listener(void)
 	struct addrinfo *ai;
 	int ret, err;
 
-	/* A kernel without IPv6 has all its addresses at this one. */
+	/* On a kernel without IPv6, 0.0.0.0 stands for all addresses. */
 	if (!strcmp(address, "::") && access("/proc/net/if_inet6", F_OK))
 		address = "0.0.0.0";
 	err = getaddrinfo(address, conf->port, &hints, &ai);
@@ -182,13 +182,13 @@ static void settle(void)
 	for (struct client *c = donor.clients; c; c = c->next)
 		if (!c->dead)
 			client_answer(c);
-	/* a client that was closed just now may have had slabs that were asked for */
+	/* client_answer() may have closed a client, and slabs that were wanted from this client were taken then */
 	serve_sync();
 	clients_bury();
 	donor.counters.turns++;
 }
 
-/* Another turn, if the last one has left requests. */
+/* Handles requests that the last turn has left. True: there were some, so settle() must follow once more. */
 static bool resume(void)
 {
 	bool any = false;
@@ -218,7 +218,7 @@ static void free_event(struct event **event)
 	*event = NULL;
 }
 
-/* Also after serve_open() has failed in the middle. */
+/* Call it also if serve_open() has failed in the middle. */
 void serve_close(void)
 {
 	free_event(&acceptable);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * A store is opened, by what its log says, synced and closed.
+ * Opens a store from its files and its log, syncs it, and closes it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static int recover(struct store *store)
 	if (found < 0 || (found && (log_open(&store->log, first) || files_read_regions(store) ||
 				    log_each(&store->log, replay, store) || files_end_replay(store))))
 		return -1;
-	/* So each run begins with a log of its own, and no run has to know what is behind the end of another's. */
+	/* This gives each run a log of its own, so no run has to know what lies behind the end of an earlier run's log. */
 	return files_checkpoint(store);
 }
 
@@ -167,7 +167,7 @@ struct store *store_open(const struct store_options *options, char **why)
 	if (!store)
 		goto no_memory;
 	store->options = *options;
-	store->options.region_gone = NULL; /* (what ends while the log is read nobody has seen) */
+	store->options.region_gone = NULL; /* (nobody has seen a region that ends while the log is read) */
 	if (!options->segment)
 		store->options.segment = SEGMENT;
 	store->dir = store->regions = store->index = store->log.file.fd = -1;
@@ -193,7 +193,7 @@ void store_close(struct store *store)
 	if (!store)
 		return;
 	if (store->path && !store->log.failed) {
-		/* The record says that what is before it is synced: if one of those can't be read then, it is damage. */
+		/* LOG_CLOSED says that all records before it are synced. If one of these can't be read later, it is damaged. */
 		if (!sync_log(store))
 			log_append(&store->log, &(struct log_entry){ .type = LOG_CLOSED }, NULL);
 		log_sync(&store->log);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Whether the disk has room for what is to be logged.
+ * Does the disk have room for what is to be logged?
  */
 #include <sys/statvfs.h>
 #include <rmem.h>
@@ -25,16 +25,16 @@ static bool fits(const struct store *store, const struct cost *cost, uint64_t re
 	uint64_t files = store->uncopied + cost->files;
 	struct statvfs fs;
 
-	/* (some file systems in memory do not tell) */
+	/* (some file systems in memory do not tell how much they have) */
 	if (fstatvfs(store->dir, &fs) || !fs.f_blocks)
 		return true;
-	/* (a file has no more pages of checksums than others) */
+	/* (a file has at most as many pages of checksums as pages of bytes) */
 	if (files > 2 * store->mapped)
 		files = 2 * store->mapped;
 	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
-/* What is logged is synced; to another folder than the store's nothing is. */
+/* Syncs what is logged. If the folder is not the one that this store wrote, nothing is written. */
 int sync_log(struct store *store)
 {
 	store->log.failed |= files_check(store) != 0;
@@ -42,8 +42,9 @@ int sync_log(struct store *store)
 }
 
 /*
- * A disk that is full when the log is written, or at a checkpoint, ends us for all clients. So what does not fit is refused
- * before anything of it happens. A checkpoint may make room, and says how much of the log the files really need.
+ * If the disk is full when the log is written, or at a checkpoint, rmemd ends, for all clients. So a request that does not fit is
+ * refused before anything of it happens. A checkpoint may make room. After it, the files have what they need for the log so far,
+ * which before was only estimated.
  */
 enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve)
 {
@@ -54,7 +55,7 @@ enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t 
 	if (cost->bytes > STORE_TXN_SIZE)
 		return RMEM_FULL;
 	if (!fits(store, cost, reserve)) {
-		/* (if the disk fails in it, the next store_sync() says so) */
+		/* (if the disk fails in the checkpoint, the next store_sync() says so) */
 		if (log->lsn >= log->file.first && (sync_log(store) || files_checkpoint(store)))
 			return RMEM_FULL;
 		if (!fits(store, cost, reserve))

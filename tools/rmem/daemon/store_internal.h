@@ -18,10 +18,10 @@
 struct stored {
 	struct region region;
 	size_t mapped;	/* bytes of memory */
-	bool freed;	/* by an entry of the queue that is being looked at */
+	bool freed;	/* an earlier entry of the owner's queue frees it */
 	bool has_file;
-	uint64_t checkpoint; /* that wrote the file last: the number of the log that came after it */
-	uint8_t *dirty;	     /* a bit for each page of the file that this checkpoint has written to; NULL: it has not */
+	uint64_t checkpoint; /* the one that wrote the file last; its number is that of the log which came after it */
+	uint8_t *dirty;	     /* a bit for each page that the checkpoint under way has written to; NULL: it has written to none */
 	uint8_t *suspect;    /* a bit for each page that does not fit its checksum, until the log writes over it; or NULL */
 };
 
@@ -29,8 +29,8 @@ struct stored {
 
 struct queued {
 	uint32_t kind;
-	uint64_t dst; /* the address of the region, if it is freed */
-	uint64_t src; /* the tag */
+	uint64_t dst; /* of an entry that frees: the address of the region */
+	uint64_t src; /* of an entry that frees: the tag */
 	uint64_t len;
 };
 
@@ -61,7 +61,7 @@ struct store {
 	uint32_t index_crc;
 	char *why; /* the first failure: nothing goes to disk after it */
 	uint64_t mapped;
-	uint64_t checkpoint; /* the number of the log that comes after the one under way */
+	uint64_t checkpoint; /* the number of the checkpoint under way, which is that of the log after it */
 	bool again;	     /* the checkpoint under way was begun by an earlier rmemd, and may have torn pages */
 	uint64_t uncopied; /* bytes that a checkpoint may write to files of regions */
 	uint64_t settled;  /* bytes that were logged until the last store_sync() */
@@ -77,28 +77,28 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
 
 /* --------------------------------------------------------- store_region.c */
 
-/* Bytes that regions may still have, of the host's memory and of the store's limit. */
+/* Bytes that regions may still take: what the host or the store's limit has left, whichever is less. */
 uint64_t memory_room(const struct store *store);
-/* NULL: no memory. The caller has looked that it fits in. */
+/* NULL: there is no memory. The caller has checked that the region fits in. */
 struct region *region_make(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags);
 void region_end(struct region *region);
-/* For an index, or a log: a region as it was. -1: there can't be such a one, or no memory for it, with store->why. */
+/* Makes a region that the index or the log names. -1: there can't be such a region; or, with store->why, there is no memory. */
 int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region);
 
 /* ----------------------------------------------------------- store_disk.c */
 
 #define RESERVE (UINT64_C(16) << 20) /* bytes of the disk for the index, names and other small things */
 
-/* What something takes of the disk: its records, and pages of files at the next checkpoint. */
+/* What a request takes of the disk: its records, and pages of files at the next checkpoint. */
 struct cost {
 	uint64_t bytes, log, files;
 };
 
 void add_cost(struct cost *cost, uint64_t addr, uint64_t len);
 bool is_logged(const struct region *region);
-/* RMEM_OK: the disk has room for it, beside @reserve. RMEM_FULL */
+/* RMEM_OK: the disk has room for @cost, and for @reserve beside it. RMEM_FULL: it has not */
 enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve);
-/* A record of the owner, as log_append(). */
+/* Appends a record of the owner, like log_append(). */
 void *owner_log(struct owner *owner, struct log_entry entry, const void *payload);
 int sync_log(struct store *store);
 

@@ -12,14 +12,14 @@
 #include "host.h"
 #include "store_internal.h"
 
-/* Bytes that the host has for us. Huge pages are set apart, and taking them leaves the rest of the host what it has. */
+/* Bytes that the host has for us. Huge pages are set apart: if we take them, the host loses none of its other memory. */
 static uint64_t host_free(const struct store *store)
 {
 	uint64_t available;
 
 	if (store->options.huge)
 		return host_meminfo("HugePages_Free") * STRIDE;
-	/* (what is not known is not lent) */
+	/* (if it can't be read, it is 0, and nothing is lent) */
 	host_available(&available);
 	return available > store->options.headroom ? available - store->options.headroom : 0;
 }
@@ -34,18 +34,18 @@ uint64_t memory_room(const struct store *store)
 	return limit < host ? limit : host;
 }
 
-/* The host must have it at once: what it has not when a page is touched would end us. */
+/* fallocate() takes all the memory at once. If the host had none when a page is touched later, that would end rmemd. */
 static int map_region(struct stored *stored, bool huge)
 {
 	void *mem = MAP_FAILED;
-	/* (sizes are encoded for memfds as they are for mmap) */
+	/* (memfd_create() encodes the size of huge pages as mmap() does) */
 	int fd = memfd_create("rmem", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MAP_HUGE_2MB : 0));
 
 	if (fd < 0)
 		return -1;
 	if (!ftruncate(fd, stored->mapped) && !fallocate(fd, 0, 0, stored->mapped))
 		mem = mmap(NULL, stored->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	/* The mapping holds the memory. Descriptors would run out before memory does, if regions are small. */
+	/* The mapping keeps the memory. With a descriptor for each small region, descriptors would run out before memory does. */
 	close(fd);
 	stored->region.mem = mem;
 	return mem == MAP_FAILED ? -1 : 0;
@@ -132,7 +132,7 @@ static void take_out(struct region **array, size_t count, size_t i)
 	memmove(array + i, array + i + 1, (count - i - 1) * sizeof(*array));
 }
 
-/* The header's list follows the array of tags. */
+/* Keeps region.next in the order of by_tag. */
 static void relink(struct owner *owner, size_t i)
 {
 	if (i > 0)
@@ -191,7 +191,7 @@ void region_end(struct region *region)
 
 int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region)
 {
-	/* (addresses only go up, but the index has regions by their tags) */
+	/* (each new region has a higher address, but the index has regions in the order of tags: so look at both neighbours) */
 	size_t i = addr_index(owner, addr);
 
 	if (addr < ADDR_FIRST || addr % STRIDE || addr > ADDR_END || !size || size % RMEM_PAGE || size > SIZE_MAX_REGION ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What clients have done to bytes of regions: transactions, of which entries are queued first, and flushes.
+ * What clients have done to bytes of regions: transactions, whose entries are queued first, and flushes.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 		return RMEM_OK;
 	while (want < owner->queued + count)
 		want *= 2;
-	/* (the host's memory is not a client's to fill) */
+	/* (a client must not fill the host's memory with its queue) */
 	if (want * sizeof(*queue) > (1u << 20)) {
 		host_available(&available);
 		if (available < owner->store->options.headroom + want * sizeof(*queue))
@@ -114,7 +114,7 @@ void store_discard(struct owner *owner)
 
 /* ------------------------------------------------------------------- go -- */
 
-/* The queue was good when it came; since then slabs may have gone. Marks what it frees on the way. */
+/* The queue was good when it came, but slabs may have gone since then. Marks on the way the regions that it frees. */
 static enum rmem_status look_through(struct owner *owner)
 {
 	struct cost cost = { 0 };
@@ -141,11 +141,11 @@ static enum rmem_status look_through(struct owner *owner)
 			return RMEM_FULL;
 	}
 	add_cost(&cost, 0, 0);
-	/* (what only frees makes room, and so may have the last of it) */
+	/* (a transaction that only frees makes room, so it may use the reserve) */
 	return may_log(owner->store, &cost, cost.files ? RESERVE : 0);
 }
 
-/* Bytes of a region into the log. To memory they go from there: a client may write to their source at any time. */
+/* Logs bytes of a region. With @copy they go to memory, too, from the log: a client may write to their source at any time. */
 static void log_bytes(struct region *region, uint64_t addr, const uint8_t *from, uint64_t len, bool more, bool copy)
 {
 	while (len) {

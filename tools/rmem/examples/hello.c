@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-hello HOST CLIENT KEYFILE: leaves a line at the donor, or reads the one that an earlier run left there. Not durable:
- * see rmem_flush(3) for that.
+ * rmem-hello HOST CLIENT KEYFILE: leaves a line at the donor, or reads the line that an earlier run left there. The line is not
+ * durable: see rmem_flush(3) for that.
  */
 #include <stdio.h>
 #include <string.h>

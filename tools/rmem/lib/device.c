@@ -169,7 +169,7 @@ static void requests_fail(struct rmem *r)
 	r->ask.count = 0;
 }
 
-/* Done here and not by the thread that waits, since another thread may have connected again before that one runs. */
+/* The thread that waits can't do this, since another thread may have connected again before it runs. */
 static void txn_broken(struct rmem *r)
 {
 	if (r->txn.state == TXN_GOING)

@@ -39,8 +39,8 @@ enum state {
 
 /* READs and WRITEs of a region. */
 struct heat {
-	uint64_t average; /* in 1000 seconds, until @since */
-	uint64_t count;	  /* from then on */
+	uint64_t average; /* operations in 1000 seconds, until @since */
+	uint64_t count;	  /* operations from @since on */
 	int64_t since;
 };
 
@@ -50,7 +50,7 @@ struct region {
 	uint32_t rkey;
 	unsigned int busy; /* transfers and work requests that use it */
 	bool leaving;	   /* the donor wants it back: nothing new begins */
-	bool noticed;	   /* and waits for our answer */
+	bool noticed;	   /* the donor has sent a notice, and waits for our answer */
 	bool evicted;	   /* the donor has it back; it stays in the table so that its range is -ESTALE */
 	bool gone;	   /* in no table any more: freed when it is not busy */
 };
@@ -86,16 +86,16 @@ struct wr {
 struct request {
 	void *answer;	/* where the body of the answer goes */
 	size_t room;
-	size_t size;	/* of it */
+	size_t size;	/* of the answer's body */
 	unsigned int generation;
 	int64_t looked; /* when a thread last checked whether it is late */
-	int64_t took;	/* until then */
+	int64_t took;	/* the time that counts, until @looked */
 	uint16_t status;
 	int error;	/* the connection's */
 	bool done;
 };
 
-/* A thread, on its stack, that waits for the region of a tag. */
+/* A thread that waits for the region of a tag; on this thread's stack. */
 struct alloc {
 	uint64_t tag;
 	uint64_t let_go; /* the highest address of this tag that was given back to the donor meanwhile; 0: none */
@@ -134,7 +134,7 @@ struct rmem {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;	 /* something is done, or nobody polls any more */
 	enum state state;
-	unsigned int generation; /* one more whenever a connection breaks */
+	unsigned int generation; /* one more whenever a connection breaks or is made */
 	bool polling;		 /* a thread is in poll(), without the lock */
 	bool watched;		 /* the program has the descriptor: always armed */
 	int connected;		 /* what the last rmem_reconnect() returned */
@@ -144,8 +144,8 @@ struct rmem {
 	char client[RMEM_NAME_SIZE];
 	uint8_t key[RMEM_KEY_SIZE];
 	int connect_ms, request_ms;
-	uint8_t start[16];	 /* of the donor */
-	bool known;		 /* there is one */
+	uint8_t start[16];	 /* the donor's, from its welcome */
+	bool known;		 /* @start is known */
 
 	struct rmem_port port;
 	uint32_t max_message;
@@ -173,8 +173,8 @@ struct rmem {
 
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
-	bool noticed;		 /* some regions are */
-	bool early;		 /* a notice waits: the table is being read, or no slot is free. No other comes before */
+	bool noticed;		 /* some regions have @noticed set */
+	bool early;		 /* a notice waits: the table is being read, or no slot is free. No other comes until we answer */
 	uint64_t early_tag, early_addr;
 	struct {
 		uint32_t round;
@@ -249,15 +249,15 @@ void data_fail(struct rmem *r);
 /* txn.c */
 int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
 void txn_drop(struct rmem *r);
-bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt, if @last is the donor's last */
+bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt; @last: the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no other thread is in rmem_txn_go(). -ENOTCONN */
 
 /* evict.c */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);
-void evict_early(struct rmem *r); /* the regions are learnt */
+void evict_early(struct rmem *r); /* handles a notice that waits, when the regions are learnt */
 void evict_run(struct rmem *r);
-void evict_taken(struct rmem *r, struct region *region); /* without a notice */
+void evict_taken(struct rmem *r, struct region *region); /* the donor gets the slab, or took it: tells the program, once */
 
 /* heat.c */
 void heat_count(struct region *region);

@@ -79,8 +79,9 @@ static int learn(struct rmem *r, struct table *t)
 }
 
 /*
- * A slab that the donor took while there was no connection. Its tag may already have another slab, if the answer to an ALLOC was
- * lost. A slab that our own transaction has freed does not count here; @last_txn says whether that transaction took place.
+ * Keeps slabs that the donor took while there was no connection, and tells the program. The tag of such a slab may already have
+ * another slab, if the answer to an ALLOC was lost. A slab that our own transaction has freed does not count here; @last_txn says
+ * whether that transaction took place.
  */
 static void keep_evicted(struct rmem *r, struct table *fresh, uint64_t last_txn)
 {
@@ -132,8 +133,8 @@ static int ask_once(struct rmem *r, const struct rmem_alloc_request *body, struc
 }
 
 /*
- * The answer crosses with our message that gives the slab back, so it tells of a slab that does not exist any more. The caller
- * asks again. (The addresses that a donor gives to a client only grow.)
+ * The answer may cross with our message that gives the slab back. Then it names a slab that does not exist any more, and this
+ * function asks again. (The addresses that a donor gives to a client only grow.)
  */
 static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire)
 {

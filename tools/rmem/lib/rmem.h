@@ -66,15 +66,14 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
 
 /*
  * Connects again after -ENOTCONN or -ETIMEDOUT, with the same options. Returns 0 at once if the connection is up. If another
- * thread is in this call, returns the result of that thread. Entries that were queued and not gone are queued again by the next
- * rmem_txn_go(). Remote addresses do not change.
- *	-ESTALE		the donor has restarted. If it does not persist, all regions are gone, and so they are here; allocate and
- *			fill them anew. If it does, regions hold what was committed or flushed, and what was put since is lost;
- *			what was queued and not committed has been forgotten here. Either way the connection is up, and is
- *			as good as a new one; if it broke at once, the next call tells of this restart once more. After
- *			an rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed,
- *			-ENODATA if it has been forgotten. When anything is forgotten, nothing new is queued until
- *			rmem_txn_go() has told so, or rmem_txn_abort() was called.
+ * thread is in this call, returns the result of that thread. The library keeps the queue, and the next rmem_txn_go() sends it.
+ * Remote addresses do not change.
+ *	-ESTALE		the donor has restarted, and the connection is up, as good as a new one. If the donor does not persist,
+ *			all regions are gone, here too: allocate and fill them anew. If it persists, regions hold what was
+ *			committed or flushed, and later puts are lost. What was queued and not committed is forgotten here, and
+ *			nothing new can be queued until rmem_txn_go() has said so, or rmem_txn_abort() was called. After an
+ *			rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed, -ENODATA if
+ *			it is forgotten. If the new connection broke at once, the next call reports this restart once more.
  *	others as rmem_connect(); the connection remains down
  */
 int rmem_reconnect(struct rmem *r);
@@ -175,8 +174,8 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
  * the entries happen in this order. A connection queues one transaction at a time, and its threads share it.
  *	-ERANGE		a range that is not in a region of this client
  *	-ESTALE		a range in a slab that was evicted
- *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: rmem_txn_go() for
- *			the answer, or rmem_txn_abort()
+ *	-EBUSY		an rmem_txn_go() broke, or the donor restarted and what was queued is forgotten: call rmem_txn_go()
+ *			for the answer, or rmem_txn_abort()
  *	-EINVAL		the ranges overlap, or are empty
  *	-ENOENT		no such tag
  *	-ENOTCONN, -ENOMEM
@@ -189,7 +188,7 @@ int rmem_free(struct rmem *r, uint64_t tag);
  * persists the result is durable. It has happened when this returns 0. No thread may put to the source of a copy meanwhile.
  *	-ENODATA	nothing is queued, or it was forgotten when the donor restarted
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
- *	-EIO		the donor's log; it ends, see rmem_reconnect()
+ *	-EIO		the donor's log failed, and the donor ends: see rmem_reconnect()
  *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are more than 1048576 entries, or
  *			copies of more than 1 GiB at a donor that persists; nothing happened, the queue is empty
  *	-ENOTCONN, -ETIMEDOUT	it may have happened or not: rmem_reconnect(), then call again for the answer, also after -ESTALE
@@ -218,7 +217,7 @@ void rmem_on_evict(struct rmem *r, void (*evicted)(const struct rmem_region *, v
 
 /*
  * For programs that have an event loop. The descriptor is readable when rmem_poll() has something to do. rmem_poll() never
- * blocks. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both: -ENOTCONN.
+ * blocks. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both may return -ENOTCONN.
  */
 int rmem_fd(struct rmem *r);
 int rmem_poll(struct rmem *r);

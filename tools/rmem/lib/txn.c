@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Transactions. The queue stays here until its rmem_txn_go() is answered, and this call sends it. So the queue survives the
- * connection: the donor forgets entries that were queued and not gone.
+ * Transactions. The queue stays here until the rmem_txn_go() that sends it is answered. So the queue survives the connection, at
+ * whose end the donor forgets what was queued there.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static int add(struct rmem *r, uint32_t kind, uint64_t dst, uint64_t src, uint64
 	return 0;
 }
 
-/* Locks; afterwards the queue may be added to. */
+/* Locks. If it returns 0, entries may be added to the queue. */
 static int enter_open(struct rmem *r)
 {
 	int ret = enter(r);
@@ -192,7 +192,7 @@ static void committed(struct rmem *r)
 	txn_drop(r);
 }
 
-/* The donor has refused it, and nothing has happened. Its queue must become empty, as ours is. */
+/* The donor has refused the transaction, and nothing has happened. The donor's queue must become empty, as ours is. */
 static int refused(struct rmem *r, unsigned int generation, int status)
 {
 	txn_drop(r);
@@ -233,7 +233,7 @@ static int go(struct rmem *r)
 	return answer_failed(r, "the transaction", ret);
 }
 
-/* Settled. */
+/* No other thread may be in rmem_txn_go(). */
 static int go_or_say(struct rmem *r)
 {
 	int ret;
@@ -285,7 +285,7 @@ unsigned int rmem_connection(struct rmem *r)
 	return generation;
 }
 
-/* The donor has the queue only within rmem_txn_go(). */
+/* The donor has a queue only during rmem_txn_go(), so it need not be told. */
 int rmem_txn_abort(struct rmem *r)
 {
 	int ret = 0;

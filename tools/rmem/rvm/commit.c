@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: MIT
 /*
- * A commit, exactly once, whoever dies when. The state of the transaction says what the donor may have done:
+ * A commit takes place exactly once, whichever side dies at whatever moment. The transaction's state says what the donor may have
+ * done:
  *
  *	state	step			the answer is yes	no answer		no
  *	OPEN	put to shadows		go on			connect, OPEN		fails, OPEN
  *	OPEN	queue the copies	UNSURE			connect, OPEN		fails, OPEN
  *	UNSURE	rmem_txn_go()		done			connect, UNSURE		fails, OPEN
  *
- * OPEN: the reals are as at rvm_begin(), since only a transaction changes them. Nobody reads the shadows but the transaction
- * that is queued. So putting once more, all or a part, changes nothing that anybody sees. What is queued is discarded before
- * it is queued anew, so that no copy of an earlier attempt goes with it.
+ * OPEN: the reals are as at rvm_begin(), since only a transaction changes them. Only the queued transaction reads the shadows. So
+ * pages can be put once more, all or some of them, and nobody sees a change. Before copies are queued anew, the old queue is
+ * discarded, so that no copy of an earlier attempt goes with them.
  *
- * UNSURE: the donor may have done it. It is asked by rmem_txn_go(), and shadows stay as they are, until it has answered:
- *	- It did not restart: it still has the shadows, and librmem gives the transaction again under the same number. The
- *	  donor does that one if its number is the next, and answers only if it is the last. So it is done once.
- *	- It restarted: puts are lost, so the same queue would copy something else. librmem answers yes if the donor's last
- *	  transaction is this one: it was done and is durable. Else librmem has forgotten the queue, and says that there is
- *	  none. If the donor's last transaction is the one before, this one was not done and never will be, because the process
- *	  that could do it is dead. OPEN again.
+ * UNSURE: the donor may have done the transaction. rmem_txn_go() asks it. The shadows stay as they are until it has answered:
+ *	- The donor did not restart: it still has the shadows, and librmem sends the transaction again with the same number. If
+ *	  this number is the donor's next one, the donor does the transaction. If it is the donor's last one, the donor only
+ *	  answers. So the transaction is done once.
+ *	- The donor restarted: puts are lost, so the same queue would copy something else. If the donor's last transaction is
+ *	  this one, it was done and is durable, and librmem answers yes. Otherwise librmem has forgotten the queue, and says that
+ *	  there is none. If the donor's last transaction is the one before, this one was not done and never will be, because the
+ *	  donor's process that could do it is dead. The state is OPEN again.
  *
- * After each new connection, also one that another thread has made, the header's session is read, and a transaction goes on
- * that connection alone. If there is another one by then, nothing is sent: OPEN still, and pages are put anew, since a donor
- * that restarted has lost them. A process that recovers this memory changes the session, and its connection ends ours
- * first. So a process that was taken for dead cannot commit, nor take the other's transaction for its own.
+ * After each new connection, also one that another thread has made, the session in the header is read. A transaction goes only
+ * over the connection over which the session was read. If there is another connection by then, nothing is sent. A transaction
+ * that was to go for the first time is OPEN again, and its pages are put anew, since a donor that restarted has lost them. A
+ * process that recovers this memory first ends our connection by its own, and then changes the session. So a process that was
+ * taken for dead can neither commit, nor take the transaction of the other process for its own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -88,7 +91,7 @@ static int connect_once(struct rvm *v)
 	fault_suspend(v);
 	ret = rmem_reconnect(v->r);
 	fault_resume(v);
-	/* -ESTALE: what the donor still has shows whether it persists. */
+	/* -ESTALE: the donor restarted. Whether it still has our regions shows whether it persists. */
 	return ret && ret != -ESTALE ? ret : still_ours(v);
 }
 
@@ -128,8 +131,8 @@ static int put_pages(struct rvm *v)
 }
 
 /*
- * -EBUSY: another transaction on the connection was lost, and its owner has not asked yet. If a part of ours was queued, it was
- * ours.
+ * -EBUSY: a transaction on the connection was lost, and its owner has not asked yet what became of it. If a part of ours was
+ * queued before, the lost transaction is ours.
  */
 static int queue_copies(struct rvm *v)
 {
@@ -206,7 +209,7 @@ static int attempt(struct rvm *v)
 	return commit_once(v);
 }
 
-/* Waits until the owner of the lost transaction has asked for it. */
+/* Waits a moment, so that the owner of the lost transaction can ask what became of it. -EBUSY: the time is over. */
 static int wait_for_other(struct rvm *v, int64_t *until)
 {
 	if (!*until)

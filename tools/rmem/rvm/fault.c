@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Changes found by write faults. All pages are write-protected but those that the open transaction has changed. The first
- * write to another one keeps its old contents and lets it be written to. It is done in one of two ways:
+ * Finds changes by write faults. All pages are write-protected but those that the open transaction has changed. The first write
+ * to a protected page faults. Then the page's old contents are kept, and the page becomes writable. There are two ways:
  *
  *	userfaultfd	a thread serves the faults
- *	mprotect	a handler of SIGSEGV does; what is not its own goes to the handler that was there before
+ *	mprotect	a handler of SIGSEGV serves them; signals that are not its own go to the handler that was there before
  *
- * Only the thread whose transaction is open may write. Another's write is what a write to read-only memory is: SIGSEGV,
- * which ends the process also if the thread blocks or ignores it.
- * Only the program's own writes count in either way: a system call that writes to a page which is protected fails with
- * EFAULT, unless rvm_set_range() said so before.
+ * Only the thread whose transaction is open may write. A write by another thread is a write to read-only memory: SIGSEGV, which
+ * ends the process even if the thread blocks or ignores it.
+ * Both ways find only the program's own writes. A system call that writes to a protected page fails with EFAULT, unless
+ * rvm_set_range() has announced the range before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static int uffd_protect(struct rvm *v, size_t first, size_t count, uint64_t mode
 	return 0;
 }
 
-/* Is this bit set in a mask that /proc shows of a thread? */
+/* @status is a thread's file in /proc. Does its mask with this name have the signal @sig? */
 static bool has_signal(const char *status, const char *mask, int sig)
 {
 	const char *at = strstr(status, mask);
@@ -50,7 +50,7 @@ static bool has_signal(const char *status, const char *mask, int sig)
 	return at && strtoull(at + strlen(mask), NULL, 16) >> (sig - 1) & 1;
 }
 
-/* Without stdio, since the thread may hold its locks. */
+/* Reads without stdio, since @thread may hold stdio's locks. */
 static bool refuses_signal(pid_t thread, int sig)
 {
 	char path[64], status[4096];
@@ -68,8 +68,8 @@ static bool refuses_signal(pid_t thread, int sig)
 }
 
 /*
- * A write to read-only memory. The kernel's own SIGSEGV would end a thread that blocks or ignores it; this one does not, and the
- * write would fault for ever. So the process is aborted then.
+ * The thread writes to read-only memory, and gets SIGSEGV. If the thread blocks or ignores it, a SIGSEGV of the kernel would end
+ * the process all the same, but ours does not, and the write would fault for ever. So the process is aborted in this case.
  */
 static void punish(struct rvm *v, pid_t thread, uint64_t addr)
 {
@@ -185,7 +185,7 @@ static struct {
 
 static pthread_mutex_t memories_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int n_memories;
-static struct sigaction before; /* the program's own */
+static struct sigaction before; /* the program's own handler */
 
 static struct rvm *memory_at(uintptr_t addr)
 {
@@ -198,7 +198,7 @@ static struct rvm *memory_at(uintptr_t addr)
 
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-	bool sent = info->si_code <= 0; /* by kill(2) and its like: does not come again by itself */
+	bool sent = info->si_code <= 0; /* by kill(2) and the like: the signal does not come again by itself */
 
 	if (before.sa_flags & SA_SIGINFO) {
 		before.sa_sigaction(sig, info, context);
@@ -233,11 +233,11 @@ static int install_handler(void)
 {
 	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART };
 
-	sigfillset(&action.sa_mask); /* a handler that writes to the same page waits until it is kept */
+	sigfillset(&action.sa_mask); /* a handler that writes to the same page waits until the page is kept */
 	return sigaction(SIGSEGV, &action, &before) ? -errno : 0;
 }
 
-/* If the program has installed another handler since, that one may still call ours. */
+/* If the program has installed another handler since then, ours stays, since the new handler may still call it. */
 static void remove_handler(void)
 {
 	struct sigaction now;
@@ -294,8 +294,8 @@ static void signal_close(struct rvm *v)
 }
 
 /*
- * A process has room for some 65000 mappings, and single pages need one each. If they run out, all pages are taken, which needs
- * just one.
+ * A process has room for some 65000 mappings, and each single page needs one. If mappings run out, all pages are taken, which
+ * needs just one mapping.
  */
 static void signal_allow(struct rvm *v, size_t first, size_t count)
 {

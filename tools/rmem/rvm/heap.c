@@ -14,9 +14,9 @@
 #include "internal.h"
 
 struct block {
-	uint64_t size;	 /* with these two words, a multiple of 16; and flags */
+	uint64_t size;	 /* of the block with these two words, a multiple of 16; the low bits are flags */
 	uint64_t before; /* size of the block before; 0: this is the first */
-	/* What follows is the program's, or, in a free block: */
+	/* From here on the bytes are the program's. A free block has here: */
 	struct block *next;
 	struct block *prev; /* NULL: first of its bin */
 };
@@ -197,7 +197,7 @@ static _Noreturn void bad_free(const void *p, const char *what)
 	abort();
 }
 
-/* Both neighbours must agree with @b about it. */
+/* Both neighbours must agree with @b about the sizes. */
 static bool tags_agree(struct rvm *v, const struct block *b)
 {
 	uintptr_t start = (uintptr_t)heap_of(v)->first, end = (uintptr_t)heap_end(v), here = (uintptr_t)b;
@@ -212,7 +212,7 @@ static bool tags_agree(struct rvm *v, const struct block *b)
 	return size_of(at(b, -b->before)) == b->before;
 }
 
-/* The fault of a pointer that is to be freed; NULL: none. */
+/* What is wrong with a pointer that is to be freed; NULL: nothing. */
 static const char *bad_pointer(struct rvm *v, const void *p)
 {
 	uintptr_t start = (uintptr_t)heap_of(v)->first, end = (uintptr_t)heap_end(v), here = (uintptr_t)p - BLOCK_HEAD;

@@ -47,7 +47,7 @@ struct header {
 	uint64_t size;
 	uint64_t addr;
 	uint64_t tag;
-	uint64_t session; /* at random, by the process that recovered the memory last: it alone may commit */
+	uint64_t session; /* random, set by the process that made or recovered the memory last: this process alone may commit */
 	void *root;
 	uint64_t checksum; /* of all before */
 	struct heap heap;
@@ -82,10 +82,10 @@ struct rvm {
 	pthread_cond_t ended;
 	_Atomic pid_t owner;	/* thread of the open transaction; 0: none. The rest of the transaction belongs to it */
 	enum txn_state state;
-	uint64_t txn;		/* unsure: the last transaction's number before this one */
+	uint64_t txn;		/* if unsure: the number of the transaction before this one */
 	bool stale;		/* the donor does not have this memory any more, or another process took it over; this is final */
 
-	uint8_t *undo;		/* at each page's offset: what it was at rvm_begin(), if it is dirty */
+	uint8_t *undo;		/* at the offset of each dirty page: its contents at rvm_begin() */
 	_Atomic uint64_t *dirty; /* a bit for each page */
 	_Atomic size_t taken;	/* dirty pages */
 
@@ -122,7 +122,7 @@ struct run {
 
 int pages_open(struct rvm *v);
 void pages_close(struct rvm *v);
-/* False: the page is dirty already. Safe in a signal handler. */
+/* Keeps a page's contents, and marks the page dirty. False: it is dirty already. Safe in a signal handler. */
 bool page_take(struct rvm *v, size_t page);
 /* The first run of dirty pages from page @from on. */
 bool pages_run(struct rvm *v, size_t from, struct run *run);
@@ -135,7 +135,7 @@ int txn_open(struct rvm *v); /* what transactions need */
 void txn_close(struct rvm *v);
 /* Like rvm_set_range(), but also for the header. The caller has checked the range and has the transaction. */
 void txn_touch(struct rvm *v, const void *p, size_t size);
-/* Changes remain; the next thread may begin. */
+/* Ends the transaction: its changes remain, and the next thread may begin. */
 void txn_end(struct rvm *v);
 
 /* ------------------------------------------------------------------ commit.c */
@@ -149,7 +149,8 @@ int commit_once(struct rvm *v);
 int connect_anew(struct rvm *v, int64_t *until);
 bool connection_broke(int ret);
 /*
- * 0; -ESTALE as in connect_anew(); or the connection broke. Asks the donor only after a new connection, whichever thread made it.
+ * Returns 0, -ESTALE as connect_anew() does, or an error of the connection. Asks the donor only after a new connection, whichever
+ * thread made it.
  */
 int still_ours(struct rvm *v);
 
@@ -173,7 +174,7 @@ int transfer_end(struct transfer *t);
 
 /* ------------------------------------------------------------------ fault.c */
 
-/* Write-protects all of the memory. -EOPNOTSUPP, -ENOMEM or the error of a system call: neither way works. */
+/* Write-protects all of the memory, if @flags want it. -ENOMEM or the error of a system call: neither way works. */
 int fault_open(struct rvm *v, unsigned int flags);
 void fault_close(struct rvm *v);
 /* Lets dirty pages be written to. Safe in a signal handler. */

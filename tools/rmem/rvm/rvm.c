@@ -155,7 +155,7 @@ static int open_session(struct rvm *v)
 
 	if (getrandom(&v->session, sizeof(v->session), 0) != sizeof(v->session))
 		return -errno;
-	rmem_txn_abort(v->r); /* of an rvm_init() before this one, which broke */
+	rmem_txn_abort(v->r); /* discards what an earlier rvm_init() that broke has queued */
 	rvm_begin(v);
 	txn_touch(v, h, sizeof(*h));
 	h->magic = RVM_MAGIC;
@@ -258,7 +258,7 @@ void rvm_close(struct rvm *v)
 	free(v);
 }
 
-/* If the connection broke, the tags show whether it was done. */
+/* If the connection broke, the tags that exist after it show whether the regions were freed. */
 static int free_regions(struct rvm *v)
 {
 	struct rmem_region region;

@@ -33,7 +33,7 @@ struct rvm;
 
 enum {
 	RVM_FAULTS = 1 << 0, /* changes are found by write faults: userfaultfd's write protection, else mprotect and SIGSEGV */
-	RVM_SIGNAL = 1 << 1, /* with RVM_FAULTS: by mprotect and SIGSEGV at once; CRIU cannot dump a userfaultfd */
+	RVM_SIGNAL = 1 << 1, /* with RVM_FAULTS: by mprotect and SIGSEGV in any case, since CRIU cannot dump a userfaultfd */
 };
 
 struct rvm_options {
@@ -45,26 +45,26 @@ struct rvm_options {
 };
 
 /*
- * Recovering takes the memory over: another process that still has it cannot commit any more. A connection that breaks ends
- * this call, which may be made again.
- * On failure NULL and errno: ENOENT (@size is 0 and there is no such memory), EEXIST (there is, of another size or address),
- * EADDRINUSE (its address is taken in this process), EBADMSG (what is under this tag is not of librvm, or belongs to another
- * tag: its shadows), EINVAL, and those of rmem_alloc(), rmem_get() and rmem_txn_go(). @r may be used for other things, too,
- * but a transaction that is queued there by hand would go with the next commit. It has one recoverable memory at a time, and must
- * stay until rvm_close().
+ * Recovering takes the memory over: another process that still has it cannot commit any more. If the connection breaks, the call
+ * fails, and may be made again.
+ * On failure returns NULL and sets errno: ENOENT (@size is 0 and there is no such memory), EEXIST (the memory exists, with
+ * another size or address), EADDRINUSE (its address is taken in this process), EBADMSG (the region under this tag is not of
+ * librvm, or holds the shadows of another memory), EINVAL, and the errors of rmem_alloc(), rmem_get() and rmem_txn_go(). @r has
+ * one recoverable memory at a time, and must stay until rvm_close(). The program may also use @r for other things, but a
+ * transaction that it queues there would go with the next commit.
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
-/* Aborts an open transaction. The memory is not in this process any more, and the donor keeps it. */
+/* Aborts an open transaction. The memory leaves this process, and the donor keeps it. */
 void rvm_close(struct rvm *v);
 /* Ends the memory at the donor, too, and closes it. On failure it is closed, and still exists at the donor. */
 int rvm_destroy(struct rvm *v);
 
 void *rvm_base(struct rvm *v);
-size_t rvm_size(struct rvm *v); /* that programs may use; some pages are the library's */
+size_t rvm_size(struct rvm *v); /* that programs may use; the first page is the library's */
 
 /*
- * A block of the recoverable memory, aligned to 16 bytes and not zeroed. Only within a transaction, and undone with it. NULL:
- * there is no block, or no transaction. rvm_free() of NULL does nothing.
+ * A block of the recoverable memory, aligned to 16 bytes and not zeroed. Both calls need a transaction, and are undone with it.
+ * NULL: there is no free block, or no transaction. rvm_free() of NULL does nothing.
  */
 void *rvm_alloc(struct rvm *v, size_t size);
 void rvm_free(struct rvm *v, void *p);
@@ -78,15 +78,15 @@ int rvm_begin(struct rvm *v);
 /* The range will be changed; ranges may overlap. -EINVAL: outside of the memory; -EPERM: no transaction of this thread */
 int rvm_set_range(struct rvm *v, void *p, size_t size);
 /*
- * Durable, at a donor that persists, when it returns 0. If the connection breaks it is made anew, for as long as
- * rvm_options.timeout_ms, and the commit goes on, also over a restart of a donor that persists. Otherwise the transaction is
- * still open: commit again, or abort.
+ * When it returns 0, the changes are at the donor, and are durable if the donor persists. If the connection breaks, the call
+ * tries for rvm_options.timeout_ms to connect again, and the commit goes on, even if a donor that persists has restarted. If
+ * the call returns anything else, the transaction is still open: commit again, or abort.
  *	-EPERM		no transaction of this thread
  *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
- *			memory since. It may be read here
- *	-ENOMEM		for the list of copies, here or at the donor
- *	-EBUSY		another transaction on this connection was lost, and nobody has called rmem_txn_go() for its answer
- *			in that time
+ *			memory since. The memory may still be read here
+ *	-ENOMEM		no memory for the list of copies, here or at the donor
+ *	-EBUSY		another transaction on this connection was lost, and for timeout_ms nobody has called rmem_txn_go() for
+ *			its answer
  *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
  */
 int rvm_commit(struct rvm *v);

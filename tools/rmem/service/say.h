@@ -9,11 +9,11 @@
 
 extern const char *say_as; /* the program's own name, which its main() sets first */
 
-/* One line to stderr; @priority is one of syslog(3). Control characters are not printed. */
+/* Writes one line to stderr. @priority is one of syslog(3). Control characters become '?'. */
 void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same as LOG_ERR, and -1. */
+/* The same with LOG_ERR. Returns -1. */
 int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* These end the program when memory does. */
+/* These two end the program if there is no memory. */
 void *xcalloc(size_t n, size_t size);
 char *xstrdup(const char *text);
 int64_t now_ms(void); /* CLOCK_MONOTONIC */

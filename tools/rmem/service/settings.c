@@ -108,7 +108,7 @@ static int set(struct parse *p, const char *name, const char *value)
 	return settings_wrong(p, "%s: there is no such setting of a %s", name, p->kind);
 }
 
-/* inih wants 0 for an error, which it remembers. */
+/* inih takes 0 for an error, and remembers the error's line. */
 static int on_setting(void *arg, const char *section, const char *name, const char *value)
 {
 	(void)section;
@@ -124,7 +124,7 @@ const char *settings_named(const char *section, const char *kind)
 	return section + length + strspn(section + length, " ");
 }
 
-/* The reader for inih. inih would take space at the start of a line for "the last value goes on", which is not wanted. */
+/* inih reads lines by this. Space at the start of a line is removed, since inih would take it for "the last value goes on". */
 static char *next_line(char *line, int size, void *arg)
 {
 	struct parse *p = arg;

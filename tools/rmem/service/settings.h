@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of settings: sections in brackets, lines name = value. inih splits the lines; sections are our own business, since it
- * cuts their names and shows no empty ones.
+ * A file of settings has sections in brackets, and lines name = value. inih splits the lines. We find the sections ourselves,
+ * since inih cuts their names, and does not report a section without lines.
  *
  *	struct parse p = { .path = ..., .begin = ..., .sections = ..., .arg = ... };
  *	settings_read(&p);
@@ -27,21 +27,21 @@ struct setting {
 
 struct parse {
 	const char *path;
-	/* A section begins: sets settings, base and kind. Returns 0, or -1 after a call of settings_wrong(). */
+	/* Called when a section begins. Sets settings, base and kind. Returns 0, or -1 after a call of settings_wrong(). */
 	int (*begin)(struct parse *p, const char *name);
-	const char *sections; /* what there may be, in words */
+	const char *sections; /* which ones there may be, in words */
 	void *arg;
 
 	FILE *file;
 	int line;
-	const struct setting *settings; /* of the section, up to one without a name; NULL: no section has begun */
-	void *base;			/* what their offsets count from */
+	const struct setting *settings; /* of the section; the last one has no name. NULL: no section has begun */
+	void *base;			/* the offsets of settings count from here */
 	const char *kind;		/* "donor" */
-	unsigned int seen;		/* settings of this section, a bit each */
-	char *why; /* the first reason; the rest of the file does not matter then */
+	unsigned int seen;		/* a bit for each setting that this section has had */
+	char *why; /* the first reason; the rest of the file is not read then */
 };
 
-/* Keeps the first reason. -1. */
+/* Keeps the first reason, and returns -1. */
 int settings_wrong(struct parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void settings_read(struct parse *p);
 /* Returns 0, or -1 after a message with the fault, the file and the line. */
@@ -50,7 +50,10 @@ int settings_end(struct parse *p);
 /* The text after "KIND " in a section's name, or NULL. */
 const char *settings_named(const char *section, const char *kind);
 
-/* Of struct setting; @to is what the name says. */
+/*
+ * settings_number() returns -1 if no number begins @text, and stores the end of the number in *@end. The others are for
+ * setting.read, and @to points to:
+ */
 int settings_number(const char *text, uint64_t *number, const char **end);
 int settings_size(struct parse *p, const char *text, void *to); /* uint64_t */
 int settings_text(struct parse *p, const char *text, void *to); /* char *, which was NULL or is freed */

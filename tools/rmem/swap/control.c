@@ -46,7 +46,7 @@ void control_answer(int fd, const char *error)
 	close(fd);
 }
 
-/* A socket that a killed service has left is not a service. */
+/* Removes a socket that a killed service has left. A service that runs keeps its socket. */
 static int take_place(const struct sockaddr_un *address)
 {
 	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

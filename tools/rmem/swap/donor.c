@@ -91,9 +91,9 @@ static void take_state(struct nlattr **attrs, void *arg)
 }
 
 /*
- * The kernel has the donor already. It may be this one and up, and an event of an older connection has hidden that. It may be
- * half made, or belong to other settings and could not be removed with them; in these two cases it is removed. If it is leaving,
- * this waits for it.
+ * The kernel has the donor already. Perhaps the donor has our settings and is up, and an event of an older connection has hidden
+ * that. Perhaps it is half made, or has older settings, and could not be removed when these ended: then the caller removes it
+ * now. If it is leaving, the next attempt sees whether it has gone.
  */
 static int is_there(struct donor *d)
 {

@@ -42,8 +42,8 @@ struct conf_device {
 	uint32_t hot, buffers;
 	uint32_t priority;
 	bool has_hot, block;
-	bool made, taken; /* by this process: anew, or as it was there */
-	bool bad;	  /* it could not be had */
+	bool made, taken; /* by this process: made anew, or taken over as it was */
+	bool bad;	  /* it could not be made or taken over */
 	int line;
 	struct conf_device *next;
 };
@@ -109,7 +109,7 @@ uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64
 
 /* ------------------------------------------------------------------ area.c */
 
-#define SWAPOFF_PATIENCE_MS 60000 /* with one that brings no page back */
+#define SWAPOFF_PATIENCE_MS 60000 /* with a swapoff that brings no page back */
 
 /* From /proc/swaps, in bytes. False: nothing is swapped to it. */
 bool area_used(const char *device, uint64_t *used);
@@ -149,20 +149,20 @@ struct donor {
 	char device[RMEM_SWAP_NAME_SIZE];
 	pthread_t thread;
 	pthread_cond_t changed;
-	struct kernel kernel;  /* its thread's */
+	struct kernel kernel;  /* used by its thread only */
 	enum donor_state state;
-	bool known;	       /* the kernel has it, or may have: its thread's */
-	bool own;	       /* the kernel's is of these settings: we had it connected, or took it over */
-	bool half;	       /* it has a queue pair that is not connected: its thread's */
-	uint64_t told;	       /* what the kernel says of it: its thread's */
+	bool known;	       /* the kernel has it, or may have it; used by its thread only */
+	bool own;	       /* the kernel has it with these settings: we connected it, or took it over */
+	bool half;	       /* it has a queue pair that is not connected; used by its thread only */
+	uint64_t told;	       /* its state, as the kernel says; used by its thread only */
 	bool lost;	       /* since the last attempt began */
 	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
-	int left;	       /* what the kernel said of it: 0 or -errno */
-	bool answered;	       /* since it was asked to leave, the kernel has said that */
+	int left;	       /* what the kernel answered when it was to leave: 0 or -errno */
+	bool answered;	       /* the kernel has answered since it was last asked to leave */
 	char why[256];	       /* why it is not up, or could not leave */
 	int64_t next;	       /* when it is tried again, ms */
-	unsigned int pause_ms; /* before that */
-	int asker;	       /* who wants to know when it has left; -1 */
+	unsigned int pause_ms; /* how long it waits after the next failure, or when it is lost */
+	int asker;	       /* the connection of an operator who waits until it has left; -1: none */
 	struct donor *next_donor;
 };
 
@@ -207,7 +207,7 @@ void spare_memory(void);
 int control_open(const char *path);
 void control_close(void);
 void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
-/* asked takes over a descriptor, and a line of the operator from it. */
+/* @asked takes over the descriptor of a connection, and gets the line that the operator sent on it. */
 void control_listen(struct event_base *base, void (*asked)(int fd, char *line));
 
 /* ------------------------------------------------------------------ commands; they return an exit code */

@@ -154,7 +154,7 @@ int service_run(const char *conf_path, const char *socket_path)
 	control_close();
 	kernel_close(&service.events);
 	kernel_close(&service.requests);
-	/* SIGQUIT leaves threads that use it. */
+	/* After SIGQUIT, threads still run that use the settings. */
 	if (code != EXIT_LEFT)
 		conf_free(&service.conf);
 	return code;

@@ -13,12 +13,12 @@
 
 /* Take over the donors that the kernel has, and start the others. */
 void begin_donors(void);
-/* Those of the settings that do not run. Call it with service.lock. */
+/* Start the donors of the settings that do not run. Call it with service.lock. */
 void start_donors(void);
 void on_wake(evutil_socket_t fd, short what, void *arg);
 void on_look(evutil_socket_t fd, short what, void *arg);
 void on_events(evutil_socket_t fd, short what, void *arg);
-/* Takes over this descriptor, and a line of the operator from it. */
+/* Takes over the descriptor of a connection, and gets the line that the operator sent on it. */
 void service_asked(int fd, char *line);
 
 /* ------------------------------------------------------------------ service_end.c */

@@ -45,7 +45,7 @@ void start_donors(void)
 	}
 }
 
-/* The kernel tells of a donor, which may be another one than this process thinks. */
+/* The kernel tells the state of a donor, which may be another one than this process thinks. */
 static void look_at(struct nlattr **attrs, void *arg)
 {
 	struct donor *d = donor_told(attrs);

@@ -15,7 +15,7 @@ static struct {
 	struct conf_device *device;
 	pid_t pid;
 	int64_t said;
-	uint64_t least; /* bytes that were left */
+	uint64_t least; /* the fewest bytes that were left so far */
 } ending;
 
 static void donors_leave(void)

@@ -348,7 +348,7 @@ int top_command(unsigned int interval, unsigned int count)
 
 /* ------------------------------------------------------------------ drain */
 
-/* The device that has this donor; false: none has. */
+/* A donor, and the device that has it; the device is empty if none has it. */
 struct where {
 	const char *donor;
 	char device[RMEM_SWAP_NAME_SIZE];
