@@ -2,17 +2,17 @@
 #
 # rdma_rxe.ko: Debian's own rxe (linux-source-6.12), our patches, our files, built out of tree.
 #
-#   build/kernel/upstream/    what is unpacked of Debian's source, as it came
-#   build/kernel/linux/       the same, patched, with kernel/src and kernel/uapi laid into it
+#   build/kernel/upstream/    the part of Debian's source that we need, unchanged
+#   build/kernel/linux/       the same, patched, with kernel/src and kernel/uapi copied into it
 #   build/kernel/rdma_rxe.ko  the module, without debug information
 #
 # build/kernel-debug/ is the same for the debug kernel (tests/vm/debug-kernel); only `make kernel-debug`
-# builds there, with DEBUG_KERNEL=what that printed.
+# builds there. Its DEBUG_KERNEL= is what tests/vm/debug-kernel printed.
 
 KERNEL_SOURCE ?= /usr/src/linux-source-6.12.tar.xz
 RXE := drivers/infiniband/sw/rxe
 kernel_patches := $(addprefix kernel/patches/,$(shell sed 's/[ \t]*\#.*//; /^$$/d' kernel/patches/series 2>/dev/null))
-# what the files of rdma_cm are, which ucma.c keeps to itself: rxe_migr_ucma.c reads them
+# the structures of rdma_cm's files, which only ucma.c declares: rxe_migr_ucma.c reads them
 kernel_ucma := sed -n '/^struct ucma_[a-z]* {/,/^};/p'
 kernel_ours := $(wildcard kernel/src/*.[ch] kernel/uapi/rdma/*.h)
 
@@ -36,7 +36,7 @@ build/$(1)/linux/.patched: build/kernel/upstream/.done $(wildcard kernel/patches
 	$(Q)$(kernel_ucma) $$(@D)/drivers/infiniband/core/ucma.c >$$(@D)/$(RXE)/rxe_migr_ucma.h
 	$(Q)touch $$@
 
-# (only what changed is laid anew, so that only that is compiled again)
+# (only files that changed are copied, so that only these are compiled again)
 build/$(1)/rdma_rxe.ko: build/$(1)/linux/.patched $(kernel_ours) kernel/upstream.mk
 	$(Q)for f in $(wildcard kernel/src/*.[ch]); do \
 		cmp -s $$$$f build/$(1)/linux/$(RXE)/$$$${f##*/} || cp $$$$f build/$(1)/linux/$(RXE)/; done

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# rmem_swap.ko, a module of its own: it needs nothing of ours, and is built against the kernel's headers in
-# build/kernel*/rmem_swap/.
+# rmem_swap.ko, a module of its own: it does not need our rdma_rxe.ko, and is built in build/kernel*/rmem_swap/
+# against the kernel's headers.
 
 rmem_swap_files := $(wildcard kernel/rmem_swap/*.[ch] kernel/rmem_swap/Kbuild)
 

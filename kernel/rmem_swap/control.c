@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* What is arranged with a donor that is up: slabs, its room, its notices. By its workqueue. */
+/* What is arranged with a donor that is up: slabs, its room, its notices. Its workqueue does that. */
 
 #include <linux/sched/mm.h>
 
 #include "rmem_swap.h"
 
-#define SHUN (10 * HZ) /* no new slab goes to a donor so long after it evicted one or had no room */
+#define SHUN (10 * HZ) /* for so long a donor gets no new slab after it evicted one or had no room */
 
 /* ------------------------------------------------------------------ mapping */
 
-/* Under d->lock, and it is up. */
+/* The caller holds d->lock, and the donor is up. */
 void rs_donor_map(struct rs_donor *d)
 {
 	lockdep_assert_held(&d->lock);
@@ -39,7 +39,7 @@ static void map_one(struct rs_donor *d, unsigned int index)
 	}
 }
 
-/* If the donor is lost or leaves before a claimed slab is mapped, whoever has it leave drops the claim. */
+/* If the donor is lost or leaves before a claimed slab is mapped, rs_slabs_leave() drops the claim. */
 void rs_map_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, map_work);
@@ -65,7 +65,7 @@ void rs_room_work(struct work_struct *work)
 	memalloc_noio_restore(noio);
 }
 
-/* A donor that does not say it in a second, as when it moves, has none now. */
+/* False: the donor did not say its room in a second, for example since it moves. So it has none now. */
 bool rs_donor_ask_room(struct rs_donor *d)
 {
 	unsigned int before = READ_ONCE(d->rooms);
@@ -108,7 +108,7 @@ static struct rs_slab *find_slab(struct rs_donor *d, const struct rs_named *name
 	return slab && rs_slab_of(slab, d, RS_MAPPED) && slab->addr == named->addr ? slab : NULL;
 }
 
-/* It takes place in any case, by the end of the time of grace. */
+/* The slab is unmapped in any case, within the time of grace. */
 static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 {
 	unsigned int index = slab - d->dev->slabs;
@@ -121,7 +121,7 @@ static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 		rs_save_tell(d, lost);
 }
 
-/* (a slab that we do not have is answered, too: else the donor would wait, and then take all) */
+/* (we also answer for a slab that we do not have: else the donor would wait, and then take all that it asked for) */
 static void evict(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rs_slab *slab = find_slab(d, named);

@@ -17,7 +17,7 @@
 DEFINE_MUTEX(rs_devs_lock);
 LIST_HEAD(rs_devs);
 
-/* Held, or NULL. */
+/* With a reference, or NULL */
 struct rs_dev *rs_dev_find(const char *name)
 {
 	struct rs_dev *dev, *found = NULL;
@@ -127,7 +127,7 @@ static int make_gendisk(struct rs_dev *dev)
 
 /* ------------------------------------------------------------------ add */
 
-/* Of letters, digits, '.', '-' and '_', so that it is a name of a file, too; and none that /dev has. */
+/* A name has only letters, digits, '.', '-' and '_', so that it is a file's name, too, and /dev must not have it yet. */
 static int check_name(const char *name, struct netlink_ext_ack *extack)
 {
 	char path[RMEM_SWAP_NAME_SIZE + 8];
@@ -212,7 +212,7 @@ static int make_slabs(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-/* Visible when nothing can fail any more. rs_devs_lock is held. */
+/* Makes the device visible, at last, when nothing can fail any more. rs_devs_lock is held. */
 static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 {
 	struct rs_dev *other;
@@ -232,7 +232,7 @@ static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	ret = device_add_disk(NULL, dev->gendisk, groups);
 	if (ret)
 		return ret;
-	/* (before anybody finds the device, and removes it) */
+	/* (the tick begins before anybody can find the device, and remove it) */
 	queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
 	list_add_tail(&dev->list, &rs_devs);
 	return 0;
@@ -295,7 +295,7 @@ static int claim(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return ret;
 }
 
-/* Nobody opens it any more, and nobody finds it when this ends; the caller holds it. */
+/* Nobody can open the device any more, and nobody finds it when this ends. The caller has a reference. */
 static void del(struct rs_dev *dev)
 {
 	mutex_lock(&dev->lock);
@@ -306,7 +306,7 @@ static void del(struct rs_dev *dev)
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
 	rs_donors_leave(dev);
-	/* (for their pages buffers were taken once more) */
+	/* (the donors that left have taken buffers to save their pages) */
 	rs_pages_wait(dev);
 	/* No request and no buffer is left, so these works do not queue themselves again. */
 	cancel_work_sync(&dev->again_work);
@@ -327,7 +327,7 @@ int rs_dev_del(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return ret;
 }
 
-/* The module goes: nobody has one open. */
+/* The module is being unloaded, so nobody has a device open. */
 void rs_devs_del_all(void)
 {
 	struct rs_dev *dev;

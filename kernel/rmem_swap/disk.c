@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. All are submitted by
- * disk_work: where a request comes to us, its task may hold a plug, or a list of bios that wait for it to return, and a bio that
- * goes there waits for what waits for it.
+ * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. disk_work submits all
+ * of them. The task that brings us a request must not: it may hold a plug, or a list of bios that are submitted when the task
+ * returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
  *
- * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for it. A flush
- * waits until the disk has all that were there before it, then it has the disk flushed. A buffer that takes the place of an
- * older one of its page takes it here, too. A write that ended early and then fails on the disk fails the flushes that wait for
- * it, or else the next one. Those that came before it wait for none of it, and are not failed. A buffer that took the place of one
- * whose request had ended stands for that one, too, though its own has not.
+ * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for the disk. A flush
+ * waits until the disk has all buffers that were pending before the flush came. Then it has the disk flushed. A buffer that
+ * replaces an older one of its page takes the older one's place here, too. If a write ends early and then fails on the disk, the
+ * flushes that wait for it fail; if there are none, the next flush fails. Flushes that came before the write do not wait for it,
+ * and do not fail. If a buffer replaced one whose request had ended, it counts as such a buffer, too, though its own request has
+ * not ended.
  *
  * This file and page.c call each other: a write and its end on the disk are one state machine.
  */
@@ -53,7 +54,7 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
 	spin_unlock_irqrestore(&dev->disk_lock, flags);
 }
 
-/* The disk has not got what a flush promises. */
+/* The disk has failed to write the buffer @seq, whose request had ended: fail the flushes that wait for it, or the next one. */
 static void fail_flushes(struct rs_dev *dev, u64 seq)
 {
 	struct rs_io *io;
@@ -93,7 +94,7 @@ static void unpend(struct rs_buf *buf, bool failed)
 		submit_later(dev);
 }
 
-/* What is pending now comes before this. */
+/* The buffers that are pending now have numbers below this. */
 u64 rs_disk_seq(struct rs_dev *dev)
 {
 	u64 seq;
@@ -104,7 +105,7 @@ u64 rs_disk_seq(struct rs_dev *dev)
 	return seq;
 }
 
-/* All that comes before @seq, or it has failed to write it. */
+/* Does the disk have all buffers before @seq, or has it failed to write them? */
 bool rs_disk_has(struct rs_dev *dev, u64 seq)
 {
 	bool has;
@@ -128,7 +129,7 @@ static void written(struct bio *bio)
 		rs_count(&dev->stats, RS_DISK_ERRORS);
 		atomic_inc(&dev->disk_failed);
 	} else if (buf->alone && buf->io) {
-		/* (what is saved is of no request) */
+		/* (a buffer of save.c has no request) */
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);
@@ -280,7 +281,7 @@ static bool take_next(struct rs_dev *dev, struct rs_io **io, struct rs_buf **buf
 	return *io || *buf;
 }
 
-/* (in turn: when the disk takes no more for now, a read does not wait for all the writes that stand there) */
+/* (one of each in turn: if the disk takes no more for now, a read need not wait for all writes that wait) */
 void rs_disk_work(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(work, struct rs_dev, disk_work);

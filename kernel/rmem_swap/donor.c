@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Donors: one is added, connected, and then up until it is lost or removed. All of that but the adding is done by the donor's
- * ordered workqueue, so nothing of one donor runs beside another thing of it; its verbs objects and its slabs need no other
- * lock against each other.
+ * Donors: a donor is added, connected, and then up until it is lost or removed. The donor's ordered workqueue does all of this
+ * except the adding. So two works of one donor never run at the same time, and they need no lock against each other for its verbs
+ * objects and its slabs.
  */
 
 #include <linux/netlink.h>
@@ -10,14 +10,14 @@
 
 #include "rmem_swap.h"
 
-#define PATIENCE (10 * HZ) /* of a command, with a donor that is silent though its queue pair lives */
+#define PATIENCE (10 * HZ) /* how long a command waits for a donor that is silent, though its queue pair lives */
 
 /*
  * NEW     -> UP	connected
  * NEW     -> DOWN	it could not be connected, or its RDMA device went
  * UP      -> DOWN	lost
  * any but LEAVING -> LEAVING	DONOR_DEL, DEV_DEL
- * LEAVING -> UP	it was UP, and has pages that the disk does not take
+ * LEAVING -> UP	it was UP, and has pages that the disk does not take, or had such and did not answer in time
  *
  * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place.
  */
@@ -30,7 +30,7 @@ static const u8 arcs[] = {
 
 #define ANY (BIT(RMEM_SWAP_NEW) | BIT(RMEM_SWAP_UP) | BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING))
 
-/* From one of @from; false if it may not be. */
+/* Goes from one of the states in @from to @to; false if the donor is in another state, or may not do so. */
 static bool set_state(struct rs_donor *d, u8 from, enum rmem_swap_donor_state to)
 {
 	unsigned long flags;
@@ -229,7 +229,7 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 struct leaver {
 	struct list_head list;
 	struct completion done;
-	u64 kept;		/* pages for which it stays */
+	u64 kept;		/* the pages for which the donor stays */
 };
 
 static void wait_in_line(struct leaver *leaver, struct rs_donor *d)
@@ -266,9 +266,9 @@ static void reopen_all(struct rs_donor *d)
 }
 
 /*
- * The donor stays: it has pages that the disk does not take, or it had such and did not answer in time. It is up again, unless it
- * is lost, or the device goes. Work that was put off while it was leaving is done now. A thread that has it leave once more waits
- * for dev->lock, and then for the next leave_work.
+ * Does the donor stay? It does if it has pages that the disk does not take, or had such pages and did not answer in time, unless
+ * it is lost, or the device goes. Then it is up again, and work that was put off while it was leaving is done now. A thread that
+ * has it leave once more waits for dev->lock, and then for the next leave_work.
  */
 static bool stays(struct rs_donor *d, u64 lost)
 {
@@ -333,7 +333,7 @@ static void init_works(struct rs_donor *d)
 	INIT_WORK(&d->leave_work, leave_work);
 }
 
-/* The one of this name that is down, and finished, is replaced; its counters go on. */
+/* @d replaces a donor of the same name that is down and whose connection has ended, and goes on with its counters. */
 static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old, struct netlink_ext_ack *extack)
 {
 	*old = find_donor(dev, d->name);
@@ -342,7 +342,7 @@ static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old
 		*old = NULL;
 		return -EEXIST;
 	}
-	/* (it finds its slabs by the pointer to itself, and counts until its last I/O has ended) */
+	/* (until its last I/O has ended, the old donor counts, and finds its slabs by the pointer to itself) */
 	if (*old && READ_ONCE((*old)->ibdev)) {
 		NL_SET_ERR_MSG(extack, "the donor's lost connection is still being ended: try again");
 		*old = NULL;
@@ -378,7 +378,7 @@ static int add(struct rs_dev *dev, struct rs_donor *d, struct netlink_ext_ack *e
 	return ret;
 }
 
-/* *@made is held. */
+/* The caller gets a reference to *@made. */
 int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 port, u32 gid_index, struct rs_donor **made,
 		 struct netlink_ext_ack *extack)
 {
@@ -395,14 +395,14 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 		*made = d;
 		return 0;
 	}
-	/* (its workqueue destroys what there is) */
+	/* (the donor's workqueue destroys what was made) */
 	rs_donor_fail(d, "it was not added");
 	flush_work(&d->lost_work);
 	rs_donor_put(d);
 	return ret;
 }
 
-/* False if it leaves already. */
+/* False if the donor is leaving already. */
 static bool begin_leave(struct rs_donor *d)
 {
 	bool was_up = set_state(d, BIT(RMEM_SWAP_UP), RMEM_SWAP_LEAVING);
@@ -429,7 +429,7 @@ static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 	if (wait_in_time(d, &leaver->done))
 		return 0;
 	mutex_lock(&dev->lock);
-	/* (else it was told just now) */
+	/* (a leaver that is not on the list was told just now) */
 	if (!list_empty(&leaver->list)) {
 		if (d->was_up && !d->gone && !dev->going && rs_alone(d, 0, dev->n_slabs)) {
 			list_del_init(&leaver->list);
@@ -477,7 +477,7 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	return ret;
 }
 
-/* All of them; none is added meanwhile. */
+/* Has all donors leave. None is added meanwhile, since the device is going. */
 void rs_donors_leave(struct rs_dev *dev)
 {
 	struct leaver leaver;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What rmemswap is told without asking: events, and the generic netlink family by which they go. The family's requests are set
- * by nl.c when it registers the family, so that this file needs no other of ours.
+ * What rmemswap is told without asking: events, and the generic netlink family by which they go. nl.c sets the family's
+ * requests when it registers the family, so that this file needs no other file of ours.
  */
 
 #include <net/genetlink.h>
@@ -23,9 +23,9 @@ struct genl_family rs_family __ro_after_init = {
 	.n_mcgrps = ARRAY_SIZE(groups),
 };
 
-bool rs_registered; /* the numbers of the family's groups are its own */
+bool rs_registered; /* only then the family has group numbers of its own */
 
-/* (when there is no memory for it nobody is told; STATUS says what is) */
+/* (if there is no memory for the message, nobody is told; STATUS shows the state) */
 void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab)
 {
 	struct sk_buff *msg = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOWAIT | __GFP_NOWARN);

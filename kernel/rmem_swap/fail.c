@@ -11,7 +11,7 @@ bool rs_donor_is_up(struct rs_donor *d)
 	return READ_ONCE(d->state) == RMEM_SWAP_UP && !test_bit(RS_FAILED, &d->flags);
 }
 
-/* Once, for the first reason; from any context. */
+/* Only the first call counts, with its reason. From any context */
 void rs_donor_fail(struct rs_donor *d, const char *format, ...)
 {
 	unsigned long flags;
@@ -36,7 +36,7 @@ void rs_donor_fail(struct rs_donor *d, const char *format, ...)
 	queue_work(d->wq, &d->lost_work);
 }
 
-/* Empty if it has not failed. */
+/* @reason is empty if the donor has not failed. */
 void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON])
 {
 	unsigned long flags;
@@ -46,7 +46,7 @@ void rs_donor_reason(struct rs_donor *d, char reason[RS_REASON])
 	spin_unlock_irqrestore(&d->lock, flags);
 }
 
-/* All that is posted completes. From the donor's workqueue, once it has failed, or nothing is posted any more */
+/* Completes all that is posted. From the donor's workqueue, once the donor has failed, or if nothing is posted any more */
 void rs_verbs_drain(struct rs_donor *d)
 {
 	if (!d->ibdev || d->drained)

@@ -9,7 +9,7 @@ void rs_io_end(struct rs_io *io, blk_status_t status)
 	blk_mq_complete_request(blk_mq_rq_from_pdu(io));
 }
 
-/* To be run by again_work: anew, or it holds a reference to its slab and is to be posted. */
+/* again_work will post the request, if it holds a reference to its slab, or else run it anew. */
 void rs_io_again(struct rs_io *io)
 {
 	struct rs_dev *dev = io->dev;

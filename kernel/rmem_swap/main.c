@@ -11,9 +11,9 @@
 #include "rmem_swap.h"
 
 /*
- * Packets may be received into the kernel's reserves of memory as long as a socket is known that frees memory by what it
- * receives. The RDMA device receives by a socket that is not ours, and takes such packets; this one is only known. (If there is
- * none, the device works; it may just wait longer for memory.)
+ * The kernel receives packets into its reserves of memory only while it knows a socket that frees memory by what it receives
+ * (sk_set_memalloc()). The RDMA device receives by a socket that is not ours, and takes such packets. This socket of ours
+ * receives nothing; the kernel only knows it. (Without it the device works, too, but may wait longer for memory.)
  */
 static struct socket *known;
 

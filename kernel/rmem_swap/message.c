@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Messages with a donor (rmem/wire.h): their memory, how they are posted, and what is taken from those that come. What the donor
- * says is not trusted: what does not fit ends the connection.
+ * Messages with a donor (rmem/wire.h): their memory, how they are posted, and what is taken from those that come. The donor is
+ * not trusted: a message that does not fit ends the connection.
  */
 
 #include <linux/overflow.h>
@@ -176,7 +176,7 @@ static void completed_one(struct rs_donor *d)
 		complete(&d->asked);
 }
 
-/* The receive is posted again before the answer is told: the next request may follow at once. */
+/* The receive is posted again before ask() learns of the answer: the next request may follow at once. */
 static void recv_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct rs_recv *recv = container_of(wc->wr_cqe, struct rs_recv, cqe);

@@ -8,7 +8,7 @@
 #define PATH_SIZE 256
 #define MAX_24 0xffffff
 
-/* 0 and 1 are those of management, 0xffffff is multicast */
+/* queue pairs 0 and 1 are for management, 0xffffff is for multicast */
 static const struct netlink_range_validation qpns = { .min = 2, .max = MAX_24 - 1 };
 
 static const struct nla_policy policy[RMEM_SWAP_A_MAX + 1] = {
@@ -61,7 +61,7 @@ static const char *get_string(struct genl_info *info, int attr)
 	return nla_data(info->attrs[attr]);
 }
 
-/* That of DEV, which end_request() puts. */
+/* Gets the device that DEV names; end_request() puts it. */
 static int get_dev(struct genl_info *info)
 {
 	int ret = need(info, RMEM_SWAP_A_DEV);
@@ -89,7 +89,7 @@ static int check_right(const struct genl_split_ops *op, struct sk_buff *skb, str
 	return -EPERM;
 }
 
-/* (user_ptr is NULL before that; the dump needs none of it) */
+/* (user_ptr[0] is NULL before this. It is not called for STATUS, which is a dump) */
 static int begin_request(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
 {
 	int ret = check_right(op, skb, info);

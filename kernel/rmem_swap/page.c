@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Pages of which a write is under way, and where a read finds its data.
+ * Pages with a write under way, and where a read finds its data.
  *
  * A write copies its data into a buffer and is done with the request's memory. The buffer lives until the disk has the data.
  * As long as a page has a buffer, it has an entry in a hash table; its bucket's lock orders all that happens to the page:
@@ -12,40 +12,44 @@
  *		request is no FUA; else it is *late*: it stays active until the disk has the data. Requests that come meanwhile
  *		wait in their order.
  * writing	One at a time, so two writes of a page never reach the disk in the wrong order.
- * ready	Comes after the writing one. A newer buffer takes its place (and its place among those that a flush waits for),
- *		and the older one is freed: it can't be late, since a late one is active, and nothing newer gets past an active
- *		one.
+ * ready	Goes to the disk after the writing one. A newer buffer takes its place, also among the buffers that a flush waits
+ *		for, and the older one is freed. The older one can't be late: a late buffer is active, and no newer buffer gets
+ *		past the active one.
  *
- * The page's bit in dev->remote says that the donor's copy is the newest write that has ended, or one under way is newer:
+ * The page's bit in dev->remote says that the donor has the data of the newest write that has ended, or of a newer write that is
+ * under way:
  *	- it is cleared when a write becomes active, before its RDMA WRITE is posted;
- *	- it is set when that has completed, and before the reference to the slab is put;
- *	- a slab is unmapped in this order: its state, which ends new references; the last reference; its bits. So no bit outlives
- *	  a mapping. (The state and the references stand for a generation of the mapping.)
+ *	- it is set when the RDMA WRITE has completed, and before the reference to the slab is put;
+ *	- a slab is unmapped in this order: its state changes, so that no new reference is taken; the last reference is put; its
+ *	  bits are cleared. So no bit outlives a mapping. (For this, a mapping needs no generation number.)
  *
- * The page's bit in dev->bad says that the disk failed to write it, and has something old or torn. The next write that succeeds
+ * The page's bit in dev->bad says that the disk failed to write the page, and has old or torn data. The next write that succeeds
  * clears it.
  *
  * A read looks, under the bucket's lock:
- *	1. The page has an entry: the newest buffer of all. Its request may not have ended; then the two were under way together,
- *	   and the read may see either.
- *	2. The slab is mapped and the bit is set: RDMA READ, under a reference. A write that comes meanwhile is concurrent. The
- *	   reference comes first, then the bit: else the slab may be unmapped and mapped at another donor between the two.
- *	3. The disk, unless the page is bad: then an error.
- * If an RDMA READ fails, because the donor is lost, it begins anew at 1.
+ *	1. If the page has an entry: its newest buffer. If the buffer's request has not ended, read and write are concurrent, and
+ *	   the read may get old or new data.
+ *	2. If the slab is mapped and the bit in dev->remote is set: RDMA READ, with a reference to the slab. A write that comes
+ *	   meanwhile is concurrent. The read takes the reference before it tests the bit: else the slab could be unmapped, and
+ *	   mapped at another donor, between the two.
+ *	3. Else the disk. If the page is bad, the read is an error.
+ * If an RDMA READ fails, because the donor is lost, the read begins anew at 1.
  *
  * What can meet:
  *	write, write		in their order at the donor, since one is active; in their order on the disk, as above.
- *	write, its donor lost	the write becomes late, and ends with what the disk says. Its bit stays clear.
- *	write, unmap		holds a reference: the bit that it sets is cleared by the unmapping, which waits for it.
+ *	write, its donor lost	the write becomes late, and ends with what the disk says. The page's bit stays clear.
+ *	write, unmap		the write holds a reference. The unmapping waits for it, and clears the bit that the write set.
  *	unmap, disk not done	reads find the buffer, by 1.
- *	unmap, disk failed	A write that ended early and then fails on the disk is bad; its donor still has it. It is saved before
- *				an orderly unmapping (save.c). If that fails, or the donor is lost, no donor has it: reads fail, as on
- *				a disk that fails.
- *	save, anything		What is saved is active, with a buffer that is *unread* until the donor has been read. Until then
- *				reads go on at 2. Writes wait; the bit stays set, since the donor's copy is what the buffer gets.
- *	write, disk failed	late: the request fails, and the page is bad. A buffer that is ready then is written all the same.
- *	discard, anything	clears the bit if there is no entry. If there is one, the data is newer, or concurrent. What is on
- *				its way to the disk may arrive there after the discard, which may leave anything.
+ *	unmap, disk failed	If a write ended early and then failed on the disk, the page is bad, but its donor still has it.
+ *				It is saved before an orderly unmapping (save.c). If that fails, or the donor is lost, nobody has
+ *				the page: reads fail, as on a disk that fails.
+ *	save, anything		A page that is being saved has an active buffer, which is *unread* until the donor has been read.
+ *				Until then reads go on at 2. Writes wait. The bit stays set, as the buffer gets the donor's copy.
+ *	write, disk failed	if the write is late, its request fails. The page is bad. If it has a ready buffer, that is
+ *				written all the same.
+ *	discard, anything	clears the bit if the page has no entry. If it has one, the data is newer than the discard, or
+ *				concurrent. Data on its way to the disk may arrive there after the discard: a page that was
+ *				discarded may have any contents.
  *
  * This file and disk.c call each other: a write and its end on the disk are one state machine.
  */
@@ -78,7 +82,7 @@ static struct rs_page *find_page(struct rs_bucket *bucket, u64 index)
 
 /* ------------------------------------------------------------------ buffers */
 
-/* NULL: the request stands in line, and gets one by rs_starved(). */
+/* NULL: no buffer is free. The request waits in line, and rs_starved() gives it one. */
 struct rs_buf *rs_buf_get(struct rs_io *io)
 {
 	struct rs_dev *dev = io->dev;
@@ -113,7 +117,7 @@ struct rs_buf *rs_buf_take(struct rs_dev *dev)
 	return buf;
 }
 
-/* The first of those that wait for a buffer, and one for it. */
+/* The first request that waits for a buffer, with a buffer for it; NULL if no request waits, or no buffer is free. */
 struct rs_io *rs_starved(struct rs_dev *dev, struct rs_buf **buf)
 {
 	struct rs_io *io = NULL;
@@ -133,8 +137,8 @@ struct rs_io *rs_starved(struct rs_dev *dev, struct rs_buf **buf)
 }
 
 /*
- * The last use of the buffer, and of the device, if that is being removed: whoever waits for all buffers takes the lock and then
- * frees it.
+ * Nobody uses the buffer after this, nor the device, if it is being removed: the thread that waits for all buffers takes the
+ * lock, and then the device may be freed.
  */
 void rs_buf_put(struct rs_buf *buf)
 {
@@ -162,13 +166,13 @@ static bool all_free(struct rs_dev *dev)
 	return all;
 }
 
-/* No request is under way. */
+/* Waits until all buffers are free. No request is under way that could take one. */
 void rs_pages_wait(struct rs_dev *dev)
 {
 	wait_event(dev->wait, all_free(dev));
 }
 
-/* There is one: each page that there is has a buffer, and the buffer of this one is new. */
+/* A free entry exists: there are as many as buffers, each page in use has a buffer, and the new page's buffer was free. */
 static struct rs_page *new_page(struct rs_dev *dev, struct rs_bucket *bucket, u64 index)
 {
 	struct rs_page *page;
@@ -211,7 +215,10 @@ static void to_disk(struct rs_page *page, struct rs_buf *buf)
 		rs_buf_put(older);
 }
 
-/* The next one becomes active, if none is. Returns a request whose RDMA WRITE is to be posted, without the lock; or NULL. */
+/*
+ * If no buffer of the page is active, the next one that waits becomes active. Returns a request whose RDMA WRITE the caller must
+ * post without the lock, or NULL.
+ */
 static struct rs_io *run_page(struct rs_dev *dev, struct rs_page *page)
 {
 	struct rs_buf *buf = list_first_entry_or_null(&page->waiting, struct rs_buf, list);
@@ -254,7 +261,7 @@ struct rs_io *rs_page_write(struct rs_io *io, struct rs_buf *buf)
 	return post;
 }
 
-/* The RDMA WRITE has completed, or has failed. Returns what is to be posted. */
+/* The RDMA WRITE has completed, or has failed. Returns a request that the caller must post, or NULL. */
 struct rs_io *rs_page_written(struct rs_io *io, bool ok)
 {
 	struct rs_dev *dev = io->dev;
@@ -276,18 +283,18 @@ struct rs_io *rs_page_written(struct rs_io *io, bool ok)
 		buf->io = NULL;
 	}
 	to_disk(page, buf);
-	/* (whoever waits for the reference waits for the disk next, and so for the buffer) */
+	/* (the buffer is pending already: a thread that waits for the last reference waits for the disk next) */
 	rs_slab_put(io);
 	if (!late)
 		post = run_page(dev, page);
 	spin_unlock_irqrestore(&bucket->lock, flags);
-	/* (a flush that comes from now on waits for the buffer) */
+	/* (a flush that comes after the end of the request waits for the buffer, which is pending already) */
 	if (!late)
 		rs_io_end(io, BLK_STS_OK);
 	return post;
 }
 
-/* The end of a disk write, in whatever context. The caller puts the buffer. */
+/* A write to the disk has ended. From any context; the caller puts the buffer. */
 void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
 {
 	struct rs_dev *dev = buf->dev;
@@ -326,7 +333,7 @@ static struct rs_buf *newest(struct rs_page *page)
 	return page->active ?: page->ready ?: page->writing;
 }
 
-/* The donor has the page; there is a reference to the slab then. */
+/* Does the donor have the page? If so, @io gets a reference to the slab. */
 static bool get_remote(struct rs_io *io)
 {
 	if (!rs_slab_get(io))
@@ -337,7 +344,7 @@ static bool get_remote(struct rs_io *io)
 	return false;
 }
 
-/* From a buffer it is done; from the donor there is a reference to the slab. */
+/* RS_FROM_BUFFER: @io has the data already. RS_FROM_DONOR: @io has a reference to the slab. */
 enum rs_source rs_page_read(struct rs_io *io)
 {
 	struct rs_dev *dev = io->dev;
@@ -365,8 +372,8 @@ enum rs_source rs_page_read(struct rs_io *io)
 /* ------------------------------------------------------------------ saving */
 
 /*
- * @io holds a free buffer's memory, and reads it from the donor next. False if there is nothing to save: the page was written anew
- * meanwhile.
+ * @io has the memory of @buf, which was free, and reads the page from the donor into it next. False if there is nothing to save
+ * any more, for example since the page was written anew meanwhile.
  */
 bool rs_page_save(struct rs_io *io, struct rs_buf *buf)
 {
@@ -400,7 +407,7 @@ static void read_back(struct rs_io *io)
 	spin_unlock_irqrestore(&bucket->lock, flags);
 }
 
-/* The last use of @io, which is gone then. Reads find the page in its buffer from here on, whatever becomes of the donor. */
+/* @io may be gone after this. If @ok, reads find the page in its buffer from now on, whatever becomes of the donor. */
 void rs_save_ended(struct rs_io *io, bool ok)
 {
 	struct rs_dev *dev = io->dev;
@@ -478,7 +485,7 @@ static int make_buffer(struct rs_dev *dev, unsigned int i)
 	return 0;
 }
 
-/* On failure, too, rs_pages_free() frees it. */
+/* rs_pages_free() frees what this has made, also if it fails. */
 int rs_pages_init(struct rs_dev *dev, u32 buffers)
 {
 	unsigned int i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Once a second: how hot each slab is, and where hot ones go. */
+/* Once a second: how hot each slab is, and to which donors hot slabs go. */
 
 #include <linux/random.h>
 #include <linux/sched/mm.h>
@@ -62,7 +62,7 @@ static bool may_have_more(struct rs_donor *d)
 	return rs_donor_is_up(d) && !(READ_ONCE(d->shunned) && time_before(jiffies, READ_ONCE(d->shun_until)));
 }
 
-/* Those that hold none of our slabs, or those that hold some. Each is held. */
+/* The donors that may get a slab, each with a reference: without slabs of ours or, if @holds, with some. */
 static void gather(struct rs_dev *dev, bool holds, struct candidates *c)
 {
 	struct rs_donor *d;
@@ -97,7 +97,7 @@ static void drop(struct candidates *c)
 		rs_donor_put(c->donors[--c->n]);
 }
 
-/* Two at random, first of those that hold none. Returns how many there are; each is held. */
+/* Two donors at random, each with a reference, first from those without slabs of ours. Returns how many. */
 static unsigned int choose(struct rs_dev *dev, struct candidates *c, struct rs_donor *chosen[2])
 {
 	unsigned int n = 0;
@@ -116,7 +116,7 @@ static unsigned int choose(struct rs_dev *dev, struct candidates *c, struct rs_d
 	return n;
 }
 
-/* The one that has more room left; NULL if none has enough. */
+/* The donor that has more room left; NULL if none has enough. */
 static struct rs_donor *roomier(struct rs_donor *chosen[2], unsigned int n, u64 size)
 {
 	struct rs_donor *best = NULL;

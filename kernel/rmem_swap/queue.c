@@ -2,9 +2,9 @@
 /*
  * Requests of the block layer. Each read and write is of one page (max_hw_sectors), so none crosses slabs.
  *
- * A request is started once and for all when it comes: what it has to wait for, it waits for on lists of ours. No request
- * fails by the time that it takes. A donor that is silent for good makes its queue pair fail in some seconds, and then its
- * requests go to the disk; a queue pair that lives is waited for, since its donor may be moving.
+ * A request is started once, when it comes. If it has to wait, it waits on a list of ours. No request fails because it
+ * takes long. If a donor is silent for good, its queue pair fails after some seconds, and then its requests go to the
+ * disk. While its queue pair lives, requests wait, since the donor may be moving.
  */
 
 #include <linux/sched/mm.h>
@@ -119,8 +119,8 @@ static enum blk_eh_timer_return timed_out(struct request *rq)
 }
 
 /*
- * The end of the disk's flush may end one of ours, under the lock of the disk's
- * flush queue. For lockdep, our queues' locks are of another kind.
+ * When a flush of the disk ends, it may end a flush of ours, under the lock of the
+ * disk's flush queue. So lockdep gets another class for the locks of our queues.
  */
 static struct lock_class_key flush_key;
 

@@ -7,15 +7,16 @@
  *	rs_devs_lock		mutex	which devices there are
  *	rs_dev.lock		mutex	its donors, and whether it is being removed
  *	rs_ib_lock		mutex	which RDMA devices there are, and who has verbs objects on them
- *	rs_bucket.lock		spin	(irq) pages of which a write is under way, and their bits in remote and bad
+ *	rs_bucket.lock		spin	(irq) pages with a write under way, and their bits in remote and bad
  *	rs_donor.lock		spin	(irq) its state, its notices
  *	rs_slab.lock		spin	(irq) its state, its references, its donor; inside of rs_bucket.lock or rs_donor.lock
  *	rs_dev.pool_lock	spin	(irq) free buffers, and who waits for one
  *	rs_dev.disk_lock	spin	(irq) what the disk has still to get
  *
- * I/O takes spin locks alone. Verbs objects of a donor are made under rs_ib_lock; all else that sleeps and is about one donor
- * is done by its own ordered workqueue, so that a donor that is silent for a minute, because it moves, holds up no other. That
- * workqueue waits for a donor, or for the disk, as an idle task (TASK_IDLE): none that the kernel would report as one that hangs.
+ * I/O takes spin locks only. Verbs objects of a donor are made under rs_ib_lock. All other work that sleeps and concerns one
+ * donor runs in the donor's own ordered workqueue, so that a donor that is silent for a minute, because it moves, holds up no
+ * other donor. That workqueue waits for its donor, or for the disk, as an idle task (TASK_IDLE), which the kernel does not report
+ * as hung.
  */
 #ifndef RMEM_SWAP_LOC_H
 #define RMEM_SWAP_LOC_H
@@ -39,7 +40,7 @@
 #define RS_MAX_DONORS 64
 #define RS_MAX_SLABS 65536
 #define RS_RECVS (RMEM_SLOTS + 1)	/* receives that are posted for a donor */
-#define RS_NOTICES 64		/* that wait, of one donor; a sane one has a single one under way */
+#define RS_NOTICES 64		/* of one donor that wait at most; a sane donor has one notice under way */
 #define RS_REASON 96
 #define RS_HOT_DEFAULT 20
 
@@ -61,21 +62,21 @@ struct rs_slab {
 	spinlock_t lock;
 	enum rs_slab_state state;	/* slab.c has its arcs */
 	unsigned int refs;		/* I/O under way at the donor */
-	unsigned int writers;		/* those of them that write */
-	bool closed;			/* while MAPPED: nothing is written there any more, and what is there can be read */
-	struct rs_donor *donor;		/* unless UNMAPPED; the donor outlives that */
+	unsigned int writers;		/* those of refs that write */
+	bool closed;			/* while MAPPED: new writes go to the disk alone; reads still find what the donor has */
+	struct rs_donor *donor;		/* NULL if UNMAPPED; the donor outlives the mapping */
 	u64 addr;			/* while MAPPED, or there are references */
 	u32 rkey;
-	atomic_t ios;			/* since the last second */
+	atomic_t ios;			/* page I/Os since the last tick */
 	u64 heat;			/* page I/Os in 1000 seconds; the tick alone writes it */
 };
 
-/* A page of which a write is under way; page.c has the rules. All under its bucket's lock. */
+/* A page with a write under way; page.c has the rules. The lock of its bucket protects all of it. */
 struct rs_page {
-	struct hlist_node node;		/* of the bucket; or of the free ones */
+	struct hlist_node node;		/* in its bucket, or in rs_dev.free_pages */
 	u64 index;
 	struct rs_buf *active;		/* its request is under way */
-	struct rs_buf *ready;		/* newer than the one that is being written to the disk, and goes there next */
+	struct rs_buf *ready;		/* newer than writing, and goes to the disk next */
 	struct rs_buf *writing;		/* is being written to the disk */
 	struct list_head waiting;	/* rs_buf.list: requests that come after the active one, in their order */
 };
@@ -93,11 +94,11 @@ struct rs_buf {
 	struct rs_dev *dev;
 	struct rs_page *page;
 	struct page *data;
-	struct rs_io *io;		/* until that is ended */
+	struct rs_io *io;		/* its request, until that has ended */
 	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
-	bool owed;			/* its request, or that of a buffer that it replaced, has ended: the next flush reports a failure */
+	bool owed;			/* its request, or that of a buffer it replaced, has ended: a flush reports a failure */
 	bool alone;			/* no donor has got it */
-	bool unread;			/* it gets its data from the donor; nothing is in it yet */
+	bool unread;			/* it will get its data from the donor, and has none yet */
 	bool fua;
 	struct bio bio;
 	struct bio_vec bvec;
@@ -108,19 +109,19 @@ struct rs_io {
 	struct list_head list;		/* starved, again, flushes, or ios_to_disk */
 	struct rs_dev *dev;
 	u64 index;			/* of its page */
-	struct rs_slab *slab;		/* the reference that it holds, with its donor */
+	struct rs_slab *slab;		/* to which it holds a reference, while it is at the donor */
 	struct rs_donor *donor;
 	unsigned long posted;		/* jiffies */
 	struct rs_buf *buf;		/* of a write */
 	struct bio_vec bvec;		/* of a read or write: its memory */
-	u64 seq;			/* of a flush: it waits for the buffers before that */
-	bool fails;			/* and one of these has failed, whose request had ended */
+	u64 seq;			/* of a flush: it waits for the buffers with a lower seq */
+	bool fails;			/* of a flush: the disk failed a buffer whose request had ended */
 	u64 dma;
 	struct ib_cqe cqe;
 	struct bio bio;			/* of a read, a flush, a discard */
 	blk_status_t status;
-	bool saves;			/* it is of no request, but of save.c */
-	bool ended;			/* then: and it has ended */
+	bool saves;			/* it belongs to save.c, and to no request */
+	bool ended;			/* if saves: it has ended */
 };
 
 struct rs_dev {
@@ -146,7 +147,7 @@ struct rs_dev {
 	unsigned long *bad;		/* the disk does not have it, since a write failed */
 	u32 hot;
 	struct rs_stats stats;
-	atomic_t disk_failed;		/* pages since the last event */
+	atomic_t disk_failed;		/* pages, since the last event that told of this */
 
 	unsigned int n_buckets;		/* a power of two */
 	struct rs_bucket *buckets;
@@ -155,7 +156,7 @@ struct rs_dev {
 	unsigned int n_buffers, n_free;
 	struct rs_buf *buffers;
 	struct list_head free_buffers;
-	struct rs_page *page_array;	/* as many as buffers: a page that there is has one */
+	struct rs_page *page_array;	/* as many as buffers: each page in use has a buffer */
 	struct hlist_head free_pages;
 	struct list_head starved;	/* rs_io.list: writes that wait for a buffer */
 	struct list_head again;		/* rs_io.list: to be run anew, or to be posted */
@@ -163,15 +164,15 @@ struct rs_dev {
 
 	spinlock_t disk_lock;
 	u64 seq;			/* of the next buffer */
-	bool untold;			/* a write has failed whose request had ended, and no flush waited for it: the next one fails */
+	bool untold;			/* a write failed whose request had ended, and no flush waited: the next flush fails */
 	unsigned int n_pending;
 	struct list_head pending;	/* buffers that the disk does not have yet */
-	struct list_head flushes;	/* rs_io.list: wait for some of them */
+	struct list_head flushes;	/* rs_io.list: they wait for some of these buffers */
 	struct list_head to_disk;	/* rs_buf.list */
 	struct list_head ios_to_disk;	/* rs_io.list: reads, discards, and flushes that have waited */
 	struct work_struct disk_work;
 
-	wait_queue_head_t wait;		/* slabs without references, pending buffers, donors that failed */
+	wait_queue_head_t wait;		/* woken by the last put of a slab, free buffers, saved pages, donors that fail or talk */
 	struct list_head donors;
 	unsigned int n_donors;
 	struct delayed_work tick;
@@ -181,7 +182,7 @@ struct rs_dev {
 /* A slab, as the donor names it. */
 struct rs_named {
 	u64 tag, addr;
-	unsigned long until;	/* jiffies, of a notice: half of the time after which the donor takes it in any case */
+	unsigned long until;	/* jiffies, of a notice: half-way to the time at which the donor takes the slab in any case */
 };
 
 enum { RS_FAILED };			/* rs_donor.flags */
@@ -197,7 +198,7 @@ struct rs_donor {
 	char reason[RS_REASON];		/* why it failed; written once, before RS_FAILED can be seen */
 	bool connecting;
 	bool on_disk;			/* its workqueue waits for the disk now */
-	unsigned int steps;		/* of its workqueue, with what takes long though the donor answers */
+	unsigned int steps;		/* how often its workqueue has waited for the disk: while this grows, commands wait */
 	struct rs_stats stats;
 	atomic_t n_slabs;		/* that are mapped, or about to be */
 
@@ -226,7 +227,7 @@ struct rs_donor {
 	u16 ask_type;			/* 0: nothing is asked; under lock */
 	u64 ask_id;
 	struct completion asked;
-	u64 txn;			/* the last one */
+	u64 txn;			/* number of the last transaction */
 
 	/* Under lock: notices that are not handled yet. */
 	struct rs_named evicts[RS_NOTICES];
@@ -235,9 +236,9 @@ struct rs_donor {
 	u32 heat_round, heat_count;
 	u64 heat_tags[RMEM_HEAT_MAX];
 
-	u64 room;			/* bytes; what it said last */
+	u64 room;			/* bytes that it has left, as it last said */
 	unsigned int rooms;		/* how often it said so */
-	unsigned long shun_until;	/* jiffies: it has just refused or evicted a slab */
+	unsigned long shun_until;	/* jiffies: until then it gets no slab: it has refused or evicted one */
 	bool shunned;
 
 	struct workqueue_struct *wq;
@@ -246,8 +247,8 @@ struct rs_donor {
 	/* Under rs_dev.lock: */
 	struct list_head leavers;	/* who waits until it has left, or stays */
 	bool was_up;			/* before it was LEAVING */
-	bool lingers;			/* nobody waits for that any more: it is up again as soon as it answers */
-	bool gone;			/* it does not stay any more */
+	bool lingers;			/* no command waits until it has left any more: it is up again as soon as it answers */
+	bool gone;			/* it leaves for good */
 	int connect_ret;
 };
 

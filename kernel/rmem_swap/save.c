@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Pages that a donor has, and the disk has not, since it failed to write them. Before their slab is unmapped in an orderly way
- * they are read back and written to the disk again, in two passes:
+ * Pages that a donor has, but not the disk, which failed to write them. Before their slab is unmapped in an orderly way, these
+ * pages are read back and written to the disk again, in two passes of three steps:
  *
- *	1. the disk has all that was under way to it, or has failed to write it;
- *	2. each page in remote and bad goes from the donor into a buffer, and the buffer to the disk;
- *	3. the disk has, or has not, got these.
+ *	1. wait until the disk has all that is under way to it, or has failed to write it;
+ *	2. read each page in remote and bad from the donor into a buffer, and write the buffer to the disk;
+ *	3. wait until the disk has these pages, or has failed to write them.
  *
- * In the first pass the slab is open: while the disk fails, the donor takes what is written, and no write fails. If the disk has
- * got all, the slab is closed: what is written there from then on goes to the disk alone, so that pages in remote and bad can
- * only become fewer; and the second pass saves those that have come meanwhile. If it has not, the donor stays. (An eviction
- * takes place in any case, so there the second pass comes in any case, too.)
+ * In the first pass the slab is open: the donor takes what is written, so that no write fails while the disk fails. If the disk
+ * has got all pages, the slab is closed: later writes go to the disk alone, so that pages in remote and bad can only become
+ * fewer. The second pass saves the pages that have come meanwhile. If the disk has not got all pages, the donor stays. (An
+ * eviction takes place in any case, and so does its second pass.)
  *
- * What is in remote and bad then is lost when the slab is unmapped.
+ * Pages that are still in remote and bad after that are lost when the slab is unmapped.
  */
 
 #include <linux/bitmap.h>
@@ -42,8 +42,8 @@ static bool is_over(const struct saving *s)
 /* ------------------------------------------------------------------ waiting for the disk */
 
 /*
- * The donor takes a slab back, and its time of grace does not become longer because the disk stands still: while all slabs are
- * saved, that is done in between.
+ * Does the donor take a slab back? The time of grace does not become longer because the disk stands still. So while all slabs
+ * are being saved, evictions are handled in between.
  */
 static bool is_asked(const struct saving *s)
 {
@@ -61,7 +61,7 @@ static void end_wait(const struct saving *s)
 	WRITE_ONCE(s->d->on_disk, false);
 }
 
-/* Until the disk has all that was pending when this began, or has failed to write it. */
+/* Waits until the disk has all that was pending when this began, or has failed to write it. */
 static void wait_for_disk(const struct saving *s)
 {
 	struct rs_dev *dev = s->d->dev;
@@ -76,7 +76,7 @@ static void wait_for_disk(const struct saving *s)
 	}
 }
 
-/* NULL: it is over. */
+/* A free buffer; NULL if is_over() comes first */
 static struct rs_buf *wait_for_buffer(const struct saving *s)
 {
 	struct rs_dev *dev = s->d->dev;
@@ -153,7 +153,7 @@ u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end)
 	return n;
 }
 
-/* (a donor that leaves may take slabs back meanwhile: it does not wait longer than the time of grace) */
+/* (a donor that leaves may take slabs back meanwhile, and must not wait longer than the time of grace) */
 static u64 pass(const struct saving *s)
 {
 	struct rs_donor *d = s->d;
@@ -193,15 +193,15 @@ static bool has_any(const struct saving *s)
 }
 
 /*
- * All slabs of a donor that leaves; @evictions is called for those that it takes back meanwhile. Returns how many pages are lost
- * if they are unmapped now; if there are none, the slabs are closed.
+ * Saves all slabs of a donor that leaves; @evictions handles those that it takes back meanwhile. Returns how many pages are lost
+ * if the slabs are unmapped now. The slabs are closed for the second pass.
  */
 u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 {
 	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .evictions = evictions };
 	u64 alone;
 
-	/* (the disk is not waited for when nothing of the donor goes there) */
+	/* (nothing of this donor goes to the disk, so do not wait for the disk) */
 	if (test_bit(RS_FAILED, &d->flags) || !has_any(&s))
 		return 0;
 	alone = pass(&s);
@@ -211,7 +211,7 @@ u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 	return pass(&s);
 }
 
-/* One that the donor takes back. It is closed afterwards; returns how many pages are lost when it is unmapped now. */
+/* Saves a slab that the donor takes back, and closes it. Returns how many pages are lost when it is unmapped now. */
 u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long until)
 {
 	struct saving s = { .d = d, .first = index, .end = index + 1, .until = jiffies + time_left(until) / 2 };

@@ -8,8 +8,8 @@
 /*
  * UNMAPPED  -> MAPPING		placed: its donor's workqueue will ask for it
  * MAPPING   -> MAPPED		the donor has given memory
- * MAPPING   -> UNMAPPED	it has not, or is lost
- * MAPPED    -> UNMAPPING	evicted, the donor lost or leaving: no new reference is had
+ * MAPPING   -> UNMAPPED	the donor has given none, or is lost or leaving
+ * MAPPED    -> UNMAPPING	evicted, or the donor is lost or leaving: no new reference is taken
  * UNMAPPING -> UNMAPPED	no reference is left, all bits are cleared
  *
  * Forbidden: MAPPED -> UNMAPPED: somebody may hold a reference. MAPPING -> UNMAPPING: the same workqueue does both.
@@ -83,7 +83,7 @@ static bool is_idle(struct rs_slab *slab)
 
 /* ------------------------------------------------------------------ mapping: under its donor's lock, or from its workqueue */
 
-/* For a donor that is up. */
+/* Claims the slab for a donor that is up; false if the slab is not UNMAPPED. */
 bool rs_slab_claim(struct rs_slab *slab, struct rs_donor *d)
 {
 	bool ok;
@@ -151,7 +151,7 @@ static bool is_unwritten(struct rs_slab *slab)
 	return unwritten;
 }
 
-/* Pages that are written from now on go to the disk alone. Waits for those that are on their way to the donor, unless it fails */
+/* Pages that are written from now on go to the disk alone. Waits until no page is on its way to the donor, or the donor fails. */
 void rs_slab_close(struct rs_slab *slab, struct rs_dev *dev)
 {
 	struct rs_donor *d = slab->donor;
@@ -170,8 +170,8 @@ void rs_slab_reopen(struct rs_slab *slab)
 }
 
 /*
- * Waits for what is under way at the donor; if the queue pair fails, or has failed, that is ended. It does not end while the
- * donor is silent and its queue pair lives.
+ * Waits until no I/O is under way at the donor. If the queue pair fails, or has failed, the I/O is ended. The wait does not end
+ * while the donor is silent and its queue pair lives.
  */
 void rs_slab_unmap(struct rs_slab *slab, struct rs_dev *dev)
 {
@@ -192,7 +192,7 @@ void rs_slab_unmap(struct rs_slab *slab, struct rs_dev *dev)
 	rs_count_both(d, RS_UNMAPS);
 }
 
-/* All that the donor has, which is not up any more. From its workqueue */
+/* Unmaps all slabs of a donor that is not up any more. From its workqueue */
 void rs_slabs_leave(struct rs_donor *d)
 {
 	struct rs_dev *dev = d->dev;
@@ -208,7 +208,7 @@ void rs_slabs_leave(struct rs_donor *d)
 
 /* ------------------------------------------------------------------ sizes */
 
-/* The last one may be shorter. */
+/* The last slab may be shorter. */
 u64 rs_slab_pages(struct rs_dev *dev, unsigned int index)
 {
 	u64 first = (u64)index << dev->slab_shift;

@@ -6,7 +6,7 @@
 
 #include "rmem_swap.h"
 
-/* How far a dump is: the device, and what of it comes next. In netlink_callback.ctx */
+/* How far a dump is: the device, and what of it comes next. It is kept in netlink_callback.ctx. */
 struct position {
 	unsigned long dev;
 	unsigned long part;	/* 0: itself; 1: donors; 2: slabs */
@@ -15,7 +15,7 @@ struct position {
 
 static_assert(sizeof(struct position) <= sizeof_field(struct netlink_callback, ctx));
 
-/* (in this order in enum rs_count and enum rmem_swap_attr) */
+/* (enum rs_count and enum rmem_swap_attr have the counters in the same order) */
 static_assert(RMEM_SWAP_A_OUT_REMOTE + RS_DISCARDED == RMEM_SWAP_A_DISCARDED);
 static_assert(RMEM_SWAP_A_OUT_REMOTE + RS_LOST == RMEM_SWAP_A_LOST);
 
@@ -145,7 +145,7 @@ static bool is_told(struct rs_dev *dev, unsigned int index)
 	return READ_ONCE(dev->slabs[index].state) == RS_MAPPED || READ_ONCE(dev->slabs[index].heat) >= 1000;
 }
 
-/* To the first part from *@at on that there is; false when the device has no more. */
+/* Moves *@at on to the next part that exists, if it is not at one; false if the device has no more. */
 static bool seek(struct rs_dev *dev, struct position *at)
 {
 	if (at->part == 0)

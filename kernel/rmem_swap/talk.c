@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What a donor is asked (rmem/wire.h). The donor's workqueue asks, one request at a time, and waits as long as the queue pair
- * lives: a donor that moves answers late. What the donor answers is not trusted: what does not fit ends the connection.
+ * lives: a donor that moves answers late. The answers are not trusted: one that does not fit ends the connection.
  */
 
 #include <linux/overflow.h>
@@ -20,7 +20,7 @@ struct answer {
 
 /* ------------------------------------------------------------------ asking */
 
-/* The body of the request is in d->out already. Two completions make an answer: that it was sent, and that it was answered. */
+/* The caller has put the request's body into d->out. This waits for two completions: of the SEND, and of the answer's RECV. */
 static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer *answer)
 {
 	u32 size = sizeof(*d->out) + body;
@@ -35,7 +35,7 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 	d->ask_type = type;
 	d->ask_id++;
 	spin_unlock_irq(&d->lock);
-	/* (it failed before that, and nobody will complete it; or it fails after that, and is seen here or completes it) */
+	/* (if the donor failed before that, nobody will complete d->asked; if it fails later, rs_donor_fail() does) */
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
 	ret = rs_post_message(d, size);
@@ -43,7 +43,7 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 		rs_donor_fail(d, "the queue pair does not take a message: %d", ret);
 		return -ENOTCONN;
 	}
-	/* (idle: a donor may move for minutes, and that is no task that hangs) */
+	/* (idle: a donor may move for minutes, and the task must not be reported as hung) */
 	wait_for_completion_state(&d->asked, TASK_IDLE);
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
@@ -59,7 +59,7 @@ static int wrong_answer(struct rs_donor *d, const char *what)
 	return -EPROTO;
 }
 
-/* An answer that has no body in any case. */
+/* Asks what is answered without a body in any case. */
 static int ask_simply(struct rs_donor *d, enum rmem_type type, u32 body, enum rmem_status *status)
 {
 	struct answer answer;
@@ -119,7 +119,7 @@ int rs_talk_room(struct rs_donor *d, u64 *left)
 	return 0;
 }
 
-/* (the donor may have taken the slab already, or not have meant it: whatever it answers, it does not have it for us) */
+/* (the status does not matter: if the donor has taken the slab already, or never had it, it does not keep it for us, either) */
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rmem_evict *request = rs_body_of(d->out);
@@ -166,7 +166,7 @@ int rs_talk_heat(struct rs_donor *d)
 
 /* ------------------------------------------------------------------ freeing */
 
-/* What is queued at the donor already, and is not gone, would be an error of ours. */
+/* Has the donor free what is queued, except what it has taken back since. If it refuses that, one of us has made a mistake. */
 static int go(struct rs_donor *d, u32 count)
 {
 	struct rmem_go_request *request = rs_body_of(d->out);
@@ -188,7 +188,7 @@ static struct rmem_wire_op free_op(__le64 tag)
 	return (struct rmem_wire_op){ .kind = cpu_to_le32(RMEM_OP_FREE), .dst = tag };
 }
 
-/* -EAGAIN: a tag is gone by itself, and so nothing is queued. */
+/* -EAGAIN: the donor has taken a region back meanwhile, so nothing is queued. */
 static int free_queued(struct rs_donor *d, u32 count)
 {
 	struct rmem_queue_request *request = rs_body_of(d->out);
@@ -224,7 +224,7 @@ static bool is_list(const struct answer *answer)
 	return true;
 }
 
-/* The first regions of ours; 0 when there is none. */
+/* Frees the first of our regions. *@count is 0 if the donor has none. */
 static int free_some(struct rs_donor *d, u32 *count)
 {
 	struct rmem_list_request *request = rs_body_of(d->out);
@@ -247,7 +247,7 @@ static int free_some(struct rs_donor *d, u32 *count)
 	return *count ? free_queued(d, *count) : 0;
 }
 
-/* (a donor that may evict meanwhile, or goes on listing what was freed, does not hold us for ever) */
+/* (MAX_ROUNDS: a donor that evicts meanwhile, or goes on listing what was freed, must not hold us for ever) */
 int rs_talk_free_all(struct rs_donor *d)
 {
 	unsigned int rounds;

@@ -2,10 +2,10 @@
 /*
  * RDMA devices, and the verbs objects of each donor.
  *
- * The queue pair has the times of librmem: 268 ms for an answer, 7 times, so that a silent donor is found out in some seconds,
- * but 6 RNR NAKs in a row, no more: a donor has a receive for each message that we send, and one that is paused, because it moves,
- * sends none. With any number of them a broken donor would hold its I/O for ever. The queue pair takes all that can be posted at
- * once: RS_DEPTH requests, a message, and a drain.
+ * The queue pair has the times of librmem. It waits 268 ms for an answer, 7 times, so that it fails some 2 seconds after a donor
+ * falls silent. It takes at most 6 RNR NAKs in a row: a donor has a receive for each message that we send, and a donor that is
+ * paused, because it moves, sends no RNR NAK. Without this limit a broken donor would hold its I/O for ever. The send queue has
+ * room for all that can be posted at once: RS_DEPTH requests, a message, and a drain.
  */
 
 #include <linux/in6.h>
@@ -38,7 +38,7 @@ static LIST_HEAD(rs_ibdevs);
 
 /* ------------------------------------------------------------------ page I/O */
 
-/* Returns what is to be posted next. */
+/* Returns the request to post next, or NULL. */
 static struct rs_io *io_done(struct rs_io *io, bool ok)
 {
 	struct rs_donor *d = io->donor;
@@ -114,7 +114,10 @@ static bool post(struct rs_io *io)
 	return false;
 }
 
-/* A request that holds a reference to its slab, or NULL; if it can't be posted, those that follow it, too. Not from an interrupt */
+/*
+ * Posts @io, which has a reference to its slab, or is NULL. If @io can't be posted, posts the request that comes next because of
+ * that, and so on. Not from an interrupt
+ */
 void rs_post_all(struct rs_io *io)
 {
 	while (io && !post(io))
@@ -144,7 +147,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 	};
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT, .port_num = d->port,
-		/* (the donor asks by a WRITE of nothing whether we live; no memory of ours has a key for it) */
+		/* (the donor sends a WRITE of no bytes to see whether we live; no memory of ours has a remote key) */
 		.qp_access_flags = IB_ACCESS_REMOTE_WRITE,
 	};
 
@@ -244,7 +247,7 @@ int rs_verbs_make(struct rs_donor *d, const char *name, u32 port, u32 gid_index,
 	if (!ret) {
 		WRITE_ONCE(d->ibdev, ibdev);
 		list_add_tail(&d->on_ibdev, &ibdev->donors);
-		/* It may have failed before that, and lost_work found nothing to destroy. Pairs with rs_donor_fail(). */
+		/* The donor may have failed before this, and lost_work found nothing to destroy. Pairs with rs_donor_fail(). */
 		smp_mb();
 		if (test_bit(RS_FAILED, &d->flags))
 			queue_work(d->wq, &d->lost_work);
@@ -377,7 +380,7 @@ static bool is_unused(struct rs_ibdev *ibdev)
 	return unused;
 }
 
-/* (its donors' workqueues destroy the objects; the last of them wakes us with the lock held, and does not touch it afterwards) */
+/* (the donors' workqueues destroy the objects; the last one wakes us under the lock, and does not touch ibdev afterwards) */
 static void remove_one(struct ib_device *ib, void *data)
 {
 	struct rs_ibdev *ibdev = data;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What begins and ends with a device, a context and a queue pair, and the modify
- * verb, which no change of state may meet half-way.
+ * What begins and ends with a device, a context and a queue pair; and the modify
+ * verb, during which the QP neither stops nor goes on, and no move of its peer is
+ * applied.
  */
 
 #include <rdma/uverbs_ioctl.h>
@@ -78,7 +79,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	cancel_delayed_work_sync(&qp->migr.work);
 
-	/* enabled tasks purge the packets, each of which has a reference to the QP */
+	/* tasks must run to purge packets, each of which has a reference to the QP */
 	mutex_lock(&qp->migr.mutex);
 	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.waits) {
 		rxe_disable_task(&qp->recv_task);
@@ -99,8 +100,8 @@ int rxe_migr_modify_begin(struct rxe_qp *qp)
 	mutex_lock(&qp->migr.mutex);
 	state = uc ? READ_ONCE(uc->migr.state) : RXE_MIGR_CTX_RUNNING;
 	/*
-	 * The context is stopped, or the QP has not gone on yet. While a context
-	 * is restored, its QPs are modified into their states.
+	 * Refuse if the context is stopped, or the QP is stopped and has not gone
+	 * on yet. But a restore modifies its stopped QPs into their states.
 	 */
 	if (state == RXE_MIGR_CTX_STOPPED ||
 	    (qp->migr_state == RXE_MIGR_QP_STOPPED &&

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Migration of queue pairs: what the rest of the driver sees of it. Its own files,
- * and which of them calls which, are in rxe_migr_loc.h. To read it: the table of
- * states in rxe_migr_state.c; rxe_migr_stop.c and rxe_migr_go.c, then
- * rxe_migr_rcv.c for the peer; rxe_migr_ctx.c for a whole context.
+ * Migration of queue pairs: what the rest of the driver sees of it. rxe_migr_loc.h
+ * lists its files, and which of them calls which. To read the code, begin with the
+ * table of states in rxe_migr_state.c. Go on with rxe_migr_stop.c and rxe_migr_go.c,
+ * then rxe_migr_rcv.c for the peer, and rxe_migr_ctx.c for a whole context.
  *
  * Locks, outermost first:
  *   ib_uverbs_file.hw_destroy_rwsem
- *		held for writing: the objects of a context, whose program is
- *		frozen, stay; for reading: the context is not closed, stopped or
- *		restored meanwhile
+ *		held for writing, while the program is frozen: no object of the
+ *		context comes or goes; held for reading: nobody closes, stops or
+ *		restores the context
  *   rxe_migr_qp.mutex
  *		a change of the QP that waits for its tasks
  *   rxe_srq.migr_mutex, rxe_cq.cq_lock, rxe_mw.lock
@@ -45,7 +45,7 @@ struct rxe_migr_move {
 	union ib_gid	gid;		/* where the peer is now */
 	union ib_gid	old_gid;	/* where the peer says it was */
 	u32		epoch;
-	bool		told;		/* by the tombstone, not by the peer */
+	bool		told;		/* the tombstone said this, not the peer */
 	bool		pending;
 };
 
@@ -61,7 +61,7 @@ enum rxe_migr_peer_state {
 enum rxe_migr_call_state {
 	RXE_MIGR_CALL_NONE,	/* the answer came, or nobody is called */
 	RXE_MIGR_CALL_AWAITED,	/* unanswered: it is sent again */
-	RXE_MIGR_CALL_CONFIRM,	/* UC: answered; the peer may wait to be told so */
+	RXE_MIGR_CALL_CONFIRM,	/* UC: answered; the peer may wait until it is told so */
 	RXE_MIGR_CALL_MISSED,	/* the QP failed, or gave up, before the answer came */
 };
 
@@ -71,13 +71,13 @@ struct rxe_migr_qp {
 	enum rxe_migr_peer_state peer;
 	enum rxe_migr_call_state call;
 	unsigned long		deadline;	/* jiffies, valid if has_deadline */
-	unsigned long		wait_begin;	/* jiffies: begin of the wait for deadline */
+	unsigned long		wait_begin;	/* jiffies: when the wait for deadline began */
 	u64			grace_end;	/* jiffies_64: until then a retry is free */
 	u32			epoch;		/* how often this QP was stopped */
 	u32			peer_epoch;	/* of the peer's last RESUME that was applied */
 	u32			stop_epoch;	/* of the peer's last stop */
 	u32			last_psn;	/* UC: what a peer at rest sends next */
-	u32			seen_psn;	/* UC: one more than the last that came since the stop */
+	u32			seen_psn;	/* UC: the last PSN since the stop, plus one */
 	u16			renewal;	/* number of our last STOP */
 	u16			peer_renewal;	/* number of the peer's last STOP */
 	u64			renewal_ns;	/* when our last STOP was first sent */
@@ -85,14 +85,14 @@ struct rxe_migr_qp {
 	u64			call_ns;	/* restored: when the peer was first called; 0: never */
 	unsigned int		tries;		/* how often STOP or RESUME was sent again */
 	unsigned long		next_tx;	/* jiffies: when it is sent again */
-	union ib_gid		old_gid;	/* ours when a peer last answered */
-	union ib_gid		last_gid;	/* ours before this QP was restored */
+	union ib_gid		old_gid;	/* our address when the peer last answered or called */
+	union ib_gid		last_gid;	/* our address before this QP was restored */
 	union ib_gid		peer_old_gid;	/* old_gid of the peer's last RESUME */
 	struct rxe_migr_move	move;
 
 	/* flags that do not exclude each other */
 	bool			has_deadline;
-	bool			restored;	/* with its connection */
+	bool			restored;	/* together with its connection */
 	bool			peer_knows;	/* the peer has spoken the protocol */
 	bool			unanswered;	/* asked anew, the peer has not spoken since */
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
@@ -102,7 +102,7 @@ struct rxe_migr_qp {
 	bool			hushed;		/* UC, stopped: the requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			gave_up;	/* RC: the QP failed at its deadline */
-	bool			waits;		/* between rxe_migr_go_qp() and release */
+	bool			waits;		/* between rxe_migr_go_qp() and rxe_migr_release_qp() */
 	bool			dead;		/* being destroyed: queue no work */
 };
 
@@ -126,8 +126,8 @@ struct rxe_migr_dev {
 };
 
 /*
- * Opcodes of ours have a length but no mask: see rxe_rcv(). To the ICRC struct
- * rxe_migr_hdr is payload, whose length depends on the version.
+ * Opcodes of ours have a length but no mask: see rxe_rcv(). The code for the ICRC
+ * takes struct rxe_migr_hdr for payload, whose length depends on the version.
  */
 #define RXE_MIGR_HDR_OPCODE(op)						\
 	[RXE_MIGR_OPCODE_##op] = {					\
@@ -152,8 +152,8 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
 void rxe_migr_qp_destroy(struct rxe_qp *qp);
 
 /*
- * They bracket the modify verb, and hold rxe_migr_qp.mutex between them. begin
- * fails for a QP that is stopped, and holds nothing then.
+ * The modify verb runs between these two, under rxe_migr_qp.mutex. If the QP is
+ * stopped, rxe_migr_modify_begin() fails and does not hold the mutex.
  */
 int rxe_migr_modify_begin(struct rxe_qp *qp);
 void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask);
@@ -185,7 +185,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 struct rxe_migr_wanted {
 	bool		set;
 	u32		key;
-	struct pid	*pid;	/* whose memory; ours until rxe_migr_unwant() */
+	struct pid	*pid;	/* whose memory; a reference until rxe_migr_unwant() */
 };
 
 u32 rxe_migr_first_index(const struct rxe_pool *pool);

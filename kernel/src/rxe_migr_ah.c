@@ -36,10 +36,10 @@ void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 }
 
 /*
- * The verb that creates an AH resolves its destination on the wire, which may be gone
- * for long. So a restored AH was created with this host as its destination, and gets
- * its own here. IP finds the route; rxe uses the MAC address only to know
- * destinations on this very device.
+ * The verb that creates an AH resolves its destination on the wire, but the
+ * destination may have ended long ago. So a restore creates the AH with this host as
+ * its destination, and this function sets the true one. IP finds the route; rxe uses
+ * the MAC address only to recognize destinations on this very device.
  */
 int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length)
@@ -65,7 +65,7 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 	/* the verb took the hop limit of the route to this host */
 	ah->av.grh.hop_limit = rec->hop_limit;
 
-	/* its destination was its own host: it is this host now */
+	/* the destination was the AH's own host, which is this host now */
 	if (!memcmp(&dgid, &sgid, sizeof(dgid)))
 		return 0;
 

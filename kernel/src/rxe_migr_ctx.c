@@ -26,15 +26,15 @@ void rxe_migr_go_ctx(struct rxe_ucontext *uc)
 }
 
 /*
- * How long to wait for packets on their way to UC QPs. STOP can be sent seven times in
- * that time. A peer with another driver never answers.
+ * How long to wait for packets on their way to UC QPs. In that time STOP is repeated at
+ * most seven times. A peer with another driver never answers.
  */
 #define RXE_MIGR_ARRIVAL HZ
 
 /*
  * All QPs are marked as stopped before the first one is waited for, so that the whole
- * context stops at one time. Peers of UC must come to rest first, and are told now;
- * the others are told once the dump is complete.
+ * context stops at one time. Peers of UC QPs must come to rest before the dump, so they
+ * are told now; the other peers are told once the dump is complete.
  */
 static void rxe_migr_stop_ctx(struct rxe_ucontext *uc)
 {

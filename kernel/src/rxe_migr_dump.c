@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Dump a context: the walk over its objects. The file of each kind of object fills
- * its record, and has the function that reads it again beside; rxe_migr_refill.c
- * walks over the records.
+ * Dump a context: the walk over its objects. Each kind of object has a file, with the
+ * function that fills its record, and the function that reads the record again.
+ * rxe_migr_refill.c walks over the records.
  */
 
 #include "rxe_migr_loc.h"
@@ -108,11 +108,11 @@ static struct rxe_pool *rxe_migr_pool_of(struct rxe_dev *rxe, u16 object_id)
 
 /*
  * Hold the driver's object, so that it can be read while its program runs: a destroy
- * waits in rxe_cleanup() until it is put. NULL if the object is being destroyed:
- * usecnt is -1 before rxe_cleanup() takes the object from its pool, under the lock
- * that is held here. usecnt is also -1 while a region is registered anew; so it is
- * not asked if locked says that no object can be destroyed. NULL as well if the
- * driver has no such object.
+ * waits in rxe_cleanup() until it is put. Returns NULL if the object is being destroyed,
+ * or if the driver has no such object. A destroy sets usecnt to -1 before rxe_cleanup()
+ * takes the object from its pool, under the lock that is held here. But usecnt is also
+ * -1 while a region is registered anew. So usecnt does not count if locked says that
+ * no object can be destroyed.
  */
 static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
 					   struct ib_uobject *uobj, bool locked)

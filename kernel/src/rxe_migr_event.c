@@ -23,7 +23,10 @@ void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
 				     uobj) == ufile->default_async_file);
 }
 
-/* The type and handle of the object of an event, or 0. An event points to a counter of it. */
+/*
+ * The type and handle of the object to which an event belongs, or 0. The event points to
+ * a counter of its object.
+ */
 static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
 				 const struct rxe_migr_sink *sink, u32 *handle)
 {

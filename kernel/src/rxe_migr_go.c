@@ -35,7 +35,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		call = rxe_migr_connected(qp);
 		rxe_migr_set_call(qp, call ? RXE_MIGR_CALL_AWAITED :
 					     RXE_MIGR_CALL_NONE);
-		/* (a QP that had no peer yet connects here, and was not moved) */
+		/* (a QP that has no peer yet connects here: no connection moved) */
 		qp->migr.restored &= call;
 		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
 		if (qp->migr.peer == RXE_MIGR_PEER_STOPPED) {
@@ -51,7 +51,10 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	/* before the peer moves: the QP keeps the route to the peer's old address */
+	/*
+	 * Under the mutex, so that no move of the peer is applied meanwhile:
+	 * else the QP would keep the route to the peer's old address.
+	 */
 	if (call)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
 
@@ -72,7 +75,7 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 	}
 	mutex_unlock(&qp->migr.mutex);
 
-	/* RESUME was answered before the QP could go on */
+	/* RUNNING: RESUME was answered already, but the QP goes on only now */
 	spin_lock_irqsave(&qp->state_lock, flags);
 	if (qp->migr_state == RXE_MIGR_QP_RUNNING && rxe_migr_connected(qp))
 		rxe_migr_note_resume(qp);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Migration of queue pairs: what its files share among themselves, in the order of
- * their dependence. A file calls only those before it, so there is no circle.
+ * Migration of queue pairs: what its files share. A file calls only files that are
+ * listed before it, so there is no circle.
  *
  * Each group says which locks its functions take or want. The order of locks is in
  * rxe_migr.h.
@@ -37,14 +37,14 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);
 void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
-/* It is held, or nothing can change the QP: see rxe_migr_connected(). */
+/* qp->state_lock is held, or nothing can change the QP: see rxe_migr_connected(). */
 bool rxe_migr_connected(struct rxe_qp *qp);
 bool rxe_migr_failed(struct rxe_qp *qp);
 /* No locks. */
 struct rxe_ucontext *rxe_migr_qp_uctx(struct rxe_qp *qp);
 struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
-/* Each QP of the context, held in the body, which must not leave the loop. */
+/* Each QP of the context. The body has a reference to it, and must not leave the loop. */
 #define rxe_migr_for_each_qp(qp, index, uc)				\
 	for ((index) = 0; ((qp) = rxe_migr_next_qp(uc, &(index)));	\
 	     rxe_put(qp), (index)++)
@@ -79,7 +79,7 @@ int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
 void rxe_migr_send_moved(struct rxe_qp *qp);
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr);
-/* It is held, or the QP is being destroyed. */
+/* qp->state_lock is held, or the QP is being destroyed. */
 void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
 bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 		       const struct rxe_migr_hdr *mine);
@@ -111,18 +111,18 @@ struct rxe_migr_conn {
 	u32			dest_qpn;
 	enum rxe_migr_conn_ids	ids;
 	u32			local_id;	/* given by the CM of this host */
-	u32			wire_id;	/* by which the peer knows it */
+	u32			wire_id;	/* by which the peer knows this end */
 	u32			remote_id;
 	u8			cookie[8];	/* of the REQ by which a restore connects */
 	union ib_gid		peer;		/* address of the QP's peer */
-	union ib_gid		was;		/* moved: the peer's address for the CM */
+	union ib_gid		was;		/* moved: where our CM calls the peer */
 	struct rxe_av		av;		/* moved: the peer's address now */
 	unsigned long		expires;	/* valid if mortal */
 
 	/* flags that do not exclude each other */
 	bool			left;		/* the peer had disconnected before the move */
-	bool			moved;		/* the peer has */
-	bool			gone;		/* the QP is; its number may be used again */
+	bool			moved;		/* the peer has moved */
+	bool			gone;		/* the QP is gone; its number may recur */
 	bool			deaf;		/* the connection came back as another entry */
 	bool			mortal;		/* the entry has a lease */
 };
@@ -146,8 +146,8 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
 /* rxe_migr_mad.c: MADs of those connections. See rxe_migr.h. */
 
 /*
- * rxe_migr_tomb.c: tombstones. RCU protects them, and a lock in each of them what
- * it learns later.
+ * rxe_migr_tomb.c: tombstones. RCU protects them, and a lock in each tombstone
+ * protects what it learns later.
  */
 void rxe_migr_bury(struct rxe_qp *qp);
 void rxe_migr_unbury(struct rxe_qp *qp);
@@ -179,7 +179,7 @@ void rxe_migr_renew_stop(struct rxe_qp *qp);
 /* qp->state_lock is held. */
 u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns);
 
-/* rxe_migr_go.c: it goes on. Takes qp->migr.mutex and state_lock. */
+/* rxe_migr_go.c: a QP goes on. Takes qp->migr.mutex and state_lock. */
 void rxe_migr_go_qp(struct rxe_qp *qp);
 void rxe_migr_release_qp(struct rxe_qp *qp);
 /* qp->state_lock is held. */
@@ -195,7 +195,7 @@ int rxe_migr_set_hint(struct rxe_ucontext *uc, const struct rxe_migr_hint *in,
 		      struct pid *pid);
 void rxe_migr_drop_hint(struct rxe_ucontext *uc);
 
-/* rxe_migr_file.c: its open file. Takes rxe->pending_lock, or a mutex of its own. */
+/* rxe_migr_file.c: a context's open file. Takes rxe->pending_lock, or a mutex of its own. */
 void rxe_migr_drop_rings(struct rxe_ucontext *uc);
 int rxe_migr_adopt(struct rxe_ucontext *uc, struct pid *pid);
 ssize_t rxe_migr_write_as_owner(const struct file_operations *fops,
@@ -208,9 +208,9 @@ void rxe_migr_give_file(struct file *file, struct task_struct *task);
 /* ---------------------------------------------------- objects and records -- */
 
 /*
- * ufile->hw_destroy_rwsem is held for all of these: to refill, for writing. To
- * dump the context of a program that runs, for reading: its objects are held one
- * after the other then, and change meanwhile.
+ * ufile->hw_destroy_rwsem is held for all of these: for writing to refill, and to
+ * stop and dump. It is held for reading to dump the context of a program that runs:
+ * then the dump holds one object after the other, and objects change meanwhile.
  */
 
 /* rxe_migr_rec.c: what all records share. */
@@ -218,7 +218,7 @@ struct rxe_migr_uobjs {
 	struct ib_uobject	**object;
 	u32			num;
 	u32			num_files;	/* event files, the first ones */
-	bool			locked;		/* hw_destroy_rwsem is, for writing */
+	bool			locked;		/* hw_destroy_rwsem is held for writing */
 };
 struct rxe_migr_sink {
 	const struct rxe_migr_uobjs *all;
@@ -226,8 +226,8 @@ struct rxe_migr_sink {
 	size_t	size;
 	size_t	length;
 	u32	count;
-	const struct mm_struct *mm;	/* the last that was looked for ... */
-	pid_t	pid;			/* ... and whose it is */
+	const struct mm_struct *mm;	/* the last mm that was looked for ... */
+	pid_t	pid;			/* ... and the process that has it, or 0 */
 };
 void *rxe_migr_put(struct rxe_migr_sink *sink, u16 type, u32 handle,
 		   size_t length);
@@ -283,7 +283,7 @@ void rxe_migr_dump_ah(struct ib_uobject *uobj, struct rxe_migr_sink *sink);
 int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length);
 
-/* rxe_migr_res.c: responder resources of a QP. qp->migr.mutex: refill takes it. */
+/* rxe_migr_res.c: responder resources of a QP. qp->migr.mutex is held; refill takes it itself. */
 u8 rxe_migr_res_type(int type);
 void rxe_migr_dump_res(const struct resp_res *res, u8 type, u32 handle,
 		       u16 index, struct rxe_migr_sink *sink);
@@ -325,7 +325,7 @@ int rxe_migr_refill_ufile(struct ib_uverbs_file *ufile, const void *buf,
 
 /* --------------------------------------------------------------- rdma_cm -- */
 
-/* rxe_migr_ucma_file.c: its open files. Takes a mutex of its own. */
+/* rxe_migr_ucma_file.c: open files of rdma_cm. Takes a mutex of its own. */
 int rxe_migr_adopt_cm(struct file *file, struct pid *pid);
 bool rxe_migr_is_cm(const struct file *file);
 int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
@@ -354,7 +354,7 @@ int rxe_migr_unstop_ctx(struct rxe_ucontext *uc);
 #define RXE_MIGR_IN(type)						\
 	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(type),	\
 			   UA_MANDATORY)
-/* may grow at the tail, and be shorter in an older caller */
+/* RESP may grow at its tail, so an older caller may have a shorter one. */
 #define RXE_MIGR_RESP(type, last)					\
 	UVERBS_ATTR_PTR_OUT(RXE_ATTR_MIGR_RESP,				\
 			    UVERBS_ATTR_STRUCT(type, last), UA_MANDATORY)
@@ -366,7 +366,8 @@ int rxe_migr_answer_list(struct uverbs_attr_bundle *attrs, u64 addr,
 
 /*
  * rxe_migr_uverbs_dev.c, rxe_migr_uverbs_cm.c and rxe_migr_uverbs.c: methods of a
- * device, of a file of rdma_cm, and of a context, which take hw_destroy_rwsem.
+ * device, of a file of rdma_cm, and of a context. Those of the last two files take
+ * hw_destroy_rwsem where they need it.
  */
 extern const struct uapi_definition rxe_migr_dev_defs[];
 extern const struct uapi_definition rxe_migr_cm_defs[];

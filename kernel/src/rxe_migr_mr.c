@@ -13,7 +13,10 @@
 
 /* ------------------------------------------------------------------ dump -- */
 
-/* If the program runs, the region may get another PD, and the old PD be destroyed. */
+/*
+ * A program that runs may give the region another PD and destroy the old one. The old
+ * PD can't leave its pool while the pool's lock is held.
+ */
 static u32 rxe_migr_mr_pd(struct rxe_mr *mr)
 {
 	struct xarray *pds = &to_rdev(mr->ibmr.device)->pd_pool.xa;
@@ -45,7 +48,7 @@ static void rxe_migr_dump_user_mr(struct ib_uobject *uobj,
 	rec->access = cpu_to_le32(mr->access);
 }
 
-/* The process that has this memory, or 0. Most regions have the same owner as the one before. */
+/* The process that has this memory, or 0. Most regions have the owner of the region before. */
 static pid_t rxe_migr_mm_pid(const struct mm_struct *mm,
 			     struct rxe_migr_sink *sink)
 {
@@ -119,8 +122,9 @@ static void rxe_migr_pin_work(struct work_struct *work)
 }
 
 /*
- * Check the limit that ib_umem_get() would check for the owner of the memory, or for
- * the caller: it runs in a kernel thread here, which has no limit.
+ * Check the memory's owner against its RLIMIT_MEMLOCK, unless the caller has
+ * CAP_IPC_LOCK. ib_umem_get() can't check that: it runs in a kernel thread here, which
+ * has no limit.
  */
 static int rxe_migr_check_memlock(const struct rxe_migr_pin *pin,
 				  unsigned long limit)

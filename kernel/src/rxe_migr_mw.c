@@ -122,7 +122,7 @@ static bool rxe_migr_mw_valid(struct rxe_mw *mw, struct rxe_mr *mr,
 	       qp->pd == rxe_mw_pd(mw);
 }
 
-/* The MR and the QP exist. */
+/* The MR and the QP that the record names must exist already. */
 int rxe_migr_refill_mw(struct ib_uverbs_file *ufile,
 		       const struct rxe_migr_rec *hdr, size_t length)
 {

@@ -104,7 +104,10 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 	}
 }
 
-/* The peer goes on: so does this QP, unless it must be answered first. */
+/*
+ * The peer goes on. So does this QP, unless its own RESUME is not answered yet, or
+ * its UC peer may not hear it yet.
+ */
 void rxe_migr_unpause(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);

@@ -114,7 +114,7 @@ static void rxe_migr_fill_attr(struct rxe_qp *qp, struct rxe_migr_rec_qp *rec)
 static void rxe_migr_fill_work(struct rxe_qp *qp, u16 num_res,
 			       struct rxe_migr_rec_qp *rec)
 {
-	/* it stays in memory, but the responder of a running QP may be done with it */
+	/* the WQE stays in memory, but a running responder may be done with it */
 	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 
 	rec->req_psn = cpu_to_le32(qp->req.psn);
@@ -418,7 +418,7 @@ static void rxe_migr_refill_peer(struct rxe_qp *qp,
 				 const struct rxe_migr_rec_qp *rec)
 {
 	spin_lock_irq(&qp->state_lock);
-	/* one that failed in RTR was led through RTS, to have its attributes */
+	/* a restore leads a QP that failed in RTR through RTS, to set its attributes */
 	if (rxe_migr_no_sq_psn(rec))
 		qp->migr.has_sq_psn = false;
 	qp->migr.epoch = le32_to_cpu(rec->epoch);

@@ -61,7 +61,7 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
 		return;
 
-	/* (not a RESUME: only STOP_ACK says how far a peer of UC has sent) */
+	/* (RESUME does not count: only STOP_ACK says how far a UC peer has sent) */
 	if (hdr->opcode == RXE_MIGR_OPCODE_STOP_ACK)
 		qp->migr.stop_acked = true;
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME ||
@@ -70,9 +70,9 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 }
 
 /*
- * Was the peer at gid, from where it says that it moves? It is known to be at one
- * address. If the answer to its last RESUME was lost, it gives the address before,
- * as in that RESUME.
+ * The peer says that it moves away from gid. Was it there? This QP knows the peer
+ * at one address. If the answer to the peer's last RESUME was lost, the peer names
+ * the address before that one, as it did in that RESUME.
  */
 static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
 {
@@ -101,7 +101,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 	move->pending = true;
 }
 
-/* Is epoch that of a move of the peer that is not known yet? */
+/* Has the peer moved in this epoch, and this QP does not know that move yet? */
 static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
 {
 	return rxe_migr_newer(epoch, qp->migr.peer_epoch) &&
@@ -389,10 +389,10 @@ refuse:
 }
 
 /*
- * An ordinary packet for a QP that is not RUNNING: is it to be dropped? Only a peer
- * that knows the protocol is sent NAK_STOPPED. Another one would fail by it, and
- * survives silence. The ICRC, which is not checked yet, comes first: a damaged
- * packet changes nothing.
+ * An ordinary packet has come for a QP that is not RUNNING. Must it be dropped? Only
+ * a peer that knows the protocol is sent NAK_STOPPED: another peer would fail by it,
+ * but survives silence. The ICRC is checked first, since nobody has checked it yet,
+ * and a damaged packet must change nothing.
  */
 bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 {

@@ -28,7 +28,10 @@ static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 	return -EINVAL;
 }
 
-/* Which records are applied first: the receive that a QP has in hand lies in its ring. */
+/*
+ * In which pass each record is applied. Rings come before QPs, since the receive that a
+ * QP has in hand lies in its ring.
+ */
 static const struct {
 	u16 type;
 	u8 pass;

@@ -9,7 +9,7 @@
 
 /*
  * Write down with which PSNs the connection began. An earlier connection between
- * the same numbers and addresses began with others, so its packets are refused.
+ * the same numbers and addresses began with other PSNs, so its packets are refused.
  */
 void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 {
@@ -30,7 +30,7 @@ bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
 }
 
-/* Sign hdr and send it to av, by the socket of the QP carrier, which counts it. */
+/* Sign hdr, send it to av. The QP carrier lends its socket, and counts the packet. */
 static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 			      u8 opcode, const struct rxe_migr_hdr *hdr)
 {
@@ -108,8 +108,9 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 }
 
 /*
- * Send by the GSI QP, which every device has: for a QP that is gone, or to another
- * address than its peer's, since an RC QP would keep the route to that address.
+ * Send by the GSI QP, which every device has. This is for a QP that is gone, and
+ * for an address that is not the peer's: an RC QP would keep the route to that
+ * address.
  */
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr)
@@ -212,7 +213,7 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode)
 
 /*
  * Tell the tombstones of this QP where it is now: a peer that has moved, too, may
- * call them. Nobody answers MOVED; it is sent again with each RESUME.
+ * call them. Nobody answers MOVED, so each later RESUME goes with another MOVED.
  */
 void rxe_migr_send_moved(struct rxe_qp *qp)
 {

@@ -3,7 +3,7 @@
 
 #include "rxe_migr_loc.h"
 
-/* After this no pass of the QP's tasks begins. rxe_migr_drain_qp() ends those that run. */
+/* After this no pass of the QP's tasks begins. rxe_migr_drain_qp() waits for running ones. */
 void rxe_migr_stop_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -14,7 +14,7 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		qp->migr.epoch++;
 		/*
 		 * If the last RESUME is unanswered, the peer may still know this
-		 * QP by its address before.
+		 * QP by its earlier address.
 		 */
 		if (qp->migr.call != RXE_MIGR_CALL_AWAITED &&
 		    qp->migr.call != RXE_MIGR_CALL_MISSED)
@@ -24,7 +24,7 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
 		if (qp->migr.call == RXE_MIGR_CALL_CONFIRM)
 			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
-		/* the answer to our next RESUME will tell */
+		/* the answer to our next RESUME will tell whether it hears us */
 		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
 			rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
 		qp->migr.wait_ns = 0;
@@ -114,9 +114,10 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 /* ------------------------------------------------------ telling the peer -- */
 
 /*
- * Give the next STOP a new number. Its answer repeats the number, so it was sent
- * later than now, and the time for which the peer says that it waits counts from
- * now on. So no number is used twice, not even in a later stop.
+ * Give the next STOP a new renewal number. The answer to that STOP repeats the number,
+ * so the peer has sent the answer later than now, and waits at least for the time that
+ * it says, counted from now. For this, no number may be used twice, not even by a later
+ * stop.
  */
 static void rxe_migr_next_renewal(struct rxe_qp *qp)
 {

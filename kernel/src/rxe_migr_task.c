@@ -54,12 +54,12 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 }
 
 /*
- * A QP that is held purges its queues, for rxe lets a QP have only some packets
- * on their way, and counts each until it is freed. If both ends are on one host,
- * packets that lay in the queue of the stopped QP would block the other end.
+ * A QP that is held purges its queues: rxe limits how many packets of a QP are on
+ * their way, and counts each of them until it is freed. If both ends are on one
+ * host, packets in the queue of the stopped QP would block the other end.
  */
 
-/* Must the requester and the completer not run? From their task */
+/* Must the requester and the completer wait? Called from their task */
 bool rxe_migr_hold_sender(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -86,10 +86,10 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
 }
 
 /*
- * Must the responder not run? From its task. While RESUMING it runs: a peer that
- * sends has accepted our RESUME, though the answer may be lost. Of UC it also
- * runs while PAUSED or arriving, since what the peer sent before is not sent
- * again.
+ * Must the responder wait? Called from its task. It runs while RESUMING: a peer
+ * that sends has accepted our RESUME, though the answer may be lost. The
+ * responder of a UC QP also runs while PAUSED or arriving, since its peer does
+ * not send again what it sent before.
  */
 bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 {
@@ -119,8 +119,8 @@ bool rxe_migr_hold_receiver(struct rxe_qp *qp)
 /* ------------------------------------------------------- beginning again -- */
 
 /*
- * Let the tasks run again. Both are disabled: a task that is enabled while it
- * runs would run twice.
+ * Let the tasks run again. The caller has disabled both: a task that is enabled
+ * while it runs would run twice.
  */
 void rxe_migr_enable(struct rxe_qp *qp)
 {

@@ -29,7 +29,7 @@ static unsigned long rxe_migr_lease_end(void)
 	return jiffies + min(READ_ONCE(tombstone_lease), 86400U) * HZ;
 }
 
-/* Free those whose lease has ended. Are any left? */
+/* Free the tombstones whose lease has ended. Are any left? */
 bool rxe_migr_reap_tombs(struct rxe_dev *rxe)
 {
 	struct xarray *tombs = &rxe->migr.tombs;
@@ -96,8 +96,9 @@ void rxe_migr_bury(struct rxe_qp *qp)
 }
 
 /*
- * The QP is here again, and needs no tombstone. But this may also be the peer of the
- * QP that was buried, with the same number: that one calls this address.
+ * The QP is here again, and needs no tombstone. But a tombstone of this number may also
+ * be that of the QP's peer, if the QP now has the address that its peer had. Then the QP
+ * calls its own address, and the tombstone must answer.
  */
 void rxe_migr_unbury(struct rxe_qp *qp)
 {

@@ -204,7 +204,10 @@ static unsigned int rxe_migr_cm_ctxs(struct ucma_file *ufile,
 	return count;
 }
 
-/* The ucma_file of a file, if it is one whose structures are those of this kernel's source */
+/*
+ * The ucma_file of a file, or -EINVAL: it is no file of rdma_cm, or its rdma_ucm was
+ * built from other structures.
+ */
 static struct ucma_file *rxe_migr_cm_ufile(struct file *file)
 {
 	struct ucma_file *ufile = file->private_data;
@@ -258,7 +261,10 @@ static struct ucma_context *rxe_migr_cm_find(struct ucma_file *ufile, u32 id)
 	return NULL;
 }
 
-/* Set how many events the process has read: to destroy an id, librdmacm waits for them. */
+/*
+ * Set how many events of an id the process has read. librdmacm does not end an id
+ * before the program has acknowledged so many.
+ */
 int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 {
 	struct ucma_file *ufile = rxe_migr_cm_ufile(file);
@@ -283,7 +289,7 @@ int rxe_migr_cm_refill(struct file *file, const struct rxe_migr_cm_refill *in)
 	return err;
 }
 
-/* The same for the events, struct rxe_migr_cm_event */
+/* As rxe_migr_cm_ids(), with the unread events, struct rxe_migr_cm_event */
 int rxe_migr_cm_events(struct file *file, void *entries, unsigned int max,
 		       unsigned int *count, u32 flags)
 {

@@ -10,7 +10,7 @@
 #include <rdma/rdma_user_cm.h>
 #include "rxe_migr_loc.h"
 
-/* held to give a file operations of ours, and to add an alias */
+/* held while a file gets operations of ours, or an alias */
 static DEFINE_MUTEX(cm_mutex);
 
 /*
@@ -120,7 +120,7 @@ static const struct file_operations rxe_migr_cm_closed = {
 	.owner = THIS_MODULE,
 };
 
-/* Only these operations hold a reference to rdma_ucm. */
+/* Only our operations hold a reference to rdma_ucm: put it after the file's release. */
 static int rxe_migr_release_cm(struct inode *inode, struct file *file)
 {
 	struct rxe_migr_cm_file *f = rxe_migr_cm_file(file);
@@ -133,7 +133,7 @@ static int rxe_migr_release_cm(struct inode *inode, struct file *file)
 	return ret;
 }
 
-/* rdma_ucm exports nothing by which its files can be known, except a symbol's name. */
+/* A file of rdma_ucm can be recognized only by the name of its write function. */
 bool rxe_migr_is_cm(const struct file *file)
 {
 	const struct file_operations *fops = READ_ONCE(file->f_op);
@@ -175,9 +175,9 @@ static struct rxe_migr_cm_file *rxe_migr_cm_replace(struct file *file)
 }
 
 /*
- * Give a file of rdma_cm to the process pid, as rxe_migr_adopt() does. A process of
- * one thread needs no operations of ours, and RDMA_USER_CM_CMD_MIGRATE_ID takes only
- * files that have the original ones.
+ * Give a file of rdma_cm to the process pid, as rxe_migr_adopt() does with the file
+ * of a context. The file keeps its original operations if the process has one thread,
+ * which needs no others: RDMA_USER_CM_CMD_MIGRATE_ID takes only such files.
  */
 int rxe_migr_adopt_cm(struct file *file, struct pid *pid)
 {
@@ -198,7 +198,10 @@ int rxe_migr_adopt_cm(struct file *file, struct pid *pid)
 	return err;
 }
 
-/* By what the process of a file knows a device: *out is what was set before *in. */
+/*
+ * Set the GUID and index by which the process of a file knows a device to *in. *out
+ * gets the values from before.
+ */
 int rxe_migr_cm_device(struct file *file, struct rxe_dev *rxe,
 		       const struct rxe_migr_cm_device *in,
 		       struct rxe_migr_cm_device *out)

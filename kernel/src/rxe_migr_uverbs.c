@@ -88,7 +88,8 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
  * A program that runs must not notice that its context is looked at. When it creates
  * an object, ib_core only tries to get hw_destroy_rwsem, and the verb fails with EIO
  * if somebody holds it for writing or waits for that. So it is held for writing only
- * while the program is frozen. It runs while the size of its dump is asked for.
+ * while the program is frozen. The program runs while the size of its dump is asked
+ * for.
  */
 static void rxe_migr_lock(struct ib_uverbs_file *ufile, bool write)
 {

@@ -73,7 +73,7 @@ static void rxe_migr_qp_call(struct rxe_qp *qp, struct rxe_migr_call *call)
 	memcpy(call->dgid, qp->pri_av.grh.dgid.raw, sizeof(call->dgid));
 }
 
-/* The same for struct rxe_migr_call */
+/* As rxe_migr_status_fill(), with struct rxe_migr_call */
 static unsigned int rxe_migr_calls_fill(struct rxe_dev *rxe, void *entries,
 					unsigned int max)
 {

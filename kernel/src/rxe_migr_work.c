@@ -8,7 +8,10 @@
 #include <net/sock.h>
 #include "rxe_migr_loc.h"
 
-/* How often STOP is sent; RESUME is repeated until it is answered. */
+/*
+ * How often STOP and RESUME with HEARD are repeated. Any other RESUME is repeated
+ * until it is answered.
+ */
 #define RXE_MIGR_TRIES		8
 
 /*
@@ -44,9 +47,9 @@ static unsigned long rxe_migr_backoff(unsigned int tries)
 }
 
 /*
- * How long to wait before it is sent a second time. All QPs of a context call at
- * once, and a host that many of them call needs time to answer: the same packets
- * again would only double its work. A peer of UC is asked again at once, since
+ * How long to wait before a packet is sent a second time. All QPs of a context call
+ * at once, and a host that many of them call needs time to answer: the same packets
+ * again would only double its work. A peer of a UC QP is asked again soon, since
  * rxe_migr_stop_ctx() waits for it.
  */
 unsigned long rxe_migr_first_wait(struct rxe_qp *qp)
@@ -122,8 +125,9 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 			rxe_migr_give_grace(qp);
 	}
 	/*
-	 * Either the peer called us at this address, or it does not know this
-	 * address yet: then our own RESUME, which is unanswered, is the answer.
+	 * Either the peer called us at this address and gets an answer, or it does
+	 * not know this address yet: then our own RESUME, which is unanswered,
+	 * tells it.
 	 */
 	answer = (!move.told || !awaited) && !qp->migr.gave_up;
 	if (!move.told)
@@ -242,8 +246,8 @@ static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 }
 
 /*
- * Send opcode; tries is how often it was sent, this time included. Without a key
- * nothing is sent: that does not count as an unanswered call, and the next try
+ * Repeat opcode; tries is how often it was repeated, this time included. Without a
+ * key nothing is sent: that does not count as an unanswered call, and the next try
  * looks for a key again.
  */
 static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,

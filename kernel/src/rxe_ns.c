@@ -10,7 +10,7 @@
 
 struct rxe_ns {
 	struct list_head	devs;
-	struct rxe_recv_sockets	socks;	/* while there are any */
+	struct rxe_recv_sockets	socks;	/* open while there are devs */
 };
 
 static unsigned int rxe_ns_id;
@@ -79,7 +79,7 @@ int rxe_ns_join(struct rxe_dev *rxe, struct net *net)
 	if (err)
 		return err;
 
-	/* where devices are not shared, it is seen in its own namespace only */
+	/* if namespaces do not share devices, only this one sees the device */
 	if (!rdma_dev_access_netns(&rxe->ib_dev, net))
 		write_pnet(&rxe->ib_dev.coredev.rdma_net, net);
 
@@ -94,14 +94,14 @@ void rxe_ns_leave(struct rxe_dev *rxe)
 	if (!list_empty(&rxe->ns.list)) {
 		if (list_is_singular(&ns->devs))
 			rxe_ns_close(&ns->socks);
-		/* at last: rxe_ns_exit_net() waits for it, and ns goes then */
+		/* last: rxe_ns_exit_net() waits for this, then ns is freed */
 		list_del_init(&rxe->ns.list);
 	}
 	mutex_unlock(&rxe_ns_mutex);
 	wake_up_all(&rxe_ns_left);
 }
 
-/* Held, unless the network device, or the namespace, is about to end */
+/* The namespace of ndev, with a reference; NULL if either is about to end */
 static struct net *rxe_ns_get(const struct net_device *ndev)
 {
 	struct net *net = NULL;
@@ -136,12 +136,12 @@ int rxe_ns_add(const char *ibdev_name, struct net_device *ndev)
 		return -ENODEV;
 
 	err = rxe_net_add(ibdev_name, ndev, net);
-	/* has it left, or ended, before the notifier could find the device? */
+	/* has ndev left, or ended, before the notifier could find the device? */
 	if (!err && !rxe_ns_has(net, ndev)) {
 		err = -ENODEV;
 		rxe = rxe_get_dev_from_net(ndev);
 		if (rxe) {
-			/* (or one that it has got where it is now) */
+			/* (ndev may have got another device where it is now) */
 			if (net_eq(rxe->ns.net, net))
 				ib_unregister_device_queued(&rxe->ib_dev);
 			ib_device_put(&rxe->ib_dev);
@@ -164,10 +164,11 @@ static int __net_init rxe_ns_init_net(struct net *net)
 }
 
 /*
- * Before the network devices end, or go home to the initial namespace (but for
- * bridges, bonds and the like, whose end the notifier has heard): a queue pair
- * has a socket and routes of this one. Nobody can make another device here, or
- * a context.
+ * A namespace ends: wait until all its devices have ended, since a queue pair
+ * has a socket and routes of the namespace. This runs before the network devices
+ * end or return to the initial namespace (except bridges, bonds and the like,
+ * whose end the notifier has heard). Nobody can make another device or a context
+ * here any more.
  */
 static void __net_exit rxe_ns_exit_net(struct net *net)
 {
@@ -187,7 +188,7 @@ static void __net_exit rxe_ns_exit_net(struct net *net)
 	wait_event(rxe_ns_left, list_empty_careful(&ns->devs));
 }
 
-/* As a device's: those end before the network devices do. */
+/* Registered as a device's operations, these exit before network devices end. */
 static struct pernet_operations rxe_ns_ops = {
 	.init	= rxe_ns_init_net,
 	.exit	= rxe_ns_exit_net,

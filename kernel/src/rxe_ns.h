@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Network namespaces. A device belongs to the one that its network device is
- * in: it receives by that one's sockets, and finds its routes there.
+ * Network namespaces. A device belongs to the namespace of its network
+ * device: it receives by sockets of that namespace, and finds its routes
+ * there.
  *
- * A context keeps its device's namespace, as an open socket does. A namespace
- * that ends takes its devices along: so rxe_dev.ns.net outlives the device.
+ * A context keeps its device's namespace alive, as an open socket does. When
+ * a namespace ends, its devices end first, so rxe_dev.ns.net outlives the
+ * device.
  */
 #ifndef RXE_NS_H
 #define RXE_NS_H
@@ -22,14 +24,14 @@ struct rxe_ns_dev {
 int rxe_ns_init(void);
 void rxe_ns_exit(void);
 
-/* rxe_net_add() in the namespace of the network device */
+/* Calls rxe_net_add() in the namespace of the network device. */
 int rxe_ns_add(const char *ibdev_name, struct net_device *ndev);
 
 /* A device that is being made joins; one that has ended leaves. */
 int rxe_ns_join(struct rxe_dev *rxe, struct net *net);
 void rxe_ns_leave(struct rxe_dev *rxe);
 
-/* NULL where there is no IPv6; of a device that has joined */
+/* The IPv6 socket of a device that has joined; NULL where there is no IPv6 */
 struct sock *rxe_ns_sk6(const struct rxe_dev *rxe);
 
 #endif /* RXE_NS_H */

@@ -5,9 +5,9 @@
  *
  * All methods are called by ioctl(RDMA_VERBS_IOCTL) on the file of a uverbs
  * context, and need CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN in the initial
- * user namespace. A method called without it fails with EPERM. On a host without
- * the cluster's key, unless its administrator has set the module parameter
- * allow_unsigned, DUMP with STOP, and BEGIN, fail with ENOKEY.
+ * user namespace. A method called without it fails with EPERM. DUMP with STOP, and
+ * BEGIN, fail with ENOKEY on a host that has no key of the cluster, unless its
+ * administrator has set the module parameter allow_unsigned.
  *
  *   Checkpoint                          Restore
  *     QUERY                               open, get context
@@ -17,8 +17,8 @@
  *     close the context (moved away)      REFILL the records
  *     or ABORT (goes on in place)         RESUME
  *
- * Records and packets are little and big endian respectively, have no holes,
- * and grow at their tail only.
+ * Records are little-endian, packets big-endian. Neither has holes. A record and
+ * a structure of a method grow at their tail only; a packet has a version.
  */
 #ifndef RDMA_RXE_MIGRATE_H
 #define RDMA_RXE_MIGRATE_H
@@ -40,7 +40,7 @@ enum rxe_migr_objects {
 	RXE_OBJECT_MIGR_CM,
 };
 
-/* of RXE_OBJECT_MIGR: the context that the ioctl is made on */
+/* Methods of RXE_OBJECT_MIGR: about the context that the ioctl is made on */
 enum rxe_migr_methods {
 	RXE_METHOD_MIGR_QUERY = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_DUMP,
@@ -52,7 +52,7 @@ enum rxe_migr_methods {
 	RXE_METHOD_MIGR_EVENT_FD,
 };
 
-/* of RXE_OBJECT_MIGR_DEVICE: its device, or all of them */
+/* Methods of RXE_OBJECT_MIGR_DEVICE: about its device; KEY about all devices */
 enum rxe_migr_device_methods {
 	RXE_METHOD_MIGR_STATUS = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_KEY,
@@ -60,7 +60,10 @@ enum rxe_migr_device_methods {
 	RXE_METHOD_MIGR_CALLS,
 };
 
-/* of RXE_OBJECT_MIGR_CM: a file of /dev/infiniband/rdma_cm, which is of no device */
+/*
+ * Methods of RXE_OBJECT_MIGR_CM: about a file of /dev/infiniband/rdma_cm, which
+ * belongs to no device; CM_CONNECT about a QP of the context
+ */
 enum rxe_migr_cm_methods {
 	RXE_METHOD_MIGR_CM_LIST = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_METHOD_MIGR_CM_ADOPT,
@@ -71,7 +74,7 @@ enum rxe_migr_cm_methods {
 	RXE_METHOD_MIGR_CM_REPORT,
 };
 
-/* Every method uses at most these; ids are per method. */
+/* Every method has at most these two attributes. */
 enum rxe_migr_attrs {
 	RXE_ATTR_MIGR_IN = (1U << UVERBS_ID_NS_SHIFT),
 	RXE_ATTR_MIGR_RESP,
@@ -103,24 +106,25 @@ enum rxe_migr_qp_state {
 
 /*
  * QUERY: IN, optional, is enum rxe_migr_query_flags, 32 bits wide; RESP is
- * struct rxe_migr_query, as it was before peers were asked.
+ * struct rxe_migr_query: the state before this call asked any peer.
  */
 enum rxe_migr_query_flags {
 	/*
 	 * Ask the peers of num_unknown whether they speak the protocol. Neither
-	 * end changes, and nobody is waited for: who has answered by the next
-	 * QUERY is counted there no more.
+	 * end changes. QUERY does not wait for the answers: the next QUERY does
+	 * not count the peers that have answered by then.
 	 */
 	RXE_MIGR_QUERY_ASK	= 1 << 0,
 	/*
-	 * Of a stopped context: ask its peers to wait for their pause_timeout
-	 * from now on. They do, as long as their pause_max allows. Nobody is
-	 * waited for: what they answer shows in wait_ns of the next QUERY.
+	 * If the context is stopped: ask its peers to wait for their
+	 * pause_timeout from now on. They do, as long as their pause_max allows.
+	 * QUERY does not wait for the answers: wait_ns of the next QUERY has them.
 	 */
 	RXE_MIGR_QUERY_RENEW	= 1 << 1,
 	/*
-	 * As ASK, of all that run: who has spoken before may have lost its key
-	 * since, and counts as unknown until it speaks again.
+	 * Like ASK, but ask the peers of all running QPs: a peer that has spoken
+	 * before may have lost its key since. It counts as unknown until it
+	 * speaks again.
 	 */
 	RXE_MIGR_QUERY_ASK_ANEW	= 1 << 2,
 };
@@ -131,22 +135,22 @@ struct rxe_migr_query {
 	__u32 context;		/* this context's number on its device */
 	__u32 num_qp;
 	__u32 num_resuming;	/* QPs whose RESUME is unanswered */
-	__u32 num_failed;	/* QPs that failed while waiting for that */
+	__u32 num_failed;	/* QPs that failed before that answer came */
 	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped, 0 if never */
 	__aligned_u64 resume_ns;/* last RESUME answered, 0 if never */
 	__aligned_u64 now_ns;	/* CLOCK_MONOTONIC at this call */
-	__u32 num_paused;	/* of num_resuming: whose peers are stopped, too */
-	__u32 num_unknown;	/* that run, and whose peers never spoke the protocol */
-	__aligned_u64 wait_ns;	/* STOPPED: until then at least all peers that
-				 * speak the protocol wait; ~0: for ever, or there
-				 * are none
+	__u32 num_paused;	/* those of num_resuming whose peers are stopped, too */
+	__u32 num_unknown;	/* running QPs whose peers have not spoken the protocol */
+	__aligned_u64 wait_ns;	/* STOPPED: all peers that speak the protocol
+				 * wait at least until then; ~0: they wait for
+				 * ever, or there are none
 				 */
 };
 
 /*
  * DUMP: IN is struct rxe_migr_buf: where the records go; RESP is struct
- * rxe_migr_dump. A buffer that is missing (addr 0) or too short fails with
- * ENOSPC, fills RESP and changes no state.
+ * rxe_migr_dump. If the buffer is missing (addr 0) or too short, DUMP fills
+ * RESP, changes no state and fails with ENOSPC.
  */
 enum rxe_migr_dump_flags {
 	RXE_MIGR_DUMP_STOP	= 1 << 0,	/* stop the context in the same step */
@@ -162,9 +166,9 @@ struct rxe_migr_dump {
 /* ABORT: no attributes. */
 
 /*
- * RESUME: IN is struct rxe_migr_resume. The file of the context becomes that
- * of the process: only a process with the credentials of the one that opened
- * it can write() to it.
+ * RESUME: IN is struct rxe_migr_resume. The file of the context gets the
+ * credentials of the process pid, as if that process had opened the file: only
+ * a caller with the file's credentials can write() to it.
  */
 struct rxe_migr_resume {
 	__s32 pid;		/* in the caller's pid namespace; 0: the caller */
@@ -180,9 +184,9 @@ struct rxe_migr_begin {
 
 /*
  * HINT: IN is struct rxe_migr_hint: the identity that the next object created
- * on this context takes. It is spent by that object, whether that fails or
- * not; EEXIST from the standard command says that the identity is taken.
- * EINVAL: no object can have it.
+ * on this context takes. The standard command that creates this object uses up
+ * the hint, also if the command fails. It fails with EEXIST if the identity is
+ * taken. HINT fails with EINVAL if no object can have the identity.
  */
 enum rxe_migr_hint_type {
 	RXE_MIGR_HINT_QP	= 1,	/* index: QP number */
@@ -193,8 +197,9 @@ enum rxe_migr_hint_type {
 };
 
 /*
- * Another process's memory is pinned within that process's RLIMIT_MEMLOCK,
- * unless the caller has CAP_IPC_LOCK: else ENOMEM. It takes CAP_SYS_PTRACE.
+ * To register another process's memory needs CAP_SYS_PTRACE. It fails with
+ * ENOMEM if more memory would be pinned than that process's RLIMIT_MEMLOCK
+ * allows, unless the caller has CAP_IPC_LOCK.
  */
 struct rxe_migr_hint {
 	__u32 type;		/* enum rxe_migr_hint_type */
@@ -204,14 +209,15 @@ struct rxe_migr_hint {
 };
 
 /*
- * TAKEN: IN is struct rxe_migr_hint, whose pid is 0: EEXIST, where an object
- * created after HINT would get it.
+ * TAKEN: IN is struct rxe_migr_hint, whose pid is 0. EEXIST: an object of the
+ * device has this identity, so a create after such a HINT would fail.
  */
 
 /*
  * REFILL: IN is struct rxe_migr_buf: whole records as dumped, with the handles
- * of this context. Once, or in parts, after the last modify of its QPs; events
- * not before the records of their objects. ENOMEM: do it again, from the first.
+ * of this context. Called after the last modify of its QPs, with all records at
+ * once or in parts; no event may come before the record of its object. After
+ * ENOMEM the caller must give all records again, from the first.
  */
 
 /*
@@ -224,7 +230,7 @@ struct rxe_migr_event_fd {
 };
 
 /*
- * STATUS: of the whole device: QPs in another state than RUNNING, and
+ * STATUS lists the QPs of the whole device that are not RUNNING, and the
  * tombstones. IN is struct rxe_migr_buf: where an array of struct
  * rxe_migr_status goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
  */
@@ -241,20 +247,21 @@ struct rxe_migr_status {
 	__u8  reserved;
 	__u32 epoch;
 	__u32 peer_epoch;
-	__u32 deadline_ms;	/* until a pause or a lease ends; 0: none */
+	__u32 deadline_ms;	/* until the QP's deadline or the lease ends; 0: none */
 	__u8  sgid[16];
 	__u8  dgid[16];
 };
 
 /*
- * CALLS: of the whole device: QPs that were restored here, are not stopped
- * again, and have called their peers. IN is struct rxe_migr_buf: where an array
- * of struct rxe_migr_call goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
+ * CALLS lists the QPs of the whole device that were restored here, have called
+ * their peers, and are not stopped again. IN is struct rxe_migr_buf: where an
+ * array of struct rxe_migr_call goes; RESP is struct rxe_migr_dump; ENOSPC as for
+ * DUMP.
  */
 enum rxe_migr_answer {
 	RXE_MIGR_ANSWER_CAME	= 0,
 	RXE_MIGR_ANSWER_AWAITED	= 1,	/* the peer is called again and again */
-	RXE_MIGR_ANSWER_MISSED	= 2,	/* it is called no more */
+	RXE_MIGR_ANSWER_MISSED	= 2,	/* the peer is called no more */
 };
 
 struct rxe_migr_call {
@@ -277,8 +284,8 @@ enum rxe_migr_key_op {
 	RXE_MIGR_KEY_SET	= 1,	/* the key in force stays valid as the old one */
 	RXE_MIGR_KEY_CLEAR	= 2,	/* forgets both */
 	RXE_MIGR_KEY_DROP_OLD	= 3,	/* accepts only the key in force */
-	RXE_MIGR_KEY_ADD	= 4,	/* accepts this one, too, in place of an old one */
-	RXE_MIGR_KEY_QUERY_OLD	= 5,	/* RESP is of the key that is accepted only */
+	RXE_MIGR_KEY_ADD	= 4,	/* accepts this key, too, instead of an old one */
+	RXE_MIGR_KEY_QUERY_OLD	= 5,	/* RESP is of the key that is only accepted */
 };
 
 struct rxe_migr_key {
@@ -288,11 +295,11 @@ struct rxe_migr_key {
 };
 
 /*
- * CM_LIST: the ids of a file. IN is struct rxe_migr_cm_list: the file, a
- * descriptor in the caller's table, and where an array of struct
+ * CM_LIST lists the ids of a file. IN is struct rxe_migr_cm_list: the file (a
+ * descriptor in the caller's table), and where an array of struct
  * rxe_migr_cm_id goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
- * EINVAL: it is no file of rdma_cm. E2BIG: more ids than 65536. EEXIST: two ids
- * name the same QP.
+ * EINVAL: the file is none of rdma_cm. E2BIG: it has more than 65536 ids. EEXIST,
+ * with STOP: two ids name the same QP.
  */
 enum rxe_migr_cm_list_flags {
 	/*
@@ -344,9 +351,9 @@ struct rxe_migr_cm_id {
 	__u32 qp_num;		/* of a connection, or 0 */
 	__u32 events_reported;
 	__u32 events_unread;
-	__u32 backlog;		/* of who listens */
-	__u32 comm_id;		/* communication ids, as the peer knows them: */
-	__u32 remote_comm_id;	/* of CONNECTED and LEFT */
+	__u32 backlog;		/* of an id that listens */
+	__u32 comm_id;		/* CONNECTED, LEFT: communication ids of this */
+	__u32 remote_comm_id;	/* end and of the peer, as the peer knows them */
 	__u8  tos;
 	__u8  ack_timeout;
 	__u8  reserved[2];
@@ -356,9 +363,9 @@ struct rxe_migr_cm_id {
 };
 
 /*
- * CM_ADOPT: IN is struct rxe_migr_cm_adopt. The file, opened by whoever
- * restores a process, becomes that of the process, as RESUME does it for the
- * file of a context.
+ * CM_ADOPT: IN is struct rxe_migr_cm_adopt. The program that restores a process
+ * has opened the file. The file gets the credentials of the process, as the
+ * file of a context does by RESUME.
  */
 struct rxe_migr_cm_adopt {
 	__s32 fd;		/* a descriptor in the caller's table */
@@ -366,11 +373,11 @@ struct rxe_migr_cm_adopt {
 };
 
 /*
- * CM_CONNECT: IN is struct rxe_migr_cm_connect. Between BEGIN and RESUME: an id
- * is about to be connected to what a QP of this context is connected to. The
- * REQ whose private data begin with the cookie is answered by the driver, and
- * the peer does not learn of it. EEXIST: the QP, or who has the comm ids, is
- * connected already.
+ * CM_CONNECT: IN is struct rxe_migr_cm_connect. Called between BEGIN and RESUME,
+ * before the caller connects an id to the peer of a QP of this context. The
+ * driver itself answers the REQ whose private data begin with the cookie, and
+ * the peer does not learn of the REQ. EEXIST: the QP has a connection already,
+ * or another connection has these comm ids.
  */
 struct rxe_migr_cm_connect {
 	__u32 qp_num;
@@ -381,8 +388,9 @@ struct rxe_migr_cm_connect {
 };
 
 /*
- * CM_REFILL: IN is struct rxe_migr_cm_refill: what librdmacm and the kernel
- * count together. ENOENT: the file has no such id. EBUSY: events are unread.
+ * CM_REFILL: IN is struct rxe_migr_cm_refill: how many events of an id were
+ * read. librdmacm and the kernel both count them. ENOENT: the file has no such
+ * id. EBUSY: events of the id are unread.
  */
 struct rxe_migr_cm_refill {
 	__s32 fd;		/* a descriptor in the caller's table */
@@ -392,12 +400,15 @@ struct rxe_migr_cm_refill {
 };
 
 /*
- * CM_EVENTS: what waits to be read from a file, the oldest first. As CM_LIST,
- * with an array of struct rxe_migr_cm_event; flags is 0. Without events of
- * multicast groups and the requests that are not accepted yet.
+ * CM_EVENTS lists the unread events of a file, the oldest first. It is called
+ * like CM_LIST, with an array of struct rxe_migr_cm_event; flags is 0. It leaves
+ * out events of multicast groups, and connection requests.
  */
 
-/* struct rdma_ucm_event_resp; but its header and rdma_cma.h exclude each other. */
+/*
+ * The same as struct rdma_ucm_event_resp, whose header can't be included together
+ * with rdma_cma.h
+ */
 struct rxe_migr_cm_event {
 	__aligned_u64 uid;
 	__u32 id;
@@ -407,10 +418,10 @@ struct rxe_migr_cm_event {
 };
 
 /*
- * CM_REPORT: IN is struct rxe_migr_cm_report: one more event, for an id that
- * the file has (else ENOENT), and whose uid it gets. Of any kind but
- * CONNECT_REQUEST, with which a new id would have to come, and those of
- * multicast groups (EINVAL).
+ * CM_REPORT: IN is struct rxe_migr_cm_report: one more event for an id of the
+ * file. The event gets the uid of this id. ENOENT: the file has no such id.
+ * EINVAL: the event is a CONNECT_REQUEST, which would have to bring a new id, or
+ * an event of a multicast group.
  */
 struct rxe_migr_cm_report {
 	__s32 fd;		/* a descriptor in the caller's table */
@@ -419,11 +430,12 @@ struct rxe_migr_cm_report {
 };
 
 /*
- * CM_DEVICE: IN is struct rxe_migr_cm_device: by what GUID and index the process
- * of a file knows the device of the context that the ioctl is made on. RESP,
- * optional, is the same: as it is known before SET. A process that has moved
- * knows them as they were where it began, and librdmacm knows devices by these.
- * ENOSPC: too many devices.
+ * CM_DEVICE: IN is struct rxe_migr_cm_device: the GUID and index by which the
+ * process of a file knows the device of the context that the ioctl is made on.
+ * RESP, optional, is the same structure, with the values from before SET. A
+ * process that has moved knows the GUIDs and indices of the host where it began,
+ * and librdmacm looks up devices by them. ENOSPC: the file has too many devices,
+ * or other values of this device were set already.
  */
 enum rxe_migr_cm_device_flags {
 	RXE_MIGR_CM_DEVICE_SET	= 1 << 0,
@@ -440,8 +452,9 @@ struct rxe_migr_cm_device {
 /* ------------------------------------------------------------- records -- */
 
 /*
- * A dump is a sequence of records. An unknown type with the MANDATORY flag
- * makes REFILL fail with EOPNOTSUPP; without it, it is skipped.
+ * A dump is a sequence of records. If REFILL does not know the type of a record,
+ * it fails with EOPNOTSUPP if the record has the MANDATORY flag, and else skips
+ * the record.
  */
 enum rxe_migr_rec_type {
 	RXE_MIGR_REC_CONTEXT		= 1,
@@ -461,7 +474,7 @@ enum rxe_migr_rec_type {
 	RXE_MIGR_REC_MW			= 15,
 	RXE_MIGR_REC_OTHER		= 16,	/* an object that cannot be moved */
 	RXE_MIGR_REC_MCAST		= 17,	/* a multicast group of a QP */
-	RXE_MIGR_REC_MR_OWNER		= 18,	/* of the MR before; not MANDATORY */
+	RXE_MIGR_REC_MR_OWNER		= 18,	/* of the MR record before it; not MANDATORY */
 };
 
 enum rxe_migr_rec_flags {
@@ -506,8 +519,8 @@ struct rxe_migr_rec_mr {
 } __attribute__((packed));
 
 /*
- * Whose memory it is: of several processes that share a context any may have
- * registered it, and since forked. REFILL skips it.
+ * The process whose memory an MR has. If several processes share a context, any
+ * of them may have registered the MR, and forked since. REFILL skips this record.
  */
 struct rxe_migr_rec_mr_owner {
 	struct rxe_migr_rec hdr;	/* handle: the MR */
@@ -580,7 +593,7 @@ struct rxe_migr_rec_qp {
 	__le32 qkey;
 	__le32 dest_qpn;
 	__le32 rq_psn;
-	__le32 sq_psn;		/* or RXE_MIGR_NO_PSN: it has not been in RTS */
+	__le32 sq_psn;		/* or RXE_MIGR_NO_PSN: the QP has not been in RTS */
 	__le16 pkey_index;
 	__le16 src_port;	/* UDP */
 	__u8   path_mtu;
@@ -630,7 +643,7 @@ struct rxe_migr_rec_qp {
 	__le32 ssn;
 	__le32 epoch;
 	__le32 peer_epoch;
-	__u8   old_gid[16];	/* where the peer was last known to reach us; 0: sgid */
+	__u8   old_gid[16];	/* our address that the peer last knew; 0: sgid */
 } __attribute__((packed));
 
 enum rxe_migr_res_type {
@@ -694,10 +707,10 @@ enum rxe_migr_ring {
 };
 
 /*
- * Most words of a ring are zero. An element of 2^log2_elem_size bytes is a
- * sequence of groups of up to RXE_MIGR_RING_WORDS 64-bit words; of a group, data
- * has an __le64 whose bit i says that word i is not zero, and then those words
- * as they lie in memory.
+ * An element has 2^log2_elem_size bytes: groups of up to RXE_MIGR_RING_WORDS
+ * 64-bit words. For each group, data has an __le64 whose bit i says that word i
+ * is not zero, and then the words that are not zero, as they lie in memory. (Most
+ * words of a ring are zero.)
  */
 #define RXE_MIGR_RING_WORDS	64
 
@@ -710,7 +723,7 @@ struct rxe_migr_rec_ring {
 	__le32 consumer;
 	__le32 index;			/* ... and the driver's own copy */
 	__le32 first;			/* element that data begins with */
-	__le32 count;			/* elements in data, the rest is zero */
+	__le32 count;			/* elements in data; others become zero */
 	__u8   data[];
 } __attribute__((packed));
 
@@ -720,7 +733,7 @@ struct rxe_migr_rec_event {
 	struct rxe_migr_rec hdr;	/* handle: the CQ, QP or SRQ */
 	__le32 file;			/* ordinal of the event file */
 	__le32 object;			/* enum rxe_migr_rec_type of the object */
-	__le32 event;			/* enum ib_event_type, or the above */
+	__le32 event;			/* enum ib_event_type, or RXE_MIGR_EVENT_COMPLETION */
 } __attribute__((packed));
 
 struct rxe_migr_rec_ah {
@@ -768,9 +781,9 @@ struct rxe_migr_rec_other {
 
 /*
  * BTH opcodes from the range that the specification leaves to manufacturers
- * (InfiniBand vol. 1, 9.2: bits 7-5 of 110 and 111), NAK_STOPPED among them,
- * which is no NAK code of an AETH. All of them are followed by struct
- * rxe_migr_hdr; docs/PROTOCOL.md has what each of them says in it, and why.
+ * (InfiniBand vol. 1, 9.2: bits 7-5 are 110 or 111). NAK_STOPPED is one of them,
+ * too, and no NAK code of an AETH. struct rxe_migr_hdr follows the BTH;
+ * docs/PROTOCOL.md says what each packet has in it, and why.
  */
 #define RXE_MIGR_OPCODE_STOP		0xc0
 #define RXE_MIGR_OPCODE_STOP_ACK	0xc1
@@ -780,13 +793,14 @@ struct rxe_migr_rec_other {
 #define RXE_MIGR_OPCODE_MOVED		0xc5
 
 /*
- * UC has nothing sent again, so a peer that is called sends nothing before it
- * knows that what it sends arrives. RESUME_ACK: it waits until it is told so.
- * RESUME: the answer to one of this epoch has come.
+ * A UC QP does not send a lost packet again. So a paused UC peer that is called
+ * does not send before it knows that its packets arrive. WAITS, in RESUME_ACK:
+ * the peer waits until it is told so. HEARD, in RESUME, tells it: the answer to a
+ * RESUME of this epoch has come.
  */
 #define RXE_MIGR_FLAG_HEARD		0x0001
 #define RXE_MIGR_FLAG_WAITS		0x0002
-/* Of any packet: the sender is, or was, in RTS, and sq_psn is there. */
+/* In any packet: sq_psn is valid, since the sender is, or was, in RTS. */
 #define RXE_MIGR_FLAG_SQ_PSN		0x0004
 
 /* The packets of version 1 had nothing between new_gid and mac. */
@@ -797,34 +811,36 @@ struct rxe_migr_rec_other {
 
 struct rxe_migr_hdr {
 	__u8   version;
-	__u8   opcode;		/* that of the BTH */
+	__u8   opcode;		/* the same as in the BTH */
 	__be16 flags;		/* RXE_MIGR_FLAG_* */
-	__be32 src_qpn;		/* the sender's; a tombstone's QP */
+	__be32 src_qpn;		/* the sender's; from a tombstone: its QP's */
 	__be32 dest_qpn;	/* the receiver's */
 	__be32 epoch;		/* of the side that moves */
-	__be32 psn;		/* STOP, RESUME, NAK_STOPPED: first
-				 * unacknowledged; their answers: the last one
-				 * received in order; of UC, but in RESUME_ACK:
-				 * the next to be sent; of a tombstone: that of
-				 * the packet it answers; MOVED to a tombstone:
-				 * the peer's QP number
+	__be32 psn;		/* STOP, RESUME, NAK_STOPPED: the first one that
+				 * is not acknowledged, UC: the next to be sent;
+				 * STOP_ACK: the last one received in order, UC:
+				 * the next to be sent; RESUME_ACK: the last one
+				 * received in order, for UC, too; from a
+				 * tombstone: that of the packet it answers;
+				 * MOVED to a tombstone: the peer's QP number
 				 */
 	__u8   old_gid[16];	/* where the side that moves was when its peer
 				 * last heard of it; MOVED: where its tombstone
-				 * is; a RESUME that asks, a tombstone's
-				 * NAK_STOPPED: new_gid; STOP_ACK, RESUME_ACK: 0
+				 * is; RESUME that asks or has HEARD, NAK_STOPPED
+				 * of a tombstone: equal to new_gid; STOP_ACK,
+				 * RESUME_ACK: 0
 				 */
-	__u8   new_gid[16];	/* where the sender is; a tombstone's MOVED:
+	__u8   new_gid[16];	/* where the sender is; MOVED of a tombstone:
 				 * where its QP is
 				 */
-	__be32 rq_psn;		/* those that the sender's queues began with, */
-	__be32 sq_psn;		/* not those reached since; a tombstone: its QP's */
+	__be32 rq_psn;		/* the PSNs that the sender's queues began with, not */
+	__be32 sq_psn;		/* those reached since; from a tombstone: its QP's */
 	__be16 renewal;		/* STOP, NAK_STOPPED: one more each time that the
-				 * peer is to wait anew; STOP_ACK, RESUME: that of
-				 * the peer that was heard last, 0: none
+				 * peer is asked to wait anew; STOP_ACK, RESUME:
+				 * the last renewal heard from the peer, 0: none
 				 */
-	__be16 wait;		/* STOP_ACK, RESUME: for so many seconds at least
-				 * the sender waits; RXE_MIGR_WAIT_FOREVER
+	__be16 wait;		/* STOP_ACK, RESUME: the sender waits at least so
+				 * many seconds, or RXE_MIGR_WAIT_FOREVER
 				 */
 	__u8   mac[RXE_MIGR_MAC_LEN];
 } __attribute__((packed));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
 /*
- * What rmemswap and rmem_swap.ko say to each other: the generic netlink family "rmem_swap", for CAP_NET_ADMIN in the initial
- * namespaces; DEV_ADD, DEV_DEL and DONOR_* take CAP_SYS_ADMIN, too. (Not configfs: a request has several values that belong
- * together, an answer names a queue pair, and rmemswap waits for events.)
+ * What rmemswap and rmem_swap.ko say to each other, by the generic netlink family "rmem_swap". All requests need CAP_NET_ADMIN in
+ * the initial namespaces; DEV_ADD, DEV_DEL and DONOR_* also need CAP_SYS_ADMIN. (configfs does not fit: a request has several
+ * values that belong together, an answer names a queue pair, and rmemswap waits for events.)
  *
- * A device is made over a disk and has no donor at first: all goes to the disk. A donor is connected in two steps, since the
- * handshake with rmemd (rmem/wire.h), its keys and its names are user space's:
+ * A device is made over a disk and has no donor at first: all goes to the disk. A donor is connected in two steps, since user
+ * space has the keys and names, and does the handshake with rmemd (rmem/wire.h):
  *
  *	DEV_ADD		/dev/NAME
  *	DONOR_ADD	the kernel makes a queue pair in INIT with its receives posted, and answers with QPN, PSN, GID and MTU
@@ -13,7 +13,7 @@
  *	DONOR_CONNECT	the donor's QPN, PSN, GID and MTU: the queue pair goes to RTS, and slabs are placed there
  *	 ...		EVENT: donor lost; user space begins with DONOR_ADD again when the donor answers
  *	DONOR_DEL	its slabs are unmapped (once the disk has all pages), freed at the donor; the queue pair is destroyed
- *	DEV_DEL		EBUSY while somebody has it open, as swap is; rmemswap runs swapoff first
+ *	DEV_DEL		EBUSY while somebody has the device open, for example swap; rmemswap runs swapoff first
  *
  * Sizes are bytes. A request that fails has an extended acknowledgment that names the attribute or says why.
  */
@@ -33,24 +33,24 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_DEV_DEL,	 /* DEV */
 	RMEM_SWAP_DEV_SET,	 /* DEV; HOT */
 	/*
-	 * DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU. EBUSY: one of this name is lost, and its connection is
-	 * still being ended: try again.
+	 * DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU. EBUSY: the device has a donor of this name, which is
+	 * lost, and whose connection is still being ended: try again.
 	 */
 	RMEM_SWAP_DONOR_ADD,
-	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up: what it had of this client before is freed by then */
+	/* DEV, DONOR, QPN, PSN, GID, MTU, TXN; answered when the donor is up, and has freed what it had of this client before */
 	RMEM_SWAP_DONOR_CONNECT,
 	/*
-	 * DEV, DONOR; answered when all its slabs are unmapped. EIO: it has pages that the disk fails to write, and stays.
-	 * ETIMEDOUT: it has such, and does not answer; it is up again as soon as it does.
+	 * DEV, DONOR; answered when all slabs of the donor are unmapped. EIO: the donor stays, since it has pages that the disk
+	 * fails to write. ETIMEDOUT: the donor has such pages and does not answer; it is up again as soon as it answers.
 	 */
 	RMEM_SWAP_DONOR_DEL,
 	/*
-	 * A dump; DEV: of that one alone. For each device one message without DONOR and without SLAB_INDEX, then one for each of
-	 * its donors, with DONOR and without SLAB_INDEX, then one for each of its slabs that is mapped, or warm enough to count:
-	 * SLAB_INDEX, HEAT, PAGES, and DONOR if it is mapped.
+	 * A dump of all devices, or of DEV alone. For each device come: one message without DONOR and SLAB_INDEX; one message for
+	 * each of its donors, with DONOR and without SLAB_INDEX; one message for each of its slabs that is mapped, or whose HEAT
+	 * is at least 1000, with SLAB_INDEX, HEAT, PAGES, and DONOR if the slab is mapped.
 	 */
 	RMEM_SWAP_STATUS,
-	RMEM_SWAP_EVENT, /* to the group: DEV, WHAT, DONOR unless it is the disk's, REASON or SLAB_INDEX where there is one */
+	RMEM_SWAP_EVENT, /* to the group: DEV, WHAT, DONOR unless it is an event of the disk, REASON or SLAB_INDEX if any */
 	__RMEM_SWAP_CMD_MAX,
 };
 #define RMEM_SWAP_CMD_MAX (__RMEM_SWAP_CMD_MAX - 1)
@@ -60,7 +60,7 @@ enum rmem_swap_what {
 	RMEM_SWAP_DONOR_LOST = 2, /* its slabs are unmapped; what was under way goes to the disk */
 	RMEM_SWAP_DONOR_GONE = 3, /* by DONOR_DEL */
 	RMEM_SWAP_EVICTED = 4,	  /* the donor took one slab back */
-	RMEM_SWAP_DISK_ERROR = 5, /* pages could not be written to the disk, told once a second at most; or were lost with a slab */
+	RMEM_SWAP_DISK_ERROR = 5, /* the disk failed to write pages (told once a second at most), or a slab's pages are lost */
 };
 
 enum rmem_swap_donor_state {
@@ -79,7 +79,7 @@ enum rmem_swap_attr {
 	RMEM_SWAP_A_SIZE,	/* u64 */
 	RMEM_SWAP_A_SLAB,	/* u64: size of a slab, a power of two from 1 MiB to 1 GiB; default 1 GiB */
 	RMEM_SWAP_A_HOT,	/* u32: page I/Os per second above which a slab is mapped; default 20 */
-	RMEM_SWAP_A_BUFFERS,	/* u32: pages that wait for the disk at most, after the donor has them; default 4096 */
+	RMEM_SWAP_A_BUFFERS,	/* u32: how many written pages may wait for the disk before writes wait, too; default 4096 */
 	RMEM_SWAP_A_IBDEV,	/* string */
 	RMEM_SWAP_A_IBPORT,	/* u32 */
 	RMEM_SWAP_A_GID_INDEX,	/* u32 */
@@ -92,12 +92,12 @@ enum rmem_swap_attr {
 	RMEM_SWAP_A_REASON,	/* string */
 	RMEM_SWAP_A_SLAB_INDEX, /* u32 */
 	RMEM_SWAP_A_HEAT,	/* u64: of a slab: page I/Os in 1000 seconds, an average that favours the last ones */
-	RMEM_SWAP_A_PAGES,	/* u64: of a slab, or of all of a donor's: pages that it has */
+	RMEM_SWAP_A_PAGES,	/* u64: of a slab, or of all slabs of a donor: pages that the donor has */
 	RMEM_SWAP_A_SLABS,	/* u32: of a donor, or a device: slabs that are mapped */
-	RMEM_SWAP_A_ROOM,	/* u64: of a donor: what it last said that it has left; bytes */
-	RMEM_SWAP_A_STALLED,	/* u32: of a donor: page I/Os that are under way for more than a second, as while it is being moved */
+	RMEM_SWAP_A_ROOM,	/* u64: of a donor: bytes that it has left, as it last said */
+	RMEM_SWAP_A_STALLED,	/* u32: of a donor: page I/Os under way for more than a second, as while the donor moves */
 	RMEM_SWAP_A_TXN,	/* u64: last_txn of the donor's rmem_welcome */
-	/* u64: counters of a device since it was made; OUT_ and IN_ count pages. Those with a * are told of a donor, too. */
+	/* u64: counters of a device since it was made; OUT_ and IN_ count pages. A donor has those with a *, too. */
 	RMEM_SWAP_A_OUT_REMOTE, /* * written to a donor (and to the disk) */
 	RMEM_SWAP_A_OUT_DISK,	/* written to the disk alone */
 	RMEM_SWAP_A_IN_REMOTE,	/* * read from a donor */

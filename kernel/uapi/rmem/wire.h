@@ -4,18 +4,18 @@
  *
  * First over TCP, one struct after the other, to know each other and to connect two RC queue pairs:
  *	client	rmem_hello
- *	donor	rmem_challenge		(to any name: who has no key learns nothing)
+ *	donor	rmem_challenge		(for any name: a client without a key learns nothing)
  *	client	rmem_proof		its queue pair
  *	donor	rmem_welcome		its own, already in RTS
  * Then TCP is closed. So a donor at rest has no TCP connection that would have to move with it.
  *
  * From then on each message is one SEND of at most RMEM_MSG_SIZE bytes: struct rmem_msg and a body by its type. The donor
  * answers each request of the client, in order, with the same id and RMEM_ANSWER set in its type. A client has at most
- * RMEM_SLOTS requests that are not answered; so many receives are posted at the donor. A notice of the donor has id 0;
- * the donor sends a client the next one only when the last was answered, its time of grace has ended, or its slab is freed; and a
- * client posts RMEM_SLOTS + 1 receives.
+ * RMEM_SLOTS requests that are not answered, and the donor posts so many receives. A notice of the donor has id 0. The donor
+ * sends a client the next notice only when the last one was answered, its time of grace has ended, or its slab is freed. A client
+ * posts RMEM_SLOTS + 1 receives.
  *
- * One client name has one connection; a new one, once it has proved itself, ends the old one and its queue.
+ * One client name has one connection. A new connection, once it has proved itself, ends the old connection and its queue.
  *
  * A client may be librmem, or the swap device in the kernel, whose handshake rmemswap makes in user space.
  */
@@ -82,7 +82,7 @@ struct rmem_challenge {
 _Static_assert(sizeof(struct rmem_challenge) == 48, "wire");
 
 struct rmem_qp {
-	uint8_t gid[16]; /* a client's: its address of the TCP connection, as the donor sees it; else it is denied */
+	uint8_t gid[16]; /* of a client: the address of its TCP connection, as the donor sees it; any other is denied */
 	rmem_le32 qpn;
 	rmem_le32 psn;
 	rmem_le32 mtu; /* enum ibv_mtu: both take the smaller one */
@@ -90,7 +90,7 @@ struct rmem_qp {
 };
 _Static_assert(sizeof(struct rmem_qp) == 32, "wire");
 
-/* MACs are libsodium's crypto_auth() under the client's key, over a label of 16 bytes and all structs until there. */
+/* MACs are libsodium's crypto_auth() under the client's key, over a label of 16 bytes and all that was said before the MAC. */
 #define RMEM_LABEL_CLIENT "rmem client v1\0\0"
 #define RMEM_LABEL_DONOR "rmem donor v1\0\0\0"
 
@@ -104,7 +104,7 @@ struct rmem_welcome {
 	rmem_le32 status; /* RMEM_OK; or RMEM_DENIED, RMEM_FULL, RMEM_DRAINING, then the end, and all the rest is 0 */
 	rmem_le32 persists; /* 1: the donor has a log */
 	struct rmem_qp qp;
-	uint8_t start[16]; /* at random, made at each start of rmemd: another one means that it has restarted */
+	uint8_t start[16]; /* random, made at each start of rmemd: if it is another one, rmemd has restarted */
 	rmem_le64 last_txn; /* of this client */
 	uint8_t mac[RMEM_MAC_SIZE]; /* of RMEM_LABEL_DONOR, hello, challenge, the proof, and all of this struct before it */
 };
@@ -115,14 +115,14 @@ _Static_assert(sizeof(struct rmem_welcome) == 96, "wire");
 enum rmem_type {
 	RMEM_ALLOC = 1,	  /* rmem_alloc_request; answer rmem_wire_region */
 	RMEM_LIST = 2,	  /* rmem_list_request; answer rmem_list_answer */
-	RMEM_QUEUE = 3,	  /* rmem_queue_request; no body in the answer: all of it is queued, or nothing */
-	RMEM_GO = 4,	  /* rmem_go_request; no body */
-	RMEM_ABORT = 5,	  /* no body; none */
-	RMEM_FLUSH = 6,	  /* rmem_range; none */
-	RMEM_PING = 7,	  /* no body; none */
-	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab that a notice named; none */
+	RMEM_QUEUE = 3,	  /* rmem_queue_request; the answer has no body: all entries are queued, or none */
+	RMEM_GO = 4,	  /* rmem_go_request; the answer has no body */
+	RMEM_ABORT = 5,	  /* neither the request nor the answer has a body */
+	RMEM_FLUSH = 6,	  /* rmem_range; the answer has no body */
+	RMEM_PING = 7,	  /* neither the request nor the answer has a body */
+	RMEM_EVICTED = 8, /* rmem_evict: the client has let go of the slab that a notice named; the answer has no body */
 	RMEM_ROOM = 9,	  /* no body; answer rmem_room */
-	RMEM_HEAT = 10,	  /* rmem_heat: what a notice asked for; none. RMEM_NO_TAG: it comes too late, or was not asked for */
+	RMEM_HEAT = 10,	  /* rmem_heat: what a notice asked for; the answer has no body. RMEM_NO_TAG: late, or not asked for */
 	RMEM_EVICT = 64,  /* the donor's notice: rmem_evict */
 	RMEM_ASK_HEAT = 65, /* the donor's notice: rmem_ask_heat */
 	RMEM_ANSWER = 0x8000,
@@ -189,7 +189,7 @@ struct rmem_queue_request {
 _Static_assert(sizeof(struct rmem_queue_request) == 16, "wire");
 #define RMEM_QUEUE_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op))
 
-/* Transactions of a client are numbered from 1. The last one again is answered as it was, and not done again. */
+/* Transactions of a client are numbered from 1. If the last one is sent again, it gets the same answer, and is not done again. */
 struct rmem_go_request {
 	rmem_le64 txn;
 	rmem_le64 count; /* entries that are queued */
@@ -203,8 +203,9 @@ struct rmem_range {
 _Static_assert(sizeof(struct rmem_range) == 16, "wire");
 
 /*
- * A slab is named by its tag and its address: the tag may have been freed and allocated anew meanwhile, which is another slab.
- * The notice of a slab follows the answer to its ALLOC. Of a slab that a client does not have it says at once that it let go.
+ * Tag and address together name a slab: the tag may have been freed and allocated anew meanwhile, and then names another slab.
+ * The notice of a slab follows the answer to its ALLOC. If a notice names a slab that the client does not have, the client says
+ * at once that it has let go.
  */
 struct rmem_evict {
 	rmem_le64 tag;
@@ -216,8 +217,8 @@ _Static_assert(sizeof(struct rmem_evict) == 24, "wire");
 
 /*
  * How many bytes this client's ALLOCs of slabs could still get: the least of what is left of the donor's memory, of the client's
- * quota, and of the host's memory above the headroom and its margin; the latter as it is now and as an average, whichever is less.
- * It is no promise.
+ * quota, and of the host's memory above the headroom and its margin. The host's memory is taken as it is now or as an average,
+ * whichever is less. The number is no promise.
  */
 struct rmem_room {
 	rmem_le64 left; /* 0 while the donor drains */
@@ -226,9 +227,9 @@ struct rmem_room {
 _Static_assert(sizeof(struct rmem_room) == 16, "wire");
 
 /*
- * Before a donor evicts, it asks owners how much their slabs are used, as it sees nothing of READs and WRITEs. An owner
- * answers with RMEM_HEAT and the same round, within 2 seconds or the time of grace, whichever is less; of slabs that it does not
- * name nothing is known, and what it names without being asked is left out.
+ * Before a donor evicts, it asks owners how much their slabs are used, since it sees nothing of READs and WRITEs. An owner
+ * answers with RMEM_HEAT and the same round, within 2 seconds or the time of grace, whichever is less. The donor takes the heat
+ * of a slab that the answer does not name as unknown, and ignores slabs that it did not ask for.
  */
 #define RMEM_HEAT_MAX 64u
 struct rmem_ask_heat {
