@@ -299,7 +299,7 @@ struct rxe_migr_key {
  * descriptor in the caller's table), and where an array of struct
  * rxe_migr_cm_id goes; RESP is struct rxe_migr_dump; ENOSPC as for DUMP.
  * EINVAL: the file is none of rdma_cm. E2BIG: it has more than 65536 ids. EEXIST,
- * with STOP: two ids name the same QP.
+ * with STOP: two ids name the same QP. EBUSY, with STOP: a QP is being restored.
  */
 enum rxe_migr_cm_list_flags {
 	/*
