@@ -13,11 +13,11 @@
 #   make check-power
 #                   each host loses its power at each phase of a move (tests/godwit/035-power-loss, which takes some). An hour.
 #   make check-debug
-#                   some of them in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
+#                   some tests in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make fuzz       packets that are almost right, changed dumps and changed images, in that kernel; N= packets
 #                   (1000000), IMAGES= and DUMPS= (100000), SEED= of the first round. Hours; goes on where it was stopped
 #   make soak       N= moves (1000) of the integrity program, with loss and tools that are killed; goes on where it was
-#                   stopped; DEBUG=1 in the kernel that watches itself
+#                   stopped; DEBUG=1 runs it in the debug kernel
 #   make demo       a running perftest moves between two guests
 #   make demo-rmem  memory that one guest lends to another moves to a third
 #   make demo-swap  a guest swaps to memory of another, which moves to a third, and then dies
@@ -56,7 +56,7 @@ say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 .DEFAULT_GOAL := all
 .PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap install style refresh clean vm kernel kernel-debug
 
-# Those run guests, so they run on the host itself, after a build in the tree.
+# These goals run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
 host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap clean
 check check-all: tree-all
@@ -65,7 +65,8 @@ check check-all: tree-all
 check-mutants: tree-all
 	$(Q)tests/mutants/run $(TESTS)
 
-# (but driver/018: its 2 GiB are on their way all at once where each packet's end takes so long. The kernel has no device-mapper.)
+# Left out: driver/018, since packets end so slowly in this kernel that all of its 2 GiB are on their way at once. The kernel has
+# no device-mapper, which swap/007 and 008 need.
 check-debug: tree-all
 	$(Q)LAB_OPTIONS=--debug-kernel tests/check --all $(or $(TESTS),$(filter-out driver/018%,$(patsubst tests/%,%,\
 		$(sort $(wildcard tests/vm/004* tests/driver/[0-9]* tests/criu/[0-9]* tests/verbs/00[1-5]* tests/matrix/[0-9]* tests/cm/[0-9]* \
@@ -89,7 +90,7 @@ demo demo-rmem demo-swap: tree-all
 bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap: tree-all
 	$(Q)benchmarks/$(@:bench-%=%)/run
 
-# (root may; anybody else is told what to install)
+# (as root it installs what is missing; anybody else is told what to install)
 .PHONY: tree-all
 tree-all:
 	$(Q)./configure --host-only $(if $(filter 0,$(shell id -u)),--install-deps)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For benchmarks whose last report lies in docs/benchmarks. After tests/lib.sh; of what is measured when this is read.
+# For benchmarks whose last report lies in docs/benchmarks. After tests/lib.sh. $commit and $changes describe the tree at the
+# moment when this file is read.
 # shellcheck disable=SC2154 # lib.sh sets $top, and each benchmark $report
 commit=$(git -C "$top" describe --always 2>/dev/null) || commit=unknown
-# (other benchmarks' reports are not measured)
+# (a change in the reports is no change of what is measured)
 changes=$(git -C "$top" status --porcelain -- . ':!docs/benchmarks' 2>&1) || true
 [ -z "$changes" ] || commit+=", changed"
 
-# publish: what report() says, on stdout and in $report, but there only if a commit has what was measured
+# publish: prints what report() says, and writes it to $report if a commit has what was measured
 publish() {
 	report >"$work/report"
 	cat "$work/report"
@@ -19,7 +20,8 @@ publish() {
 	fi
 }
 
-# said WORD...: a measurement of $round, for $raw; not yet in round 0, when everything is done for the first time
+# said WORD...: prints a measurement of $round, and adds it to $raw. Round 0 is not added, since everything is done for the first
+# time in it.
 said() {
 	echo "$round $*"
 	[ "$round" = 0 ] || echo "$round $*" >>"$raw"

@@ -15,7 +15,8 @@ lab_tool=$top/tests/vm/lab
 lab_default=$(realpath "$0" | sed -E 's|.*/([^/]*)/([^/]*)$|\1-\2|; s/([0-9]{3})-.*/\1/')-$$
 labs=()
 work=$(mktemp -d)
-# Where the verdict goes, wherever the output of a command goes. (Tests have variables of their own: no short names.)
+# The verdict goes to these descriptors, wherever the output of a command goes. (Their names are long, since tests have variables
+# of their own.)
 exec {test_stdout}>&1 {test_stderr}>&2
 
 verdict() { # verdict STATUS WORD TEXT: a line that tests/check reads
@@ -34,8 +35,8 @@ skip() {
 	exit 77
 }
 
-# A command that fails, and so ends the test, is reported, too. Status 75 is of a program that could not ask its question. Status
-# 124 is timeout's; its limits are wide, so the command was stuck.
+# A command that fails, and so ends the test, is reported, too. A program that could not ask its question exits with 75. Status
+# 124 comes from timeout(1): its limits are wide, so the command was stuck.
 failed() { # failed STATUS COMMAND LINES
 	local word=broken status=1
 	if [ "$1" = 75 ] || ! all_live || { [ "$1" = 255 ] && dies; }; then word=inconclusive status=75; fi
@@ -139,7 +140,8 @@ lab_up() {
 	spend boot "$lab_tool" up "$@" ${LAB_OPTIONS:-} "${options[@]}" || inconclusive "the lab $name did not come up"
 }
 
-# dies: the lab of a guest that could not be asked ends now. (Its sockets go before the lock that says that it lives.)
+# dies: does a lab end just now? A guest could not be asked. (A lab's sockets go before the lock that says that the lab lives, so
+# this waits for two seconds.)
 dies() {
 	local i
 	for ((i = 0; i < 20; i++)); do

@@ -10,7 +10,7 @@ function median(a, n, at,   i, k) {	# at: 0.5, or another quantile, of a[1..n]
 	k = int(i)
 	return k < n ? a[k] + (i - k) * (a[k + 1] - a[k]) : a[n]
 }
-function sorted(a, k,   x) {	# one step of it
+function sorted(a, k,   x) {	# one step of the sort: exchanges a[k - 1] and a[k] if they are in the wrong order
 	if (a[k - 1] <= a[k])
 		return 0
 	x = a[k]

@@ -6,11 +6,11 @@
  *
  *	PAGES PERMISSIONS WRITTEN [PATH OFFSET]
  *
- * A mapping of a file is one of the same file, any other one is anonymous; the first WRITTEN pages of it
- * are written to. FDS more descriptors are opened. Then it uses a whole CPU, and twenty times a second sends
- * a byte to HOST and waits until it is back; it ends if that fails.
+ * twin maps the same file for a mapping of a file, and anonymous memory for any other mapping, and writes to the first WRITTEN
+ * pages of each. It opens FDS more descriptors. Then it uses a whole CPU, and twenty times a second sends a byte to HOST and
+ * waits until the byte is back. It ends if that fails.
  *
- * twin serve PORT: sends them back.
+ * twin serve PORT: sends the bytes back.
  */
 #include <err.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void map(size_t pages, const char *permissions, size_t written, const cha
 	int prot = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) |
 		   (permissions[2] == 'x' ? PROT_EXEC : 0);
 	int fd = *path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	/* (one page more that is given back, or the kernel makes one mapping of neighbours) */
+	/* (one page more, which is given back: without a gap the kernel makes one mapping of neighbours) */
 	char *at = mmap(NULL, (pages + 1) * PAGE, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | (*path ? 0 : MAP_ANONYMOUS), fd, offset);
 
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 	for (;;) {
 		if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
 			err(1, "%s does not answer", argv[4]);
-		/* (another host has another clock: any jump ends it) */
+		/* (another host has another clock: if the clock jumps either way, this loop ends) */
 		for (last = now_ms(); now_ms() - last < 50;)
 			;
 	}

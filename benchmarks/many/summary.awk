@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Lines "ROUND SIDE ROW VALUE" in; a table of each row's medians out, a column for each of the sides.
+# Lines "ROUND SIDE ROW VALUE" in; a table of each row's medians out, with a column for each of the sides.
 BEGIN { m = split(sides, side) }
 {
 	if (!($3 in rows)) {

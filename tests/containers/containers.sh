@@ -3,7 +3,7 @@
 # For tests with containers of podman's. After ../lib.sh, and ../godwit/move.sh if they move.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
-# podman_at HOST ARGUMENT...: runs podman there; a podman that is stuck ends by a wide limit
+# podman_at HOST ARGUMENT...: runs podman there; a wide limit ends a podman that is stuck
 podman_at() { on "$1" timeout "$(seconds 120)" podman "${@:2}"; }
 
 restore_failed() { # restore_failed HOST
@@ -34,7 +34,7 @@ contained_hosts() {
 	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
 	cluster_up --hosts 3
 	for h in h1 h2 h3; do on $h modprobe macvlan; done
-	# (the first makes the image for the others)
+	# (h1 makes the image that the others take)
 	prepared h1
 	prepared h2 &
 	prepared h3

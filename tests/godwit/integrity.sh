@@ -7,8 +7,8 @@
 traffic=("$build/tests/traffic" --stall "$(seconds 90)")
 
 # The retry budget: two time-outs. Only a peer that knows of the move survives a longer blackout. This time-out is the smallest
-# that the driver keeps. Emulated guests on a busy machine stand still for longer even without a move, so they are slow (lab up
-# --slow), or get 0.54 s.
+# that the driver keeps. Emulated guests on a busy machine stand still for longer than that even without a move. So tests use slow
+# guests (lab up --slow), or a budget of 0.54 s.
 budget="--timeout 8 --retry-cnt 1 --rnr-retry 1"
 budget_ms=8
 fit_budget() { # after hosts_up

@@ -37,7 +37,7 @@ quick_ssh() {
 
 # run HOST CMD...: starts CMD there and leaves it running, as the child of a shell that says "exit N" when CMD has ended, wherever
 # that is. Sets $pid, the shell's process, and $out, the file with the output of both.
-run_by=() # a command that runs both
+run_by=() # words before that shell's own, for example setpriv and its options
 run() {
 	local host=$1
 	shift
@@ -46,9 +46,9 @@ run() {
 	out=/lab/bg/$host-$pid.out
 }
 
-# pair ROLE PORT SERVER CLIENT: runs a server that listens at this port, and its client, with the server's address after it; both
-# are words. ROLE is to move, so it is at h1, and the other is at h3. Sets $mover, the moving process, and $outs, the output of
-# server and client.
+# pair ROLE PORT SERVER CLIENT: runs the command SERVER, which listens at PORT, and the command CLIENT with the server's address
+# added. ROLE (server or client) is the end that is to move: it is at h1, and the other end is at h3. Sets $mover, the moving
+# process, and $outs, the output of server and client.
 pair() {
 	local server=h3 client=h1 address=h3 process
 	[ "$1" = client ] || { server=h1 client=h3 address=$extra; }
@@ -92,14 +92,14 @@ packets_come() {
 }
 have_come() { [ "$(packets "$1")" -gt $((before + $2)) ]; } # (a condition for wait_for)
 
-# ends_well OUT...: it ends with 0, within some minutes
+# ends_well OUT...: the programs with this output end with 0 and report no error, within some minutes
 ends_well() {
 	local o bad="error|fail|couldn't"
 	for o; do
 		expect 300 seen "$o" '^exit '
 		if seen "$o" '^exit 75$'; then inconclusive "exit 75: $o"; fi
 		if ! on h3 grep -q '^exit 0$' "$o" || on h3 sh -c "grep -v 'errors=0' $o | grep -iE \"$bad\""; then
-			# one line; the rest comes with the state
+			# one line; state prints the rest
 			broken "$(on h3 sh -c "grep -iE \"$bad|^exit\" $o" | paste -s -d '|')"
 		fi
 	done
@@ -124,7 +124,7 @@ migrate() {
 	[ "$status" != 255 ] || all_live || inconclusive "a lab died during a move"
 }
 
-# when_frozen CMD...: runs in the background ($!), as soon as the next move says that its process is frozen
+# when_frozen CMD...: runs CMD in the background ($!), as soon as the next move says that its process is frozen
 when_frozen() {
 	rm -f "$work/migrate"
 	{
@@ -166,7 +166,7 @@ address_back() {
 	on h3 ip neigh flush to $extra
 }
 
-# nothing_left HOST...: neither of a move nor of RDMA objects
+# nothing_left HOST...: nothing of a move is left there, and no RDMA object
 nothing_left() {
 	local h
 	for h; do expect 60 is_bare "$h"; done
@@ -192,7 +192,7 @@ untouched() {
 	done
 }
 
-# What programs at both hosts were ever stopped or paused for.
+# stops: prints how often queue pairs of h1 and h2 were ever stopped or paused
 stops() {
 	local h
 	for h in h1 h2; do

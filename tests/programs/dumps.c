@@ -229,7 +229,7 @@ struct ibv_context *restore(const struct dump *d, const union ibv_gid *sgid)
 	return ctx;
 }
 
-/* A record may differ in this, since rings are at other offsets. */
+/* Clears a record's ring offsets: two dumps may differ in them. */
 static void forget(struct rxe_migr_rec *rec)
 {
 	struct rxe_migr_rec_cq *cq = (void *)rec;

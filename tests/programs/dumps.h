@@ -38,7 +38,7 @@ void lead(struct ibv_qp *qp, struct ibv_qp_attr a, enum ibv_qp_state last);
 /* Makes objects, writes its cmd_fd to ready (an int), and never returns. */
 typedef void own_fn(int ready);
 
-/* Does the same in a child process; returns the child's context, attached. */
+/* Runs own() in a child process; returns the child's context, attached. */
 struct ibv_context *start_owner(own_fn *own);
 void end_owner(struct ibv_context *ctx);
 
@@ -68,7 +68,7 @@ enum { HANDLES = 64 };
 struct ibv_restored *create(struct ibv_context *ctx, const struct rxe_migr_rec *rec, int channel,
 			    const union ibv_gid *sgid);
 
-/* The object of this record, in the dumped context or in one that was made from the dump. */
+/* Destroys the object of this record, in the dumped context or in a context that was made from the dump. */
 int destroy_recorded(struct ibv_context *ctx, const struct rxe_migr_rec *rec);
 
 /*

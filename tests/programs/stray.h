@@ -60,9 +60,9 @@ void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn
 int64_t now_ms(void);
 
 int tcp_open(void);
-/* An enum rmem_status of the challenge or the welcome, or CLOSED. Only if it is RMEM_OK the link is up. */
+/* Returns an enum rmem_status of the challenge or the welcome, or CLOSED. The link is up only if it is RMEM_OK. */
 int link_shake(struct link *l, const struct who *who, const struct spoil *spoil);
-/* One that must come up. */
+/* Opens a link that must come up. */
 void link_open(struct link *l, const struct who *who);
 void link_close(struct link *l);
 /* The buffer of the next send. */
@@ -73,7 +73,7 @@ void link_send(struct link *l, uint32_t size);
 const struct rmem_msg *link_receive(struct link *l, int64_t ms, uint32_t *size);
 /* A good request: its answer, which must come. */
 const struct rmem_msg *link_ask(struct link *l, uint16_t type, const void *body, uint32_t size);
-/* One-sided, between l->data and there: the status of its completion. */
+/* A one-sided operation between l->data and addr: returns the status of its completion. */
 enum ibv_wc_status link_reach(struct link *l, enum ibv_wr_opcode opcode, uint64_t addr, uint32_t rkey, uint32_t len);
 /* A region of this link's client. */
 struct rmem_wire_region link_alloc(struct link *l, uint64_t tag, uint64_t size);

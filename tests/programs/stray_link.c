@@ -81,7 +81,7 @@ static void post_receive(struct link *l, unsigned int slot)
 	struct ibv_sge sge = { (uintptr_t)l->buffers + slot * RMEM_MSG_SIZE, RMEM_MSG_SIZE, l->mr->lkey };
 	struct ibv_recv_wr *bad, wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
 
-	/* (of a broken queue pair nothing is received) */
+	/* (a broken queue pair receives nothing) */
 	ibv_post_recv(l->qp, &wr, &bad);
 }
 
@@ -147,7 +147,7 @@ static int prove(struct link *l, int fd, const struct who *who, const struct spo
 	return le32toh(l->welcome.status);
 }
 
-/* The donor knows the key, too; and the queue pair goes to RTS. */
+/* Checks that the donor knows the key, too, and leads the queue pair to RTS. */
 static void finish(struct link *l, const struct who *who)
 {
 	uint8_t mac[RMEM_MAC_SIZE];
@@ -190,7 +190,7 @@ void link_open(struct link *l, const struct who *who)
 	int64_t end = now_ms() + options.patience * 1000LL;
 	int status;
 
-	/* (it may have no place for one handshake more just then) */
+	/* (the donor may have no place for another handshake just then) */
 	while ((status = link_shake(l, who, NULL)) == CLOSED && now_ms() < end)
 		usleep(20000);
 	if (status != RMEM_OK)
@@ -215,7 +215,7 @@ void link_send(struct link *l, uint32_t size)
 	struct ibv_send_wr *bad, wr = { .wr_id = SEND_ID, .sg_list = &sge, .num_sge = !!size, .opcode = IBV_WR_SEND };
 
 	l->sent++;
-	/* (one that is broken takes nothing; then there is no answer) */
+	/* (a broken queue pair takes nothing; then there is no answer) */
 	ibv_post_send(l->qp, &wr, &bad);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * tap RULES COMMAND...: runs COMMAND (for example ssh to a host), passes its stdin and stdout on, and does something when a text
- * goes by. RULES is a file. Each line: to|from, TAB, TEXT, TAB, what to do once (after that there is a file RULES.N for line N,
- * for later taps):
- *	a shell command, which ends before the text goes on its way, and begins when all before it has gone;
+ * goes by. RULES is a file. Each line: to|from, TAB, TEXT, TAB, what to do once (a file RULES.N tells later taps that line N is
+ * done):
+ *	a shell command: it begins when all that comes before the text has gone on, and the text waits for its end;
  *	"flip N": change a bit of the Nth byte behind the text;
  *	"cut": kill COMMAND and end, before the text went by.
  */

@@ -46,7 +46,7 @@ _Noreturn void violation(const struct qp *q, const char *what, uint64_t seq, con
 
 	if (atomic_flag_test_and_set(&said))
 		for (;;)
-			pause();	/* the first one ends us */
+			pause();	/* the thread that came first ends the process */
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
@@ -138,7 +138,7 @@ static void wait_for_event(struct worker *w)
 		violation(NULL, "ibv_req_notify_cq", 0, "expected 0, saw an error");
 	if (poll_cqs(w))
 		return;
-	/* Pauses of our own end without an event. */
+	/* No event tells when this end's own pauses are over, so it does not sleep for an event. */
 	if ((shape.rnr || shape.rate || shape.uc || opt.fork) && poll(&p, 1, 1) <= 0)
 		return;
 	if (ibv_get_cq_event(w->channel, &cq, &ctx)) {
@@ -365,7 +365,7 @@ static void check_common(void)
 			  have);
 }
 
-/* Also the descriptors of the child, if there is one. */
+/* Zeroed memory; a child of --fork shares it. */
 static void *shared_zeroes(size_t size)
 {
 	int share = opt.fork ? MAP_SHARED : MAP_PRIVATE;

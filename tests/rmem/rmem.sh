@@ -46,7 +46,7 @@ restarted() {
 load() {
 	run "$1" "$build/tests/rmem-load" --host "$at" --client "$2" --key "/root/$2.key" \
 		--timeout "$(seconds 120)000" "${@:3}"
-	# before that a signal would end it
+	# before that line a signal would end rmem-load
 	"${need:-wait_for}" 60 seen "$out" '^rmem-load: connected\|^exit '
 }
 
@@ -60,7 +60,7 @@ speaker() {
 	"${need:-wait_for}" 60 seen "$out" '^rmem-says: connected\|^exit '
 }
 
-# ask NAME COMMAND: the client does this. answers NAME REGEX: the result of the last command
+# ask NAME COMMAND: the client does this. answers NAME REGEX: the last command has this result
 ask() {
 	asked[$1]=$((asked[$1] + 1))
 	on "${speaks_at[$1]}" sh -c "echo '${*:2}' >/run/$1"
@@ -123,7 +123,7 @@ finished() {
 	seen "$1" "^exit $2\$" || broken "not exit $2: $(tail -n 3 "$(here "$1")" | paste -s -d '|')"
 }
 
-# all_end LINE OUT...: each is told to end, and does, with such a line
+# all_end LINE OUT...: each program with this output is told to end, and ends with such a line
 all_end() {
 	local o
 	for o in "${@:2}"; do tell TERM "$o" || true; done

@@ -106,8 +106,8 @@ swap_begins() {
 	for name; do "${need:-wait_for}" 60 donor_state "$name" up; done
 }
 
-# disk_is WORDS: from now on $disk is one of device-mapper with this target, in which DISK stands for the disk itself. It may be
-# changed while it is used. (No udev runs there.)
+# disk_is WORDS: from now on $disk is a device of device-mapper with this target, in which DISK stands for the disk itself. The
+# target may be changed while the device is used. (No udev runs there.)
 real=$disk
 disk_is() {
 	# shellcheck disable=SC2016 # expanded in the guest

@@ -10,8 +10,8 @@
  *   stray  two that are connected, and the queue pair of one is destroyed
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
- *   lent   two that are connected, and the queue pair of one is that of a process that is nobody's child here
- *   shared one that is bound, and such a process has its file open, too; says "outsider PID" before
+ *   lent   two that are connected, one of them with the queue pair of a process that is no child of any process here
+ *   shared one that is bound, and whose file such a process has open, too; says "outsider PID" before
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -33,7 +33,7 @@ static struct rdma_cm_id *listener, *client, *server;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 static uint32_t lent;	/* number of a queue pair, or 0 */
 
-/* Takes the next event, which must be this one; returns its id. */
+/* Takes the next event, which must be of this type; returns its id. */
 static struct rdma_cm_id *next(enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;
@@ -147,7 +147,7 @@ static uint32_t share(void)
 	return getpid();
 }
 
-/* Tells this to a process that is no child of any process here, and that ends when there is a file GO. */
+/* Runs tell() in a process that is no child of any process here and ends when there is a file GO. Returns what tell() returns. */
 static uint32_t outside(uint32_t (*tell)(void), const char *go)
 {
 	uint32_t told;

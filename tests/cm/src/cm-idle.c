@@ -31,7 +31,7 @@
 enum { PORT = 7471, TIMEOUT = 60000 };
 
 static struct rdma_event_channel *sleeps, *polls;
-static int epoll, number;	/* that polls has in it */
+static int epoll, number;	/* number: the descriptor by which polls is in the epoll set */
 static pid_t child;
 static const char *go;
 static struct sockaddr_in address = { .sin_family = AF_INET };
@@ -43,7 +43,7 @@ static void wait_until_moved(void)
 		usleep(10000);
 }
 
-/* Takes the next event of a channel, which must be this one; returns its id. */
+/* Takes the next event of a channel, which must be of this type; returns its id. */
 static struct rdma_cm_id *next(struct rdma_event_channel *channel, enum rdma_cm_event_type type)
 {
 	struct rdma_cm_event *event;

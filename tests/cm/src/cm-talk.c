@@ -40,12 +40,12 @@ struct conn {
 	struct ibv_mr *mr;
 	struct message in[DEPTH], out;
 	uint32_t number;	/* of the next message */
-	unsigned posted;	/* receives: how many, and so the next one's buffer */
+	unsigned posted;	/* receives so far; the number also says which buffer is next */
 	bool known, last, leaves, told, over, destroyed;
 };
 
 static struct rdma_event_channel *channel;
-static struct conn conns[MAX + 1];	/* the last is the one after all others */
+static struct conn conns[MAX + 1];	/* the last one is made after all others have ended */
 static int count, open_conns;
 static bool server;
 static bool unread;			/* an event waits to be read, and PROGRESS says so */
@@ -53,7 +53,7 @@ static const char *progress, *go, *deaf, *keep;
 static struct rdma_cm_event *kept;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 
-/* Written so that a reader finds it whole. */
+/* Writes into PROGRESS so that a reader finds the text whole. */
 static void say(const char *format, unsigned long n)
 {
 	char path[256];
@@ -298,7 +298,7 @@ static void look_at_events(bool busy)
 	usleep(1000);
 }
 
-/* Until all connections have ended. */
+/* Works until all connections have ended. */
 static void serve(void)
 {
 	unsigned long rounds = 0;

@@ -2,7 +2,7 @@
 
 ALL += build/tests/criu-images build/tests/criu-count.so
 
-# The plugin's image code without CRIU; it ends when it reads what is not its own.
+# The plugin's image code without CRIU. The sanitizers end the program when it touches memory that is not its own.
 build/tests/criu-images: tests/criu/src/criu-images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)

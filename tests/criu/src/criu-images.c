@@ -123,7 +123,7 @@ static uint8_t *read_bytes(const char *name, off_t *size)
 	return data;
 }
 
-/* Each byte changed, many lengths: all are refused, with one line. */
+/* Changes each byte, and cuts the image at many lengths: each time it is refused with one line. */
 static void damage(const char *name, uint32_t n, const RdmaContextImageEntry *entry)
 {
 	off_t size, i;
@@ -167,7 +167,7 @@ static void take(uint32_t n, const RdmaContextImageEntry *entry)
 	changes++;
 }
 
-/* Each byte of the body changed, and the checksums with it. */
+/* Changes each byte of the body, and the checksums with it. */
 static void forge(const char *name, uint32_t n, const RdmaContextImageEntry *entry)
 {
 	RdmaContextImageEntry known = *entry;
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
-	/* The last change cut the file. */
+	/* (the last change has cut the file) */
 	MUST(!write_context(7, &records, &entry) && !write_inventory(&inventory));
 	forge("rdma-7.img", 7, &entry);
 	forge(INVENTORY, UINT32_MAX, &entry);

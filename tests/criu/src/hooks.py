@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""hooks.py CRIU NEW: a copy of CRIU that tells plugins of one hook more than it has, as CRIU 4.2 has it."""
+"""hooks.py CRIU NEW: makes NEW, a copy of CRIU that seems to have one hook more, as CRIU 4.2 has."""
 import shutil
 import struct
 import subprocess

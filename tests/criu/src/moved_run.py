@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """One run of one of rdma-core's tests, in a process of its own: at rest, or asking for moves at planned moments.
 
-Nothing of the suite's text is changed: its helpers are wrapped, and what they loop over goes on until the moves
-that fall into this loop are done. Where one helper ends or begins is a *point*. A move is free, asked for at a
-point while the traffic goes on, or held: the test waits at the point until it is done.
+Nothing of the suite's text is changed: its helpers are wrapped, and a loop of the suite goes on until the moves
+that are planned in it are done. The beginning or the end of a helper is a *point*. Every move is asked for at a
+point. During a free move the traffic goes on. In a held move the test waits at the point until the move is done.
 """
 import mmap
 import time
@@ -12,7 +12,7 @@ import unittest
 
 
 class State:
-    """Numbers in a file that both processes map: there, whatever becomes of one of them."""
+    """Numbers in a file that both processes map. They stay when one of the two ends."""
     FIELDS = ('ask', 'moved', 'progress', 'open', 'held', 'at', 'ended')
 
     def __init__(self, path):
@@ -33,7 +33,7 @@ class State:
 
 
 class InLoops:
-    """Moves spread over a test's loops, some points after each other."""
+    """Moves spread over a test's loops, with some points between two moves."""
     def __init__(self, rest, moves, rng):
         self.rng, self.datagrams = rng, rest['datagrams']
         self.todo = sorted(rng.randrange(rest['loops']) for _ in range(moves))
@@ -55,7 +55,7 @@ class InLoops:
 
 
 class AtPoints:
-    """Moves at points of a test that comes to the same ones each time: no two without progress in between."""
+    """Moves at points of a test that reaches the same points in each run. Between two moves there is progress."""
     def __init__(self, rest, moves, rng):
         choice = {}
         for i, (progress, quiet) in enumerate(rest['points']):
@@ -80,13 +80,13 @@ class Iters(int):
 
 
 class Run(unittest.TestResult):
-    """What is seen in a run without a plan is what plans are made from."""
+    """One run. What a run without a plan has seen is what plans are made from."""
     def __init__(self, utils, enums, state, plan):
         super().__init__()
         self.state, self.plan, self.datagram = state, plan, enums.IBV_QPT_UD
         self.success = enums.IBV_WC_SUCCESS
         self.said = 'nothing'
-        self.points = []  # (progress, nothing is on its way) at each
+        self.points = []  # for each point: (progress, whether nothing is on its way)
         self.loops = self.asked = self.stuck = 0
         self.in_loop = self.datagrams = self.errors = False
         self.open = set()  # CQs of those who have posted, and not polled since

@@ -3,20 +3,20 @@
 """moved_suite.py FOLDER WORK SEED MOVES TESTS [NAME]: rdma-core's traffic tests, at rest and then with moves inside.
 
 A traffic test is one that passes at rest and has completions. It is run again, by a process that is dumped and
-restored in place at MOVES moments drawn from SEED, and must end as it did. TESTS of them are taken, in an order
+restored in place at MOVES moments drawn from SEED, and must end as at rest. TESTS of them are taken, in an order
 drawn from SEED, 0 for all; or only those with NAME in their names. What moves are like depends on the test:
 
   loops over RC              free, one in four held (see moved_run.py)
   loops over UD              held, at points where nothing is on its way: what comes to a UD queue pair while it
                              is stopped is lost, and these tests would wait for it
-  done once, or ends in an   held: such a test would be at its end before a free one comes. It is run several
+  done once, or ends in an   held: such a test would be at its end before a free move comes. It is run several
   error                      times, if it has not enough points for all moves in one run
 
-Each run is a process of its own: pyverbs closes contexts and leaves mappings of their rings behind, with which
-no process is moved.
+Each run is a process of its own: pyverbs closes contexts and leaves mappings of their rings behind, and a process
+with such mappings is not moved.
 
-Prints a line for each move: the test, how, what had been posted and polled by then, and what the images say of
-its queue pairs; and for each test how it ended.
+Prints a line for each move: the test, free or held, what had been posted and polled by then, and what the images
+say of its queue pairs; and for each test how it ended.
 """
 import glob
 import importlib
@@ -115,7 +115,7 @@ class Mover:
         if self.ours:
             os.waitpid(self.pid, 0)
             self.ours = False
-        # It is not there now: these numbers are those of the moment when it was stopped.
+        # The process is gone now, so these numbers are those of the moment when it was stopped.
         state, pairs = self.state, self.queue_pairs()
         if not state.progress or not {'RTS', 'ERR'} & pairs.keys():
             self.fail(f'not moved inside of traffic: progress {state.progress}, queue pairs {pairs}')
@@ -149,7 +149,7 @@ def all_tests(folder):
 
 
 def differs(mover, test, rest, moves, rng):
-    """Run it until it was moved often enough; how it then ended in another way than at rest, if it did."""
+    """Run the test until it was moved often enough. Return how its end differs from that at rest, or None."""
     done = runs = 0
     while done < moves:
         how = moved_run.InLoops if rest['loops'] and not rest['errors'] else moved_run.AtPoints

@@ -12,7 +12,7 @@
 enum {
 	SIZE = 4 * MTU,
 	FAR_KEY = 0x1234,
-	MANY = 5,	/* times that something does not happen */
+	MANY = 5,	/* times that a request is put off */
 	BIND = 0x1000,	/* no opcode of a packet */
 	RING = 32,	/* entries in the send queue's ring, that has room for 16 */
 	LATE = 12,	/* messages that are sent again while a NAK comes */

@@ -5,8 +5,8 @@
  *
  * forge sends packets that must be refused and counted, noise sends packets that must be dropped as any noise is, and replay
  * sends recorded packets of the peer, as they are and as its own. stop and resume are sent with the key and as the peer, and must
- * be believed. each sends one packet of each opcode in which nothing is wrong, except that it is not signed without --key. Prints
- * "sent=N" and, for replay, "accepted=N": packets that are answered again, or make no difference. With --udp it needs no
+ * be believed. "each" sends one packet of each opcode; nothing is wrong with it, except that it is not signed without --key.
+ * Prints "sent=N" and, for replay, "accepted=N": packets that are answered again, or make no difference. With --udp it needs no
  * capability: its packets come from a UDP socket, and from its own host.
  *
  * attack record FILE: writes packets from other hosts into the file, until it is killed.
@@ -51,7 +51,7 @@ static struct frame frame_of(const struct rxe_migr_hdr *hdr, const char *from)
 	return wire_frame(&p);
 }
 
-/* A packet as the peer would send it next; a move goes to this host. */
+/* A packet as the peer would send it next. A packet that moves the connection moves it to this host. */
 static struct rxe_migr_hdr next_of(int opcode, const char *from)
 {
 	bool answer = opcode == RXE_MIGR_OPCODE_STOP_ACK || opcode == RXE_MIGR_OPCODE_RESUME_ACK;
@@ -158,7 +158,7 @@ static void read_key(const char *file)
 	o.has_key = true;
 }
 
-/* As the peer, with nothing wrong in it. */
+/* Sends a packet as the peer, with nothing wrong in it. */
 static void say(int opcode)
 {
 	struct rxe_migr_hdr hdr = next_of(opcode, o.as);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Programs that the tests run in the guests.
 
-# These are a driver's peer, packet by packet.
+# These programs play a driver's peer, packet by packet.
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h $(dumps_src)
 wire_tests := $(addprefix build/tests/,replays answers datagrams)
 # These speak the migration protocol, too.

@@ -121,7 +121,7 @@ static void uc_cut(void)
 	}
 }
 
-/* A packet after one of a wrong length has no receive any more, however well it fits. */
+/* After a packet of a wrong length the message's receive is gone: the next packet finds none, however well it fits. */
 static void uc_length(void)
 {
 	struct ibv_wc wc;
@@ -219,7 +219,7 @@ static void own_ah(int ready)
 		pause();
 }
 
-/* The hop limit of its packets is the old one, whatever hop limit a new handle would get on this host. */
+/* A restored handle keeps its hop limit, whatever hop limit a new handle would get on this host. */
 static void ah_hops(void)
 {
 	struct dump before, after;

@@ -29,7 +29,7 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* The work since then was done in time. Otherwise it shows nothing. */
+/* The work since began was done in this time. Otherwise the test can't tell. */
 static void in_time(double began, unsigned int time)
 {
 	if (now() - began < time - 0.5)
@@ -145,7 +145,7 @@ static void ends(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 		    (unsigned)id, ibv_wc_status_str(status));
 }
 
-/* The driver tells the CM where the peer is, even for a failed QP. A work item does that. */
+/* The driver tells the CM where the peer is, even for a failed QP. A work item does that, so this waits for it. */
 static void await_peer_epoch(struct ibv_qp *qp, uint32_t epoch)
 {
 	for (int i = 0; le32toh(migr_record(qp).peer_epoch) != epoch; i++) {
@@ -162,7 +162,7 @@ static void late(struct ibv_qp *qp, struct ibv_qp *back)
 		refused(RXE_MIGR_OPCODE_RESUME, qp, 1);
 	refused(RXE_MIGR_OPCODE_RESUME, qp, 2);
 	await_peer_epoch(qp, 2);
-	/* what comes next is the answer to this */
+	/* none of these was answered: the next packet is the answer to this one */
 	say(RXE_MIGR_OPCODE_RESUME, back, 1);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
 	CHECK(state(qp) == IBV_QPS_ERR);
@@ -293,7 +293,7 @@ static void say_renewed(int opcode, struct ibv_qp *qp, uint32_t epoch, uint16_t 
 	wire_send_frame(&f);
 }
 
-/* How long it says that it waits, in answer to STOP. This is the last renewal that it has heard of. */
+/* How long the QP says that it waits, in its answer to STOP. renewal: the last one that it has heard of. */
 static unsigned int says_wait(struct ibv_qp *qp, uint16_t renewal)
 {
 	struct rxe_migr_hdr hdr = migr_expect(RXE_MIGR_OPCODE_STOP_ACK, NULL);
@@ -302,7 +302,7 @@ static unsigned int says_wait(struct ibv_qp *qp, uint16_t renewal)
 	return be16toh(hdr.wait);
 }
 
-/* Its deadline is at most this many seconds after that time. (It counts in ticks, and rounds up.) */
+/* The QP's deadline is at most this many seconds after since. (The driver counts in ticks, and rounds up.) */
 static void waits_no_longer(struct ibv_qp *qp, double since, double seconds)
 {
 	double passed = now() - since;
@@ -346,7 +346,7 @@ static void extends(void)
 	in_time(said, limit);
 	paused = now();
 
-	/* until its time is over, and then some of it */
+	/* for the QP's whole time, and a third more */
 	while (passed = now() - began, passed < limit + limit / 3.0) {
 		if (passed < limit / 2.0) {
 			for (int older = 0; older < 2; older++) {
@@ -366,7 +366,7 @@ static void extends(void)
 		passed = now() - began;
 		CHECK(wait + 1.05 >= (limit < most - passed ? limit : most - passed));
 		CHECK(is_paused(asked));
-		/* that it goes on in between was not heard */
+		/* the RESUME before this STOP was lost */
 		say_renewed(RXE_MIGR_OPCODE_STOP, anew, ++stops, 1, 0);
 		says_wait(anew, 1);
 		CHECK(is_paused(anew));
@@ -374,7 +374,7 @@ static void extends(void)
 	}
 	await_error(again);
 
-	/* at last it is told in vain */
+	/* at last asking for more time is in vain */
 	while (state(asked) != IBV_QPS_ERR) {
 		CHECK(now() - began < most + PATIENCE);
 		in_time(said, limit);
@@ -416,14 +416,14 @@ static uint64_t now_ns(void)
 	return now() * 1e9;
 }
 
-/* All packets that came before are processed. */
+/* Returns when all packets that came before are processed. */
 static void taken_in(struct ibv_qp *other, uint32_t epoch)
 {
 	say(RXE_MIGR_OPCODE_RESUME, other, epoch);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, other, epoch);
 }
 
-/* It waits for this many seconds from some time between these two. */
+/* The context's peer waits for this many seconds, from some time between from and to. */
 static void waits_from(struct ibv_context *c, uint64_t from, uint64_t to, unsigned int seconds)
 {
 	uint64_t until = peers_wait(c), length = seconds * 1000000000ull, slack = 1000000;
@@ -451,7 +451,7 @@ static void asks(void)
 	taken_in(qp, 1);
 	CHECK(peers_wait(pd->context) == UINT64_MAX);
 
-	/* unanswered, and answered */
+	/* before the peer has answered, and after that */
 	from = now_ns();
 	migr_stop(pd->context);
 	to = now_ns();
@@ -479,8 +479,8 @@ static void asks(void)
 	waits_from(pd->context, from, to, 50);
 
 	/*
-	 * a peer that was stopped itself, and calls meanwhile, also says how long it waits, and is told the number, to go on
-	 * waiting
+	 * a peer that was stopped itself, and calls meanwhile, also says how long it waits, and is told the renewal, so that it
+	 * waits on
 	 */
 	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first, 6000);
 	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
@@ -490,7 +490,7 @@ static void asks(void)
 	CHECK(be16toh(nak.renewal) == first + 1);
 	waits_from(pd->context, from, to, 60);
 
-	/* perhaps from a host with a shorter time */
+	/* the peer may now be at a host with a shorter time */
 	say_renewed(RXE_MIGR_OPCODE_RESUME, qp, 2, first + 1, 30);
 	migr_expect(RXE_MIGR_OPCODE_NAK_STOPPED, NULL);
 	waits_from(pd->context, from, to, 30);
@@ -542,7 +542,7 @@ static void lease(void)
 	}
 	wire_send(&request);
 	say(RXE_MIGR_OPCODE_RESUME, &qp, 1);
-	/* what comes next is the answer to this */
+	/* these two were not answered: the next packet is the answer to this one */
 	say(RXE_MIGR_OPCODE_RESUME, back, 1);
 	answered(RXE_MIGR_OPCODE_RESUME_ACK, back, 1);
 }
@@ -605,7 +605,7 @@ static int flags_of(const struct packet *p)
 	return (p->data[2] << 8 | p->data[3]) ^ RXE_MIGR_FLAG_SQ_PSN;
 }
 
-/* UC: its messages wait until it knows that the way to its peer is open, or for this long. */
+/* UC: a QP's messages wait until it knows that the way to its peer is open, or for HEARD_MAX. */
 static void unsure(void)
 {
 	struct ibv_cq *cq;

@@ -3,10 +3,10 @@
  * forge [SUBJECT [PACKET]]: packets of the migration protocol that are not what they claim to be: changed in each field and each
  * bit, cut at each length, sent from elsewhere, or sent again.
  *
- * The sender sits on the wire and can send as anybody. Where a MAC would stop the rest, it has the key. Each packet is sent in
- * every state of a queue pair, and to a tombstone. Only one thing is wrong with it each time: the right form is accepted, and is
- * sent last. A refused packet is counted, changes nothing and is not answered. A packet that is cut or has a wrong ICRC is no
- * packet of the protocol, and is not counted.
+ * The sender sits on the wire and can send as anybody. It has the key where a missing MAC would hide what else is wrong. Each
+ * packet is sent in every state of a queue pair, and to a tombstone. Only one thing is wrong with it each time: the right form is
+ * accepted, and is sent last. A refused packet is counted, changes nothing and is not answered. A packet that is cut or has a
+ * wrong ICRC is no packet of the protocol, and is not counted.
  */
 #include <arpa/inet.h>
 
@@ -71,7 +71,7 @@ static void answered(int opcode, uint32_t epoch)
 	CHECK(be32toh(hdr.src_qpn) == s.qpn && be32toh(hdr.epoch) == epoch);
 }
 
-/* The repetitions before the answer came. */
+/* Takes the repetitions that were sent before the answer came. */
 static void drain(void)
 {
 	struct packet p;
@@ -259,7 +259,7 @@ static struct snapshot snapshot(void)
 	return x;
 }
 
-/* So many packets were refused since then, and nothing else happened. */
+/* So many packets were refused since before, and nothing else happened. */
 static void unchanged(struct snapshot *before, uint64_t refused, const char *what)
 {
 	struct snapshot after = snapshot();
@@ -312,7 +312,7 @@ static void put_address(struct frame *f, int at, const char *address)
 	memcpy(f->at + FRAME_IP + at, &a, sizeof(a));
 }
 
-/* False: in this packet the field is right, or nobody looks at it. */
+/* Returns false if this forgery would leave the packet right, or would change what nobody looks at. */
 static bool forge(enum kind k, enum forgery how, struct frame *f)
 {
 	enum { SRC = 12, DST = 16 };
@@ -482,7 +482,7 @@ static void cuts(enum kind k)
 	unchanged(&before, 0, about(k, "cut"));
 }
 
-/* The form without a fault is accepted. */
+/* The packet without a fault is accepted. */
 static void control(enum kind k)
 {
 	uint64_t refused = migr_counter("migr_refused");
@@ -562,7 +562,7 @@ static void damaged(void)
 	answered(RXE_MIGR_OPCODE_NAK_STOPPED, s.epoch);
 }
 
-/* All packets that were genuine once, in this state. */
+/* Sends all packets again that were genuine once, in this state. */
 static void replayed(enum state state)
 {
 	struct frame *last[RXE_MIGR_OPCODE_MOVED + 1] = {};
@@ -676,7 +676,7 @@ static void connected_anew(void)
 	wire_lead_from(s.qp, 4, RQ, SQ, IBV_QPS_RTR);
 	refuses_the_past("RTR");
 
-	/* a connection that has not reached RTS either names one PSN, which nobody here can check */
+	/* a peer that has not reached RTS either names only one PSN, which nobody here can check */
 	hdr = migr_hdr(RXE_MIGR_OPCODE_STOP, s.qpn, 1, 0);
 	hdr.flags = 0;
 	say(hdr, NULL);
@@ -688,7 +688,7 @@ static void connected_anew(void)
 	num_seen = past;
 	refuses_the_past("RTS");
 
-	/* from a peer in RTR, which has the right PSN, or that of the connection before; from one in RTS */
+	/* from a peer in RTR, with the right PSN and with that of the connection before; from a peer in RTS */
 	for (int i = 0; i < 3; i++) {
 		struct snapshot before = snapshot();
 

@@ -5,8 +5,8 @@
  *
  * A call must come back, and the kernel log tells the rest. A call with an attribute of a wrong length, without a needed
  * attribute, or with an unknown mandatory one must fail. With --no-cap no method may do anything: a valid call gives EPERM, and
- * any other call an error. Prints how often each error came, and how often each method was called with valid arguments; --least
- * N: at least so often.
+ * any other call an error. Prints how often each error came, and how often each method was called with valid arguments. With
+ * --least N it ends with 75 if a method was called less often than that.
  */
 #include <endian.h>
 #include <errno.h>
@@ -63,7 +63,7 @@ static uint64_t address(void)
 	case 1: return below(4096);
 	case 2: return 0xffff800000000000ull + rnd() % (1ull << 40);
 	case 3: return rnd();
-	case 4: return (uintptr_t)memory + MEM_SIZE - below(16);	/* runs into no memory */
+	case 4: return (uintptr_t)memory + MEM_SIZE - below(16);	/* what begins there ends beyond our memory */
 	default: return (uintptr_t)memory + below(MEM_SIZE / 2);
 	}
 }
@@ -541,7 +541,7 @@ static struct rxe_migr_rec *record_at(uint8_t *d, size_t at)
 	return (void *)(d + at);
 }
 
-/* The place of an object's number on the device in its record; 0: it has none. */
+/* Where a record has the number of its object on the device; 0: nowhere. */
 static size_t number_at(const struct rxe_migr_rec *rec)
 {
 	switch (le16toh(rec->type)) {
@@ -552,7 +552,10 @@ static size_t number_at(const struct rxe_migr_rec *rec)
 	return 0;
 }
 
-/* A dump of a busy context fits a context that is filled in the same way, except for these numbers. */
+/*
+ * A dump of a busy context fits a context that is filled in the same way, except for these numbers. Puts the numbers of that
+ * context into the dump.
+ */
 static void fit(uint8_t *d, size_t length, int fd)
 {
 	static uint8_t own[MAX_DUMP];
@@ -720,7 +723,7 @@ static void restore(const uint8_t *original, size_t length, bool changed)
 	}
 }
 
-/* librxe reads its rings at any index that they have. The test is what the driver does with it. */
+/* librxe may crash, since it reads its rings at any index that they hold. Only the driver is tested. */
 static void own_rings(int sig)
 {
 	(void)sig;

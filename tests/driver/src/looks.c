@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * looks: a process makes and destroys objects as fast as it can, with three threads. Another process looks at its context, and
- * asks for the size of its dump, a thousand times. No call of the first may fail, and it may leave nothing.
- * looks storm: the context is stopped and goes on all the time, under a running program, as no checkpoint does it. The program's
+ * asks for the size of its dump, a thousand times. No call of the first process may fail, and it may leave nothing.
+ * looks storm: the context is stopped and goes on all the time, under a running program, as in no checkpoint. The program's
  * calls may fail, but it may leave nothing, and may not hang.
  * looks churn: only the first process, until SIGTERM. Its first line is its PID.
  */
@@ -67,7 +67,7 @@ static void bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mr *mr)
 /* Everything that rxe has, each once. */
 static void round_of_all(void *memory)
 {
-	/* If one is closed at the moment of a stop, ib_core leaves it until the end of the context. */
+	/* If a channel is closed at the moment of a stop, ib_core leaves it until the end of the context. */
 	struct ibv_comp_channel *channel = storm ? NULL : ibv_create_comp_channel(ctx);
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, channel, 0);
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
@@ -249,7 +249,7 @@ static void looks(int times)
 		usleep(1000);
 	d = take(attached, ibv_inspect_context);
 	IS(1, files_in(&d));	/* the context's own */
-	IS(2, d.count);		/* this, and the context */
+	IS(2, d.count);		/* the records of this file, and of the context */
 	free(d.buf);
 	signal(SIGCHLD, SIG_DFL);
 	end_owner(attached);

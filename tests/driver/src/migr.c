@@ -43,7 +43,7 @@ static void mix(uint32_t *v, int a, int b, int c, int d, uint32_t x, uint32_t y)
 	v[b] = turn(v[b] ^ v[c], 7);
 }
 
-/* One block; so many bytes, it included, were hashed. */
+/* Hashes one block. bytes: how many were hashed in all, this block included. */
 static void compress(uint32_t *h, const uint8_t *block, uint32_t bytes, bool last)
 {
 	uint32_t v[16], m[16];
@@ -183,7 +183,7 @@ static uint64_t read_counter(const char *name)
 	return strtoull(text, NULL, 10);
 }
 
-/* A value that was read in the same life and the same jiffy is not read again. */
+/* The kernel reads a counter anew only when its lifespan is over (set to 0 here), and not twice in one jiffy. */
 static void read_anew(void)
 {
 	static bool fresh;

@@ -156,7 +156,7 @@ static void container(void)
 		int status;
 
 		if (!pid) {
-			if (own_namespaces)	/* where it has all of them */
+			if (own_namespaces)	/* where it has all capabilities */
 				CHECK(!unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID));
 			else
 				be_a_container();
@@ -228,7 +228,7 @@ static void dumps(void)
 	IS(0, ibv_destroy_qp(q));
 	IS(0, ibv_dereg_mr(region));
 
-	/* of another process, or of nobody */
+	/* numbers of another process, or of nobody */
 	IS(EEXIST, attempt(&d, RXE_MIGR_REC_QP, AT(qp, qpn), htole32(qp[0]->qp_num), true));
 	IS(0, attempt(&d, RXE_MIGR_REC_QP, AT(qp, qpn), htole32(n), true));
 	IS(EEXIST, attempt(&d, RXE_MIGR_REC_MR, AT(mr, key), htole32(mr->rkey), true));

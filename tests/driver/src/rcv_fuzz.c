@@ -18,7 +18,7 @@
 
 #define GROUP "239.88.0.1"
 
-enum { SLOTS = 24, SIZE = 16384, OPEN = 4096 };	/* the rest of memory is nobody's but ours */
+enum { SLOTS = 24, SIZE = 16384, OPEN = 4096 };	/* no peer may write to the rest of memory */
 
 static const migr_key key = { 7 };
 static const char canary = 0x5a;
@@ -33,7 +33,7 @@ static struct context {
 	struct ibv_mr *mr, *closed;
 	struct ibv_mw *mw;
 	bool stopped;
-} contexts[3];	/* one that runs, one that is stopped now and then, one whose queue pairs end while it is */
+} contexts[3];	/* one that runs, one that is stopped now and then, one whose queue pairs end while it is stopped */
 
 static struct slot {
 	enum role role;
@@ -262,7 +262,7 @@ static void hear(void)
 			if (hdr->opcode == RXE_MIGR_OPCODE_STOP || hdr->opcode == RXE_MIGR_OPCODE_RESUME)
 				s->own_epoch = be32toh(hdr->epoch);
 		} else if (op >= READ_ANSWER_FIRST && op <= ATOMIC_ACK) {
-			/* (a NAK of a sequence error has the one that is expected) */
+			/* (a NAK of a sequence error has the PSN that is expected) */
 			s->expects = p.psn + !(op == ACK && p.syndrome == NAK_PSN);
 		} else {
 			s->asked = p;
@@ -364,7 +364,7 @@ static struct packet mad(struct slot *s)
 	p.len = below(8) ? 256 : below(300);
 	for (int i = 0; i < 256; i++)
 		p.data[i] = below(4) ? 0 : rnd();
-	p.data[0] = below(256) ? 1 : rnd();	/* (else the kernel says so) */
+	p.data[0] = below(256) ? 1 : rnd();	/* (otherwise the kernel logs it) */
 	p.data[1] = near(7, 8);		/* the CM's class */
 	p.data[2] = near(2, 8);
 	p.data[3] = near(3, 8);
@@ -411,7 +411,7 @@ static struct frame ours(struct slot *s)
 	return f;
 }
 
-/* Bits, bytes, the length. */
+/* Changes bits, bytes, or the length. */
 static void bend(struct frame *f)
 {
 	for (unsigned n = 1 + below(3); n; n--) {
@@ -538,6 +538,6 @@ int main(int argc, char **argv)
 	       (unsigned long long)sent, (unsigned long long)used,
 	       sent / (ended.tv_sec - began.tv_sec + (ended.tv_nsec - began.tv_nsec) / 1e9), (unsigned long long)heard,
 	       (unsigned long long)made);
-	/* A packet that came in one direction only was fuzzed in one direction only. */
+	/* If nearly nothing was heard of the driver, the packets did not get far enough to ask the question. */
 	return heard > packets / 100 ? 0 : 75;
 }

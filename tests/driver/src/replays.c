@@ -211,9 +211,9 @@ static void flushes(void)
 }
 
 /*
- * A request with the PSN of a request of another kind was not answered before. A READ would take the fields of a FLUSH of a whole
- * region. Nobody checks these, so its address would be a key and a length, and its length an address: those of a region that no
- * peer may read.
+ * A request with the PSN of an earlier request of another kind must not be taken for that request. Otherwise a READ takes the
+ * fields of a FLUSH of a whole region, which nobody checks. Then the READ's address is a key and a length, and its length is an
+ * address: those of a region that no peer may read.
  */
 static void other_kinds(void)
 {
@@ -234,7 +234,7 @@ static void other_kinds(void)
 	psn++;
 	write_of(8);
 
-	/* an atomic would answer with an address of this process */
+	/* an atomic in place of the READ would be answered with an address of this process */
 	p = request(READ, 0, 8);
 	wire_send(&p);
 	is_read(&p, memory);

@@ -236,7 +236,7 @@ void wire_by_udp(const char *from)
 	udp = socket(AF_INET, SOCK_DGRAM, 0);
 	CHECK(udp >= 0 && !setsockopt(udp, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)));
 	CHECK(!bind(udp, (void *)&own, sizeof(own)));
-	near_mac[0] = 2;	/* the kernel's business */
+	near_mac[0] = 2;	/* (not used: the kernel makes the Ethernet header) */
 }
 
 void wire_send_frame(const struct frame *f)
@@ -255,7 +255,7 @@ void wire_send(const struct packet *p)
 	wire_send_frame(&f);
 }
 
-/* A UDP packet that the kernel sends within this time; its IP header is at *ip. */
+/* Takes the next UDP packet that the kernel sends within this time into frame, Ethernet header and all. */
 static bool next_udp(uint8_t *frame, size_t size, int ms)
 {
 	struct timespec now, end;
@@ -283,7 +283,7 @@ static int port_of(const uint8_t *frame)
 	return frame[ETH + IP + 2] << 8 | frame[ETH + IP + 3];
 }
 
-/* Takes its headers apart. */
+/* Takes the headers of a packet apart. */
 static struct packet packet_of(const uint8_t *frame)
 {
 	struct packet p = {};

@@ -59,7 +59,7 @@ struct frame {
 /* Opens the device, which is rxe0, and the wire. */
 struct ibv_context *wire_open(void);
 
-/* Instead of a wire: an interface of this host, and whatever host has this address. */
+/* Instead of a wire: an interface of this host, and whatever host has this MAC address. */
 void wire_on(const char *interface, const uint8_t mac[6]);
 
 /* Instead of a wire: a UDP socket of this host's own address, which needs no capability. It can only send. */

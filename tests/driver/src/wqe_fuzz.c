@@ -99,7 +99,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-/* A driver that goes through a ring until it is empty never gets there. */
+/* Fills the rings again and again: a driver that goes on until a ring is empty never ends. */
 static void *refill(void *arg)
 {
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
@@ -266,7 +266,7 @@ static void work(void)
 				for (unsigned i = 0; i < NUM_QP; i++)
 					broken[i] |= wc[n].status && qps[i]->qp_num == wc[n].qp_num;
 			}
-		/* (and whoever waits for what never comes) */
+		/* (also pairs that wait for what never comes) */
 		for (unsigned i = 0; i < NUM_QP; i += 2)
 			if (broken[i] || broken[i + 1] || below(8) == 0) {
 				reconnect(i);

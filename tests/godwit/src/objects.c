@@ -7,16 +7,16 @@
  * each object a word and what verbs gave it. Then it says "ready", sends numbered messages from one QP to another, checks each,
  * and writes their number into the file PROGRESS, until SIGTERM. Then it destroys everything and says "done".
  *
- *   --address ADDRESS  its IPv4 address; any
+ *   --address ADDRESS  its IPv4 address (any, if not given)
  *   --unmapped      the memory of a region is unmapped
- *   --unmapped-late it is unmapped when a move has made its folder for images, which is said with the host's name,
- *                   and deregistered when that is gone
+ *   --unmapped-late the memory is unmapped when a move has made its folder for images; this is said with the host's name.
+ *                   The region is deregistered when the folder is gone
  *   --stray-events  an event file is open whose context is closed
  *   --stray-ring    a ring is mapped of a context that is closed
- *   --mad FILE      this is opened, too
- *   --daemon        a process that is no child any more holds all that this one holds
- *   --rings-only    that one has closed all files, and the rings are still mapped there
- *   --passed        a context was passed through a socket, and is closed; nobody has received it
+ *   --mad FILE      FILE is opened, too
+ *   --daemon        a process that is no child any more holds all that this process holds
+ *   --rings-only    with --daemon: that process has closed all files, and still has the rings mapped
+ *   --passed        a context was sent through a socket, and is closed; nobody has received it
  *   --no-ah         it has no address handles any more
  */
 #include <arpa/inet.h>

@@ -35,7 +35,7 @@ static int deal(struct deck *d, int kinds)
 	return d->order[--d->left];
 }
 
-/* These are about acknowledgments. */
+/* These states are about acknowledgments. */
 static bool only_rc(enum state state)
 {
 	return state == SQD_BUSY || (state >= RNR && state <= OVERFLOW);
@@ -141,10 +141,10 @@ static void make_cell(struct cell *c, int id)
 	}
 	if (c->state == RTR && c->notify == NT_SEND && c->event > EV_ARMED)
 		c->event = EV_ARMED;
-	/* Windows are bound by requests, and not for a queue pair that begins anew. */
+	/* Requests bind windows. A queue pair that begins anew gets none. */
 	if (c->state <= RTR || c->state == ERR || c->state == ERR_UNPOLLED || c->state == OVERFLOW)
 		c->window = NO_MW;
-	/* It receives everything into its full CQ. */
+	/* Such a cell receives everything into its full CQ. */
 	if (c->state == OVERFLOW) {
 		c->receive = RQ;
 		c->cqs = CQ_PLAIN;
@@ -188,7 +188,7 @@ const char *cell_name(const struct cell *c)
 	return name;
 }
 
-/* Can its memory be read from there, too? */
+/* Can the cell's memory be read from a file, too? */
 bool in_file(const struct cell *c)
 {
 	return c->memory == MEMFD || c->memory == SHARED_FILE || c->memory == UNLINKED;
@@ -208,7 +208,7 @@ static int say_counts(const char *const names[], int kinds, const int counts[])
 /* How often each kind must come at least */
 static int least_wanted;
 
-/* Kinds count only in cells that are of it (of), where they are what they are called. */
+/* Counts the kinds of a field, only in cells for which "of" is true: in other cells the field means something else. */
 #define COUNT_IF(of, field, names) do {							\
 	int counts[NUM(names)] = { 0 };							\
 	EACH(c)										\
@@ -221,7 +221,7 @@ static int least_wanted;
 } while (0)
 #define COUNT(field, names) COUNT_IF(true, field, names)
 
-/* Whose answer is lost (of READs, its last packet), at either end */
+/* Counts the kinds of requests, of either end, whose answer is lost (of a READ's answer: the last packet). */
 static void count_lost(void)
 {
 	static const char *const names[] = {

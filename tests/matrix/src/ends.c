@@ -124,7 +124,7 @@ static struct ibv_mr *reg(struct end *e, struct ibv_pd *pd, int access)
 	return mr;
 }
 
-/* And its regions. The end may get a PD of its own here. */
+/* Makes the end's memory and its regions. The end may get a PD of its own here. */
 static void create_memory(struct cell *c)
 {
 	enum memory kind = us.mover ? c->memory : ANON;
@@ -160,7 +160,7 @@ static void create_memory(struct cell *c)
 		e->memory_fd = open("/proc/self/exe", O_RDONLY);
 		e->memory = map(SMALL, MAP_PRIVATE, e->memory_fd);
 		break;
-	case SHARED_FILE: /* of all such cells; godwit --copy has it (RDMA can't write to one of 9p) */
+	case SHARED_FILE: /* one for all such cells; godwit --copy takes it along (RDMA can't write to a file of 9p) */
 		e->memory_fd = open("/dev/shm/matrix", O_RDWR | O_CREAT, 0600);
 		e->memory_at = (c - us.cells) * SMALL;
 		MUST(e->memory_fd >= 0 && !ftruncate(e->memory_fd, us.count * SMALL));
@@ -186,7 +186,7 @@ static void create_memory(struct cell *c)
 	case REREG:
 		rereg(e->memory_mr, IBV_REREG_MR_CHANGE_ACCESS, us.pd, ALL_ACCESS);
 		break;
-	case REREG_PD: /* into one that is younger than the region, and another out of it */
+	case REREG_PD: /* moves the region into a PD that is younger, and another region out of that PD */
 		e->pd = ibv_alloc_pd(us.ctx);
 		MUST(e->pd);
 		rereg(e->memory_mr, IBV_REREG_MR_CHANGE_PD, e->pd, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Traffic that goes on during the whole move: WRITEs, FETCH_ADDs and READs of both ends of cells in FLOW; and WRITEs of the peer
- * into the memory of all cells whose peer has nothing else to do. These go word after word, so that the last word that has come
- * is there, and the many before it, too.
+ * into the memory of all cells whose peer has nothing else to do. Each of these WRITEs puts a word behind the word before it. So
+ * in the end the last word that has come is there, and so are the many words before it.
  */
 #include <pthread.h>
 #include <unistd.h>

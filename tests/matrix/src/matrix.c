@@ -43,7 +43,7 @@ void hear(void *data, size_t len)
 	MUST(recv(us.peer, data, len, MSG_WAITALL) == (ssize_t)len);
 }
 
-/* Both are here. */
+/* Returns when both ends are here. */
 void meet(void)
 {
 	char c = 'm';
@@ -78,7 +78,7 @@ static int connected(const char *host)
 
 /* ------------------------------------------------------------------- work -- */
 
-/* What can be done with it before the move? */
+/* Which cells can do what before the move? */
 static bool sends(const struct cell *c)
 {
 	return c->state > RTR;
@@ -238,7 +238,7 @@ static bool begins(const struct cell *c)
 	return (c->state == SQD_BUSY || c->state == RNR || lost(c)) && us.mover != inward(c);
 }
 
-/* Has the other end? */
+/* Has the other end begun something that is not done at the move? */
 static bool awaits(const struct cell *c)
 {
 	return (c->state == SQD_BUSY || c->state == RNR || lost(c)) && us.mover == inward(c);
@@ -389,7 +389,7 @@ static void load_mover(struct cell *c)
 		post(c, SEND);
 	if (behind(c) && c->window == MW2)
 		post_invalidation(c);
-	/* with what it holds */
+	/* (while it holds completions) */
 	if (c->cqs == CQ_RESIZED)
 		MUST(!ibv_resize_cq(c->me.rcq, 3 * SLOTS));
 }
@@ -476,7 +476,7 @@ static void found(struct cell *c, char line[LINE])
 		 c->me.cq_events, c->me.async, good, bad);
 }
 
-/* What the peer knows of it, and what must be so. */
+/* The line that the mover must have found, as the peer knows it */
 static void expected(struct cell *c, char line[LINE])
 {
 	bool err = c->state == ERR || c->state == ERR_UNPOLLED;
@@ -567,7 +567,7 @@ static void finish(void)
 static void revive(void)
 {
 	EACH(c) {
-		/* A peer that the mover did not know yet knows the mover by its old address. */
+		/* The mover's queue pair was not connected yet, so nobody told the peer of the mover's new address. */
 		if (!us.mover && c->state <= INIT)
 			lead_to(c, IBV_QPS_RESET);
 		if (c->state == ERR || c->state == ERR_UNPOLLED || c->state == OVERFLOW) {
@@ -643,7 +643,7 @@ static void check_memory(which_fn *which, uint32_t number)
 	}
 }
 
-/* The flow leaves what was written before it. */
+/* Does the flow leave what was written before it? */
 static bool untouched(const struct cell *c)
 {
 	return receives(c) && !(flows_in(c) && c->memory == BYTE);
@@ -760,7 +760,7 @@ static void be_members(void)
 	pause();
 }
 
-/* The peer sends to the groups of these. */
+/* The peer sends to the groups of these cells. */
 static void send_to_groups(which_fn *which)
 {
 	enum { MULTICAST_QPN = 0xffffff };
@@ -882,7 +882,7 @@ static void arm_cqs(which_fn *which)
 			MUST(!ibv_req_notify_cq(notified_cq(c), solicited(c)));
 }
 
-/* Those that are to be read before the move */
+/* Reads the completion events that are to be read before the move. */
 static void await_cq_events(which_fn *which)
 {
 	if (!us.mover)
@@ -908,7 +908,7 @@ static void read_events(void)
 		}
 }
 
-/* First what is read, but not acknowledged, then what is not even read. */
+/* Raises first the events that are to be read but not acknowledged, then those that are not even read. */
 static void raise_events(void)
 {
 	struct ibv_srq_attr attr = { 0 };

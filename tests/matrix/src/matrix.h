@@ -83,7 +83,7 @@ struct end {
 	struct ibv_comp_channel *channel;
 	struct ibv_srq *srq;
 	struct ibv_ah *ah;
-	struct ibv_mr *mr, *memory_mr, *other_mr;	/* other_mr: a TWIN's second; of REREG_PD, out of the PD */
+	struct ibv_mr *mr, *memory_mr, *other_mr;	/* other_mr: the second of TWIN, or moved out of REREG_PD's PD */
 	struct ibv_mw *mw;
 	uint8_t *buf;		/* SLOTS to send from, to receive into, for the peer; and the slots behind them */
 	uint8_t *memory;	/* of the cell's kind */
@@ -99,7 +99,7 @@ struct end {
 	uint32_t fadds, cswps;	/* done at the peer */
 	uint32_t round;		/* of words that flow into the peer's memory */
 	uint32_t cq_events, unacked;
-	char async[128];	/* what was said of it, in order */
+	char async[128];	/* the asynchronous events that came for it, in order */
 	struct ibv_async_event kept[2];	/* read, and not acknowledged */
 	int num_kept;
 	uint32_t fadds_in, cswps_in;	/* that the other end has posted */

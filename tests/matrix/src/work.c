@@ -269,7 +269,7 @@ void end_invalidation(struct cell *c)
 		DIE("%s: its window is not invalidated: %s", cell_name(c), ibv_wc_status_str(wc.status));
 }
 
-/* A READ or WRITE into p or from there, anywhere */
+/* A READ into p, or a WRITE from p, at any address of the peer */
 void post_one_sided(struct cell *c, enum ibv_wr_opcode opcode, const uint8_t *p, uint64_t at, uint32_t rkey, size_t len)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)p, .length = len, .lkey = c->me.mr->lkey };
@@ -282,7 +282,7 @@ void post_one_sided(struct cell *c, enum ibv_wr_opcode opcode, const uint8_t *p,
 		MUST(!ibv_post_send(c->me.qp, &wr, &bad));
 }
 
-/* Waits for its completion, which must say this. */
+/* Waits for its completion, which must have this status. */
 void end_one_sided(struct cell *c, enum ibv_wr_opcode opcode, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
@@ -293,7 +293,7 @@ void end_one_sided(struct cell *c, enum ibv_wr_opcode opcode, enum ibv_wc_status
 		DIE("%s: request %d for its memory: %s", cell_name(c), opcode, ibv_wc_status_str(wc.status));
 }
 
-/* Of the buffer's first slot */
+/* The same with the buffer's first slot, and waits for it */
 void one_sided(struct cell *c, enum ibv_wr_opcode opcode, uint64_t at, uint32_t rkey, size_t len,
 	       enum ibv_wc_status status)
 {
@@ -454,7 +454,7 @@ static int find_events(struct epoll_event events[256])
 	return n;
 }
 
-/* Those that epoll tells of; they are not acknowledged. */
+/* Reads the completion events that epoll tells of, and does not acknowledge them. */
 void read_cq_events(void)
 {
 	struct epoll_event events[256];
@@ -479,7 +479,7 @@ static bool async_told(void)
 	return false;
 }
 
-/* If epoll tells of some */
+/* Reads asynchronous events, if epoll tells of some */
 void read_async(bool acknowledge)
 {
 	struct ibv_async_event event;

@@ -98,7 +98,7 @@ static void by_alltoall(int round)
 		check(in + at[i], from_size[i], BY_ALLTOALL, round, i);
 }
 
-/* Taken in the order in which they come. */
+/* Messages are taken in the order in which they come. */
 static void by_message(int round)
 {
 	MPI_Request sent[ranks];
@@ -186,7 +186,7 @@ static void by_put(struct window *w, int round)
 	if (w->counter[0] != w->adds)
 		die("round %d: %llu was added, not %llu", round, (unsigned long long)w->counter[0],
 		    (unsigned long long)w->adds);
-	/* Nobody writes data of the next round before it is checked. */
+	/* Nobody writes data of the next round before the data of this round is checked. */
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 

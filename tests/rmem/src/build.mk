@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 
-# The donor's store on a disk that loses.
+# rmem-crash: the donor's store on a disk that loses what was not synced (rmem-lossy).
 rmem_crash_src := $(addprefix tests/rmem/src/,rmem-crash.c damage.c model.c scenario.c)
 ALL += build/tests/rmem-lossy.so build/tests/rmem-crash
 

@@ -70,7 +70,7 @@ static void copy_folder(void)
 	shell("rm -rf %s && cp -a %s %s", copy, good, copy);
 }
 
-/* The first file of that beginning, below the copy. */
+/* The path of the first file in this folder of the copy whose name has that beginning. */
 static void path_of(char path[600], const char *folder, const char *beginning)
 {
 	char below[300];
@@ -109,7 +109,7 @@ static void flip(const char *path, off_t at, unsigned int bits)
 	close(fd);
 }
 
-/* The copy must be refused, in words that have these. */
+/* The copy must be refused, in a text that has these words. */
 static int refused(const char *what, const char *words, const char *more)
 {
 	struct store_options options = { .dir = copy };
@@ -127,7 +127,7 @@ static int refused(const char *what, const char *words, const char *more)
 	return ret;
 }
 
-/* It must open, as something that was there since the last checkpoint at least; @whole: as it was in the end. */
+/* The copy must open, as the store was at some time since its last checkpoint; @whole: as it was in the end. */
 static int accepted(const char *what, bool whole)
 {
 	struct store_options options = { .dir = copy };
@@ -221,7 +221,7 @@ static int index_and_files(void)
 	return ret ?: refused("no region", strrchr(path, '/'), "missing");
 }
 
-/* Any byte of a region's file: of its pages, of their checksums, or of the checkpoint's number. */
+/* Changes any byte of a region's file: of its pages, of their checksums, or of the checkpoint's number. */
 static int region_flips(void)
 {
 	char path[600];
@@ -241,7 +241,7 @@ static int region_flips(void)
 	return ret ?: accepted("a region whose flipped bytes are put right", true);
 }
 
-/* The log says that a checkpoint was begun. */
+/* Makes the log say that a checkpoint was begun. */
 static void say_copying(void)
 {
 	int dir = open(copy, O_RDONLY | O_DIRECTORY);
@@ -258,7 +258,7 @@ static void say_copying(void)
 	close(dir);
 }
 
-/* A store of one region in the copy's place, whose file has 1 in all bytes, and whose log has 2 for some of a page's. */
+/* Makes a store of one region in the copy's place. The region's file has 1 in all bytes, the log has 2 for a part of a page. */
 static int one_region(char path[600])
 {
 	struct store_options options = { .dir = copy, .segment = 1 };
@@ -288,7 +288,7 @@ static int one_region(char path[600])
 	return 0;
 }
 
-/* Without a checkpoint under way each page must be good; in one, a page may be torn that the log has bytes for. */
+/* Without a checkpoint under way each page must be good. During a checkpoint, a page may be torn if the log has bytes for it. */
 static int torn_pages(void)
 {
 	struct store_options options = { .dir = copy };
@@ -352,7 +352,7 @@ static int changed_while_open(void)
 	return ret;
 }
 
-/* What has this path now has this descriptor. */
+/* Gives this descriptor to the file that has this path now. */
 static void reopen(int fd, const char *path)
 {
 	int other = open(path, O_RDWR);
@@ -364,7 +364,7 @@ static void reopen(int fd, const char *path)
 	close(other);
 }
 
-/* A process is moved: what it has open are other files. @without: a file that did not come along; "": all did. */
+/* A process is moved: its descriptors belong to other files then. @without: a file that did not come along; "": all did. */
 static int moved(const char *without)
 {
 	struct store_options options = { .dir = copy };
@@ -401,7 +401,7 @@ static int moved(const char *without)
 	return ret;
 }
 
-/* What a disk that was full has left behind the end goes first: what comes next may need the room. */
+/* What a full disk has left behind the log's end is removed before anything else, which may need the room. */
 static int dead_tail(void)
 {
 	char log[600], region[600];
@@ -457,7 +457,7 @@ static enum rmem_status frees(struct owner *owner, uint64_t tag)
 	return store_queue(owner, &op, 1) ?: store_go(owner, owner_last_txn(owner) + 1, 1);
 }
 
-/* On a disk with little room: nothing but what frees some. */
+/* On a disk with little room, only what frees room is accepted. */
 static int fill(struct store *store)
 {
 	struct owner *owner = store_owner(store, ".full");
@@ -550,7 +550,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 	state = seed;
 	snprintf(good, sizeof(good), "%s/good", folder);
 	snprintf(copy, sizeof(copy), "%s/copy", folder);
-	/* (until there is a checkpoint, and a log that is worth it) */
+	/* (until a scenario has two checkpoints, and a log of some size) */
 	do {
 		shell("rm -rf %s", good);
 		memset(sh, 0, offsetof(struct shared, plan));

@@ -97,9 +97,9 @@ void say(struct thread *t, const char *format, ...) __attribute__((format(printf
 /* One line on stderr, and the end. */
 void fail(struct thread *t, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 
-/* Returns 0; or, if it is repaired later, that the connection broke. Any other result fails. */
+/* Returns 0, or the error of a connection that broke and is repaired later. Ends the program at any other result. */
 int ask(struct thread *t, int result);
-/* The same of a call that must be refused with @expected. */
+/* The same for a call that must be refused with @expected. */
 int refused(struct thread *t, int result, int expected);
 
 /* load_model.c */

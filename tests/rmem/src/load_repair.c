@@ -10,7 +10,7 @@
 
 #include "load.h"
 
-/* A writer comes before further readers: the connection may break for some calls only. */
+/* A writer gets the lock before further readers do. Otherwise calls that still succeed could keep it out for ever. */
 static pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static unsigned int connections, restarts; /* changed with the lock for writing */
 
@@ -61,7 +61,7 @@ bool repair_wanted(const struct thread *t)
 	return t->again || t->restarts != restarts;
 }
 
-/* A transaction whose answer was lost with the donor. */
+/* Settles a transaction whose answer was lost with the donor. */
 static int settle_go(struct thread *t)
 {
 	uint64_t last;

@@ -249,7 +249,7 @@ static int alloc(struct thread *t)
 {
 	uint64_t pages = 1 + below(1ull << below(9));
 
-	/* (one that has room for the longest put) */
+	/* (the first region has room for the longest put) */
 	if (!t->num_regions)
 		pages = MAX_REGION / PAGE;
 	t->fresh = region_new(1 + t->tags++ * MAX_THREADS + t->index, pages * PAGE);
@@ -340,7 +340,7 @@ static int queue(struct thread *t)
 	return result;
 }
 
-/* What is planned. A transaction that can't be queued wholly is given up. */
+/* Does the transaction that is planned. A transaction that can't be queued wholly is given up. */
 static int transact(struct thread *t, int (*end)(struct thread *))
 {
 	int result;
@@ -371,8 +371,8 @@ static int do_bad_go(struct thread *t)
 }
 
 /*
- * What a client has queued is gone with its connection. The first call says that the connection is to be repaired, which is
- * where no other thread is in a call; the second comes after that.
+ * What a client has queued is gone with its connection. The first call of this function asks for a repair of the connection,
+ * since during a repair no other thread is in a call. The second call comes after the repair.
  */
 int do_leave(struct thread *t)
 {
@@ -481,7 +481,7 @@ static int check_all(struct thread *t)
 	return step(t, do_check);
 }
 
-/* What a broken connection interrupts is repaired first, and done again. */
+/* If a broken connection interrupts it, the connection is repaired, and it is done again. */
 static void go_on(struct thread *t, int (*what)(struct thread *))
 {
 	unsigned int connection;

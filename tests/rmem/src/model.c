@@ -58,7 +58,7 @@ void model_acked(struct shared *shared)
 	memcpy(shared->top, shared->next_top, sizeof(shared->top));
 }
 
-/* One step; returns the offset of the next. */
+/* Applies one step; returns the offset of the next one. */
 static uint64_t apply(struct model *model, const struct shared *shared, uint64_t at, bool *last)
 {
 	struct step step;

@@ -22,7 +22,7 @@ struct shared {
 	uint64_t used;	/* of the plan */
 	uint64_t units; /* things that happen wholly or not at all */
 	uint64_t acked; /* so many are durable */
-	uint64_t top[OWNERS], next_top[OWNERS]; /* addresses below are given; the second with what is not acked */
+	uint64_t top[OWNERS], next_top[OWNERS]; /* addresses below are given out; next_top: also if not acked yet */
 	enum { PHASE_OPEN = 1, PHASE_RUN, PHASE_SYNC } phase;
 	uint64_t phase_calls; /* of the disk, when it began */
 	uint64_t calls, checkpoints;
@@ -30,11 +30,11 @@ struct shared {
 	uint8_t plan[PLAN_SIZE];
 };
 
-/* One thing; a unit ends with the one that is the last. @bytes: of DID_WRITE. */
+/* Writes down one thing. @last: a unit ends with it. @bytes: of DID_WRITE. */
 void model_did(struct shared *shared, enum did did, bool last, unsigned int owner, uint64_t number, uint64_t addr,
 	       uint64_t size, const void *bytes);
 void model_acked(struct shared *shared);
-/* The store has just been opened. What it holds is durable, and what it holds not will not come. false: shared->violation */
+/* The store has just been opened. What it holds is durable, and what it does not hold will not come. false: shared->violation */
 bool model_resolve(struct shared *shared, struct store *store);
 const char *owner_of(unsigned int i);
 

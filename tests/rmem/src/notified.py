@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 #
-# notified SOCKET FILE: what a service manager is told (sd_notify(3)), a message after the other, line by line.
+# notified SOCKET FILE: writes into FILE what a service manager is told (sd_notify(3)), a message after the other, line by line.
 import os
 import socket
 import sys

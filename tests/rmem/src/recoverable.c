@@ -86,7 +86,7 @@ static _Noreturn void cannot_ask(const char *what, int error, const char *why)
 	exit(EXIT_CANNOT_ASK);
 }
 
-/* What librvm says of the memory itself is a violation, all else a failure to ask. */
+/* An error of the memory itself is a violation. With any other error the question could not be asked. */
 static struct rvm *init_failed(int error)
 {
 	if (error == ENOENT)

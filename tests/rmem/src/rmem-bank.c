@@ -58,7 +58,7 @@ static void change(struct account *a, int64_t amount)
 	a->checksum = checksum(a);
 }
 
-/* Within a transaction, or alone. */
+/* Call it within a transaction, or when no other thread runs. */
 static void check_bank(void)
 {
 	int64_t sum = 0;
@@ -120,7 +120,7 @@ static bool open_bank(void)
 	return true;
 }
 
-/* So that the lines come in the order of commits, the next one waits for this one's. */
+/* The next commit waits for this one's line, so that the lines come in the order of commits. */
 static void commit(void)
 {
 	char line[40];
@@ -145,7 +145,7 @@ static void abort_it(const struct account *a, const struct account *b, const str
 	set_range(v, scratch, SCRATCH);
 	memset(scratch, 0xa5, SCRATCH);
 	RVM(rvm_abort(v));
-	/* Another thread may be ahead: look at them in a transaction, whose turn says who changed them since. */
+	/* Another thread may have changed the accounts since. In a transaction none can, and .changes says whether one has. */
 	RVM(rvm_begin(v));
 	if ((a->changes == was[0].changes && memcmp(a, &was[0], sizeof(*a))) ||
 	    (b->changes == was[1].changes && memcmp(b, &was[1], sizeof(*b))) || a->changes < was[0].changes ||

@@ -2,13 +2,13 @@
 /*
  * rmem-btree --host H --client C --key F [--keys N] [--seed N] [--seconds S | --operations N] [--faults | --signal] [--check]
  *
- * A B-tree in recoverable memory, each node allocated there. Operation number i inserts or removes a key; which one follows
- * from the seed, which is stored with the tree, and i. A transaction is one to eight operations; one in eight is aborted,
- * and its operations are done again. Says "committed N" after each commit: N operations were done, which is stored, too.
+ * A B-tree in recoverable memory, each node allocated there. Operation number i inserts or removes a key. The number i and
+ * the seed, which is stored with the tree, say which. A transaction is one to eight operations; one in eight is aborted,
+ * and its operations are done again. Says "committed N" after each commit: N operations were done. N is stored, too.
  *
  *   --check   recovers, and says "stored N" (0 if there is no tree)
  *
- * Each check, also those now and then and at the end, asks whether the tree is one (order, depth, how full nodes are),
+ * Each check, also those now and then and at the end, asks whether the tree is a B-tree (order, depth, how full nodes are),
  * whether its nodes and entries are as many as are counted, and whether it holds what operations 1 to N leave in an array.
  * Exits with 1 and one line if not, with 75 if the donor cannot be asked.
  */
@@ -222,7 +222,7 @@ static void borrow_right(struct node *x, uint32_t i)
 	remove_at(right, 0);
 }
 
-/* Child i gets more than LEAST keys; returns where its keys are then. */
+/* Child i gets more than LEAST keys; returns the node that has its keys then. */
 static struct node *enter(struct node *x, uint32_t i)
 {
 	if (x->child[i]->n > LEAST)
@@ -292,7 +292,7 @@ static bool has(uint64_t key)
 	}
 }
 
-/* The root alone may have no key left, after its last two children have become one. */
+/* Only the root may have no key left: after its last two children have become one. */
 static void remove_if_there(uint64_t key)
 {
 	struct node *root;
@@ -382,7 +382,7 @@ static void check_node(struct walk *w, const struct node *x, uint64_t depth)
 		check_node(w, x->child[x->n], depth + 1);
 }
 
-/* What operations until tree->done leave. The last check's model goes on from where it was. */
+/* What operations until tree->done leave. It goes on from the model of the last check. */
 static const uint64_t *model_now(void)
 {
 	static uint64_t *model, done;
@@ -435,7 +435,7 @@ static void make_tree(void)
 
 static bool open_tree(void)
 {
-	/* Nodes are half full at least, and there is one too few at most. */
+	/* Each node is at least half full, except at most one, the root. */
 	size_t size = (o.count / LEAST + 2) * 512 + (1 << 20);
 
 	v = memory_open(&o, 0);

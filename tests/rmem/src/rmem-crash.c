@@ -115,7 +115,7 @@ static int violation(uint64_t seed, uint64_t point, const char *where, int statu
 	return 1;
 }
 
-/* Where it fell. (A sync writes and syncs the log; what it calls after that is a checkpoint.) */
+/* Counts where the point fell. (A sync writes and syncs the log. Calls after that belong to a checkpoint.) */
 static void count_point(uint64_t call)
 {
 	counts.points++;
@@ -184,7 +184,7 @@ static int try_points(uint64_t points, uint64_t seed)
 
 		checkpoints += shared->checkpoints;
 		seeds++;
-		/* (all calls in the end, but of several scenarios first) */
+		/* (every STRIDE-th call of each scenario, from another first call each time: so several scenarios come early) */
 		for (uint64_t point = 1 + seed % STRIDE; point <= calls && all_counts() < points; point += STRIDE) {
 			ret = try_point(seed, point);
 			if (ret == 1)

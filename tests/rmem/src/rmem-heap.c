@@ -140,7 +140,7 @@ static void fill_and_empty(void)
 	txn_end(&memory);
 }
 
-/* What a child says when it frees @p; it must end by SIGABRT. */
+/* A child that frees @p must say this, and end by SIGABRT. */
 static void check_bad_free(void *p, const char *says)
 {
 	char line[200] = "";
@@ -186,7 +186,7 @@ static void bad_frees(void)
 	MUST(!rvm_abort(&memory));
 }
 
-/* A write outside of a transaction, and another thread's, are SIGSEGV, also for a handler that was there before. */
+/* A write outside of a transaction, or by another thread, raises SIGSEGV, also for a handler that was there before. */
 static void check_stray_write(bool handled)
 {
 	int status;

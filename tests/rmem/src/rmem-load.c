@@ -60,7 +60,7 @@ void fail(struct thread *t, const char *format, ...)
 	char what[512];
 	va_list ap;
 
-	/* (for good: only the first that fails says so) */
+	/* (never unlocked: only the first thread that fails says so) */
 	pthread_mutex_lock(&once);
 	va_start(ap, format);
 	vsnprintf(what, sizeof(what), format, ap);
@@ -177,7 +177,7 @@ static void connect_to(const char *host)
 	rmem = open_to(host);
 }
 
-/* Half of the threads have the library's buffers between, half have not. */
+/* Half of the threads register their buffer. Data of the other half goes through the library's own buffers. */
 static void register_buffer(struct thread *t)
 {
 	if (t->index % 2 && rmem_register(rmem, t->buf, MAX_REGION))
@@ -236,7 +236,7 @@ static void report(void)
 	putchar('\n');
 }
 
-/* What the donor says, not what librmem has counted. */
+/* Looks at what the donor says, not at what librmem has counted. */
 static void end(void)
 {
 	unsigned int count = 0, known = 0, i;

@@ -4,9 +4,10 @@
  *
  * The files show every change, as a page cache does. Beside them the library keeps the durable part: a file's bytes after its
  * fsync() or fdatasync(), and a folder's names after its fsync(). Each later change is pending. Calls that change or sync are
- * counted. At call number $LOSSY_CRASH, which happens or not, the library throws a die, seeded with $LOSSY_SEED, for each pending
- * change: it is kept, or lost, or a part of a write is kept, some sectors of 512 bytes or a prefix. It changes the folder
- * accordingly, and ends the process with _exit(99). Or call number $LOSSY_FAIL fails with EIO, and the crash comes soon after.
+ * counted. At call number $LOSSY_CRASH, whose own change is pending, too, the library throws a die, seeded with $LOSSY_SEED, for
+ * each pending change: the change is kept, or lost, or a part of a write is kept, some sectors of 512 bytes or a prefix. The
+ * library changes the folder accordingly, and ends the process with _exit(99). Or call number $LOSSY_FAIL fails with EIO, and the
+ * crash comes soon after.
  *
  * Everything that exists when the process begins is durable. Limits: one thread; no write(), dup(), mmap(), O_APPEND, links, or
  * renames from one folder to another. Changes of names are independent of each other, which is worse than on file systems, but a
@@ -296,7 +297,7 @@ static void decide_all(struct node *node, unsigned int mode)
 {
 	struct names both[] = { node->now, node->durable };
 
-	/* (what was unlinked since is not in the one, what was made since not in the other) */
+	/* (a file that was unlinked since is not in now, and one that was made since is not in durable) */
 	for (size_t i = 0; i < 2; i++)
 		for (size_t j = 0; j < both[i].count; j++)
 			decide_all(both[i].at[j].node, mode);
@@ -327,7 +328,7 @@ static bool step(void)
 		lossy_crash();
 	if (calls != fail_at)
 		return false;
-	crash_at = calls + 1 + die(8); /* if it goes on all the same */
+	crash_at = calls + 1 + die(8); /* if the process goes on all the same */
 	errno = EIO;
 	return true;
 }
@@ -535,7 +536,7 @@ int ftruncate(int fd, off_t size)
 	return real_ftruncate(fd, size);
 }
 
-/* (the disk itself need not be waited for. What a sync that failed has not written no later one writes, as in Linux.) */
+/* (The real disk need not be waited for. What a failed sync has not written, no later sync writes either, as in Linux.) */
 static int sync_node(struct node *node)
 {
 	if (step()) {

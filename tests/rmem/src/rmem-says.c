@@ -4,9 +4,9 @@
  * it: the line's number, the line, and "ok" or why not.
  *
  *	alloc TAG SIZE [slab]	put TAG BYTE	fills the region		get TAG		"all BYTE", or "mixed"
- *	cp TAG TAG		the first becomes as the second		free TAG	go	abort	txn	the last one
+ *	cp TAG TAG		the first becomes like the second	free TAG	go	abort	txn	the last one
  *	flush TAG		reconnect	tags	the number of regions
- *	deaf			it calls the library for nothing else any more, so no notice is heard
+ *	deaf			from now on it calls the library for commands only, so no notice is heard
  *
  * Of each slab that the donor takes back it says "evicted TAG". It ends with its input.
  */
@@ -187,7 +187,7 @@ static void obey(char *line)
 
 /* ------------------------------------------------------------------ input */
 
-/* false: it has ended. */
+/* false: the input has ended. */
 static bool take_input(void)
 {
 	static char input[4096];
@@ -211,7 +211,7 @@ static void serve(void)
 {
 	struct pollfd fds[2] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .events = POLLIN } };
 
-	/* (what has come before the descriptor was looked at is not on it) */
+	/* (rmem_poll() comes first: the descriptor does not show what had come before poll()) */
 	do {
 		if (!deaf)
 			rmem_poll(rmem);

@@ -3,8 +3,9 @@
  * rmem-slabs --host HOST --client NAME --key FILE [--slabs N] [--size MIB] [--hot] [--timeout MS]
  *
  * Puts 128 pages into each of N slabs (8) of MIB MiB (8), with tags from 1 on, and into a region of the same size, which is tag 0.
- * Until SIGTERM it gets pages of the slabs and checks them (--hot), or does nothing but to poll. It says "evicted TAG" when a slab was taken. At the
- * end it checks all that it still has, and says "stay N". 1 and one line: a byte was not what it must be, or a call failed.
+ * Until SIGTERM it gets pages of the slabs and checks them (--hot), or only polls. It says "evicted TAG" when a slab was taken.
+ * At the end it checks all slabs that it still has, and says "stay N". It ends with 1 and one line if a byte is not what it must
+ * be, or a call fails.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -47,7 +48,7 @@ static void make_page(uint64_t *words, uint64_t tag, uint64_t page)
 		words[i] = tag << 48 ^ page << 16 ^ i;
 }
 
-/* The last one is at the end of the slab. */
+/* The last page is at the end of the slab. */
 static uint64_t address(uint64_t tag, uint64_t page)
 {
 	return addresses[tag] + (page + 1) * (size / PAGES) - PAGE;
@@ -71,7 +72,7 @@ static void check_page(uint64_t tag, uint64_t page)
 	uint64_t words[PAGE / 8], expected[PAGE / 8];
 	int ret = rmem_get(rmem, words, address(tag, page), PAGE);
 
-	/* (the donor may have asked for it just now: then the next call is told) */
+	/* (the donor may just now have asked for the slab: the next call of the library is told so) */
 	if (ret == -ESTALE && tag)
 		return;
 	if (ret)

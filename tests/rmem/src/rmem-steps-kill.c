@@ -36,7 +36,7 @@ static void end(void)
 	kill(getpid(), SIGKILL);
 }
 
-/* Before a step: whether the process ends after it. */
+/* Called before a step. Returns whether the process ends after it. */
 static bool step(void)
 {
 	bool here = steps && ++steps->taken == steps->at;

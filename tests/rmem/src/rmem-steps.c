@@ -58,7 +58,7 @@ static void fail(int code, const char *format, ...)
 	exit(code);
 }
 
-/* Of a string that is used until the end. */
+/* Makes a string that is used until the end. */
 static char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static char *text(const char *format, ...)
 {
@@ -134,7 +134,7 @@ static bool listens(void)
 	return ok;
 }
 
-/* It ends before its @at'th step, or after it. */
+/* Starts a donor that ends before its @at'th step, or after it. */
 static void start_donor(uint64_t at, bool after)
 {
 	*donor_steps = (struct steps){ .at = at, .after = after };
@@ -146,7 +146,7 @@ static void start_donor(uint64_t at, bool after)
 	}
 }
 
-/* false: it has ended before. */
+/* Waits until the donor listens. false: it has ended before. */
 static bool donor_up(void)
 {
 	int status;
@@ -173,7 +173,7 @@ static void start_client(uint64_t at, bool after, pid_t mate)
 	}
 }
 
-/* By SIGKILL: true. By itself, with 0: false. */
+/* true: it was ended by SIGKILL. false: it ended by itself, with 0. */
 static bool was_killed(const char *name, int status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
@@ -215,7 +215,7 @@ static void donor_ended(int status, uint64_t again)
 	recover(again);
 }
 
-/* Until the client has ended; and the donor, if it ends with it. Whether somebody was killed. */
+/* Waits until the client has ended, and the donor, too, if @both end. Returns whether one of them was killed. */
 static bool wait_for_end(bool both, uint64_t again)
 {
 	bool client_killed = false, donor_killed = false;
@@ -233,7 +233,7 @@ static bool wait_for_end(bool both, uint64_t again)
 			donor_killed = true;
 		}
 	}
-	/* (a donor whose step does not come before the client's end is not to take it while it is looked at) */
+	/* (if the donor has not reached its step when the client ends, it must not reach it during the check) */
 	donor_steps->at = NOTHING;
 	if (waitpid(donor, &status, WNOHANG) == donor) {
 		donor_ended(status, again);

@@ -2,7 +2,7 @@
 /*
  * rmem-stray --host HOST --client NAME --key FILE --other NAME --other-key FILE [OPTION...]
  *
- * Wrong handshakes, random messages, and accesses to memory of another client, which is NAME, too. Exit status 0: all were
+ * Tries wrong handshakes, random messages, and accesses to the memory of another client (--other). Exit status 0: all were
  * refused, and the other client's memory is unchanged. Otherwise 1 and one line. All regions of both clients are freed.
  *
  *	--port PORT	--seed N
@@ -138,7 +138,7 @@ static void handshakes(void)
 	link_close(&l);
 }
 
-/* What anybody may send, of any length, and then go, or stay without a word. */
+/* Sends what anybody may send, of any length, and then closes the connection, or stays silent. */
 static void garbage(void)
 {
 	int held[HALF_OPEN] = { 0 }, fd;
@@ -195,7 +195,7 @@ static void other_begin(void)
 		fail("a client can't write its own memory");
 }
 
-/* Nothing has changed, and the connection is the first one. */
+/* The other client's memory has not changed, and its connection is still the first one. */
 static void other_end(void)
 {
 	struct rmem_wire_region now;
@@ -214,7 +214,7 @@ static void other_end(void)
 	link_close(&other);
 }
 
-/* @key: NULL: the one of its own region */
+/* @key: NULL: the key of the client's own region */
 static void must_not_reach(const char *what, uint64_t addr, const uint32_t *key, uint32_t len)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -236,7 +236,7 @@ static void must_not_reach(const char *what, uint64_t addr, const uint32_t *key,
 	}
 }
 
-/* What must work, so that the rest shows something. */
+/* An access that must work, since otherwise refusals show nothing. Returns the address. */
 static uint64_t own_address(void)
 {
 	struct rmem_wire_region own;
@@ -258,7 +258,7 @@ static void reach(void)
 
 	must_not_reach("another's key and address", theirs, &key, 64);
 	must_not_reach("another's key and an own address", mine, &key, 64);
-	/* (an address has its meaning for one client: both may have the same) */
+	/* (an address belongs to one client: both clients may have the same one) */
 	if (theirs + 64 <= mine || theirs >= mine + SIZE)
 		must_not_reach("an own key and another's address", theirs, NULL, 64);
 	for (i = 0; i < 4; i++) {

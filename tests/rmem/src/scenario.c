@@ -62,7 +62,7 @@ static void gone(struct region *region, void *arg)
 
 /* -------------------------------------------------------------- clients -- */
 
-/* region->user is what the memory must be: the clients' own notion of it. */
+/* region->user holds what the memory must be, as the clients know it. */
 static void mirror(struct region *region)
 {
 	region->user = malloc(region->size);
@@ -193,7 +193,7 @@ static uint8_t *mirror_at(struct owner *owner, uint64_t addr, uint64_t len)
 	return (uint8_t *)region->user + (addr - region->addr);
 }
 
-/* What it will do, to the mirrors and to the plan. */
+/* Does to the mirrors and to the plan what the transaction will do. */
 static void foretell(struct run *run, unsigned int who, const struct txn *txn, uint64_t number)
 {
 	struct owner *owner = store_owner(run->store, owner_of(who));

@@ -4,7 +4,7 @@
 
 #include "model.h"
 
-/* What clients do, @turns times a group of things and a sync, and now and then a donor that ends and comes again. */
+/* What clients do: @turns times, a group of things and then a sync. Now and then the donor ends and comes again. */
 struct scenario {
 	struct shared *shared;
 	const char *dir;
@@ -20,7 +20,7 @@ int scenario_run(const struct scenario *scenario);
 /* Runs it, or ends with 75. */
 void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A folder with each kind of damage. 0, or 1 and says what was not refused or not accepted. */
+/* Tries each kind of damage in this folder. Returns 0, or says what was not refused or not accepted and returns 1. */
 int damage_run(struct shared *shared, const char *folder, uint64_t seed);
 
 #endif

@@ -21,7 +21,7 @@ struct steps {
 	uint64_t at;	/* the step at which it ends; 0: none */
 	int32_t after;	/* 1: the step is done first */
 	int32_t mate;	/* a process that ends with it; 0: none */
-	uint64_t acked; /* of the client: so many units are done, it was told */
+	uint64_t acked; /* of the client: how many units it was told are done */
 	char failed[300];
 };
 
@@ -29,9 +29,9 @@ struct who {
 	const char *host, *port, *client, *key;
 };
 
-/* All units; ends with 0 when they are done, goes on over restarts. */
+/* Does all units, and goes on over restarts of the donor; returns 0 when they are done. */
 int client_run(const struct who *who, struct steps *steps);
-/* What is there must be what so many units make, or one more. NULL, or what is wrong. *@found: how many. */
+/* What is there must be what @acked units make, or one more. Returns NULL, or what is wrong. *@found: how many units it is. */
 const char *client_check(const struct who *who, uint64_t acked, uint64_t *found);
 uint64_t client_units(void);
 

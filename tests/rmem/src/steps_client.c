@@ -14,7 +14,7 @@ enum { REAL = 1, SHADOW, LINE, TEMPORARY }; /* tags; each round has a temporary 
 /* What happens wholly or not at all. */
 struct unit {
 	enum { ALLOC, CHANGE, ABORTED, FREE, FLUSH } does;
-	uint64_t tag; /* made, changed with the real one, freed with a change of that */
+	uint64_t tag; /* the region that is made, or changed together with REAL, or freed together with a change of REAL */
 };
 
 static const struct unit units[] = {
@@ -71,7 +71,7 @@ static int again(struct rmem *r)
 	return result == -ESTALE ? 0 : result;
 }
 
-/* Until it is known whether it took place: 0, or -ENODATA. */
+/* Repeats the commit until it is known whether it took place: returns 0, or -ENODATA. */
 static int go(struct rmem *r)
 {
 	int result = rmem_txn_go(r);
@@ -138,7 +138,7 @@ int client_run(const struct who *who, struct steps *steps)
 		if (!result) {
 			steps->acked++;
 		} else if (lost(result) || result == -ENODATA || result == -EBUSY) {
-			/* (what was queued is not wanted: it is all done again) */
+			/* (what is still queued is dropped, since the whole unit is done again) */
 			result = again(r);
 			if (!result && rmem_txn_abort(r))
 				result = -EPROTO;

@@ -182,7 +182,7 @@ static void make_evicted(void)
 	wrong = true;
 }
 
-/* (nor is it asked) */
+/* (nor is this client asked for its heat) */
 static void make_heat(void)
 {
 	struct rmem_heat *heat = body;
@@ -214,7 +214,7 @@ static uint16_t unknown_type(void)
 	return type >= RMEM_ALLOC && type <= RMEM_HEAT ? RMEM_EVICT : type;
 }
 
-/* It is no good message any more; so many bytes of it are sent. */
+/* Makes it no good message any more; returns how many bytes of it are sent. */
 static uint32_t damage(uint32_t whole)
 {
 	uint32_t length = whole;
@@ -355,7 +355,7 @@ static void make(void)
 	*msg = (struct rmem_msg){ htole16(kinds[kind].type), 0, htole32(sizeof(*msg) + size), htole64(++l.id) };
 }
 
-/* No answer, and no more of this connection. */
+/* The message gets no good answer, and the connection ends: a message after it gets none either. */
 static void expect_end(void)
 {
 	const struct rmem_msg *answer;
@@ -414,14 +414,14 @@ static void one(void)
 		return;
 	}
 	expect_answer(sent);
-	/* A transaction that failed leaves nothing queued; neither does the next message. */
+	/* (ABORT, so that nothing is queued even if the transaction has failed) */
 	if (le16toh(sent->type) == RMEM_GO) {
 		link_ask(&l, RMEM_ABORT, NULL, 0);
 		discarded();
 	}
 }
 
-/* As many as may be under way: their answers come in their order. */
+/* Sends as many requests as may be under way: their answers come in their order. */
 static void burst(void)
 {
 	uint64_t first = l.id + 1, i;
@@ -453,7 +453,7 @@ void messages(void)
 			burst();
 		one();
 	}
-	/* (a list that names no other's, last of all) */
+	/* (last of all, a list must name no region of another client) */
 	took_list(link_ask(&l, RMEM_LIST, &all, sizeof(all)));
 	link_close(&l);
 }

@@ -3,15 +3,15 @@
  * swap-pages --mib N [OPTION...]
  *
  * Fills so much memory, then reads its pages at random, checks each byte, and writes every other page again, until SIGTERM. Then
- * it checks all pages, and ends with 0. It ends with 1 and one line as soon as a page is not what was written. Each page has its
- * number and its version in each of its words.
+ * it checks all pages, and ends with 0. It ends with 1 and one line as soon as a page is not what was written. All words of a
+ * page are made from its number and its version.
  *
  *	--threads N	(4)
  *	--seed N
  *	--ops N		so many operations, in place of SIGTERM
  *	--block FILE	a block device, by O_DIRECT, in place of memory
- *	--errors N	so many reads or writes may fail (0). A write that failed is done again until it succeeds, up to
- *			a minute.
+ *	--errors N	so many reads or writes may fail (0). A read or write that failed is done again until it succeeds, for
+ *			a minute at most.
  *
  * SIGUSR1: a line that says how many operations there were.
  */
@@ -56,7 +56,7 @@ static void fail(const char *format, ...)
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	va_list ap;
 
-	/* (for good: only the first that fails says so) */
+	/* (never unlocked: only the first thread that fails says so) */
 	pthread_mutex_lock(&once);
 	printf("swap-pages: failed: operation %llu: ", LL(atomic_load(&done)));
 	va_start(ap, format);
@@ -77,7 +77,7 @@ static uint64_t word_of(uint64_t page, uint32_t version, unsigned int i)
 	return x ^ (x >> 31);
 }
 
-/* (the first two words can be read by whoever looks for where a wrong page comes from) */
+/* (number and version are the first two words, for a person who looks for where a wrong page comes from) */
 static void fill(uint64_t *words, uint64_t page, uint32_t version)
 {
 	words[0] = page;

@@ -35,7 +35,7 @@ static struct {
 	int failed, tolerated;
 	int num_calls;
 	struct call {
-		uint32_t method;	/* with the object above it */
+		uint32_t method;	/* the object's id is in the upper bits */
 		uint32_t nth;		/* of this method in a round */
 		unsigned int from;	/* its first allocation that is to fail; 0: all have */
 	} calls[MAX_CALLS];

@@ -3,7 +3,7 @@
 #define FAILING_H
 
 /*
- * Runs round() in a process of its own, again and again, until each allocation of each call of the driver has failed once that
+ * Runs round() in a process of its own, again and again, until each allocation has failed once, of each call of the driver that
  * this thread makes between fail_allocations() and spare_allocations(). Prints how many have failed.
  */
 void sweep_allocations(void (*round)(void));

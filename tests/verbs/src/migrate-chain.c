@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate-chain peer MOVER IN OUT: a connection to a QP at this address, which is sent a message once the
- * file OUT.go is there; it ends once that is gone. It writes the file OUT.up when it can receive. IN and OUT are files with the QP numbers of the other side and of this one.
- * migrate-chain mover FROM FIRST SECOND PEER IN OUT GO: the other end. It is dumped at FROM, made again at
- * FIRST, where no answer must come; dumped there and made again at SECOND. It writes the file GO then,
- * gets the message, and removes the file when it is done.
+ * migrate-chain peer MOVER IN OUT: connects to a QP at the address MOVER, and writes the file OUT.up when it can receive. It
+ * sends that QP a message as soon as there is a file OUT.go, and ends when that file is gone. IN and OUT are files with the QP
+ * numbers of the other end and of this end.
+ * migrate-chain mover FROM FIRST SECOND PEER IN OUT GO: the other end. Its QP is dumped at FROM, and made again at FIRST, where
+ * no answer must come. It is dumped there, and made again at SECOND. Then this end writes the file GO, gets the message, and
+ * removes the file when it is done.
  */
 #include <arpa/inet.h>
 #include "../../programs/dumps.h"
@@ -133,7 +134,7 @@ static struct ibv_context *go_on_at(const struct dump *d, const char *where)
 	return ctx;
 }
 
-/* Of the one QP here that was restored: the answer to its call, which it made after that time and before now. */
+/* The one QP here that was restored has this answer to its call, which it made after that time and before now. */
 static void answered(struct ibv_context *ctx, uint32_t answer, uint64_t after)
 {
 	struct rxe_migr_call call[2];
@@ -177,7 +178,7 @@ static void mover(void)
 	for (int i = 0; i < 6000 && !*memory; i++)
 		usleep(10000);
 	CHECK(!strcmp(memory, "message"));
-	/* and in place: what is answered is no longer old */
+	/* a dump in place: after the answer the QP's old place is where it is now */
 	d = take(ctx, ibv_dump_context);
 	qp = (const void *)first_of(&d, RXE_MIGR_REC_QP);
 	CHECK(!memcmp(qp->sgid, qp->old_gid, sizeof(qp->sgid)));

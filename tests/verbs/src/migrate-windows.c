@@ -136,7 +136,7 @@ static void own(int ready)
 	for (i = 0; i < 4; i++)
 		CHECK(await(here.cq).status == IBV_WC_SUCCESS);
 
-	/* What waits for the message before it, and what does not: its peer has no receive for it */
+	/* The peers have no receive for these messages. What is behind QUEUED's waits for it, what is behind DONE's does not. */
 	send(&here, QUEUED, IBV_WR_SEND, 0);
 	send(&here, QUEUED, IBV_WR_LOCAL_INV, mw[QUEUED]->rkey);
 	bind_type2(QUEUED);
@@ -173,7 +173,7 @@ static enum ibv_wc_status write_to(int i, int page, uint32_t rkey)
 
 static struct rxe_migr_rec_mw *window(const struct dump *d, int i);
 
-/* The work request that binds it is done. */
+/* Waits until the work request that binds window i is done. */
 static void await_bound(struct ibv_context *ctx, int i)
 {
 	bool bound = false;
@@ -195,14 +195,14 @@ static void use_windows(struct ibv_context *ctx)
 
 	IS(IBV_WC_SUCCESS, (int)write_to(TYPE1, TYPE1, rkey[TYPE1]));
 	IS(IBV_WC_SUCCESS, (int)write_to(TYPE2, TYPE2, rkey[TYPE2]));
-	/* of type 2: by the QP that it is bound to only; and of either only when bound */
+	/* a window of type 2 works only through the QP that it is bound to, and one of either type only when it is bound */
 	IS(IBV_WC_REM_ACCESS_ERR, (int)write_to(OTHERS, TYPE2, rkey[TYPE2]));
 	IS(IBV_WC_REM_ACCESS_ERR, (int)write_to(UNBOUND, UNBOUND, rkey[UNBOUND]));
 
 	send(&peer, TYPE2, IBV_WR_SEND_WITH_INV, rkey[TYPE2]);
 	CHECK(await(peer.cq).status == IBV_WC_SUCCESS);
 	IS(IBV_WC_REM_ACCESS_ERR, (int)write_to(TYPE2, TYPE2, rkey[TYPE2]));
-	/* one that is free stays so */
+	/* a free window stays free */
 	send(&peer, FREE, IBV_WR_SEND_WITH_INV, rkey[FREE]);
 	CHECK(await(peer.cq).status == IBV_WC_SUCCESS);
 
@@ -244,7 +244,7 @@ static void right(const struct dump *d)
 	}
 }
 
-/* A record that is not one of a window that could have been dumped is refused. */
+/* A record that no window could have is refused. */
 static void refuse(struct ibv_context *ctx, const struct dump *d)
 {
 	const struct rxe_migr_rec_mw *t1 = window(d, TYPE1), *t2 = window(d, TYPE2), *free = window(d, FREE);

@@ -163,7 +163,7 @@ static void own(int ready)
 
 /* ---------------------------------------------------------------- dumps -- */
 
-/* Its completions are there: two that it left, three sends of own_more(), and the messages that came into the SRQ. */
+/* The owner's completions are there: two that it left, three sends of own_more(), and the messages that came into the SRQ. */
 static bool settled(struct ibv_context *ctx)
 {
 	struct dump d = take(ctx, ibv_inspect_context);
@@ -267,7 +267,7 @@ static void sweep(void)
 		CHECK(buf[i] == 0x55);
 	IS(0, ibv_query_migration(ctx, &after));
 	CHECK(after.state == before.state && after.stop_ns == 0);
-	/* (only then is it stopped, and let go again) */
+	/* (only with a length that is enough is the context stopped, and let go again) */
 	IS(EFAULT, ibv_dump_context(ctx, &count, (void *)8, need));
 	CHECK(state_of(ctx) != RXE_MIGR_CTX_STOPPED);
 
@@ -504,7 +504,7 @@ static void own_failed(int ready)
 		pause();
 }
 
-/* Such a QP has no sq_psn. When it has moved, too, its peer's RESUME is believed, on which the CM relies. */
+/* A QP that failed in RTR has no sq_psn. Its peer's RESUME is believed all the same, also after a move: the CM relies on that. */
 static void failed_in_rtr(void)
 {
 	struct rxe_migr_query query;
@@ -619,7 +619,7 @@ static void cm_methods(struct ibv_context *ctx)
 	CHECK(count == 1 && ids[0].id == other.id);
 }
 
-/* A connection of the CM is expected for one that is restored. */
+/* A connection of the CM is expected for a QP that is restored. */
 static void expect(struct ibv_context *ctx, const struct dump *d)
 {
 	struct rxe_migr_cm_connect connect = { .comm_id = getpid(), .remote_comm_id = getpid(),
@@ -726,7 +726,7 @@ int main(int argc, char **argv)
 {
 	const char *what = argc >= 2 ? argv[1] : "";
 
-	other_bits = argc >= 3 ? atoi(argv[2]) : 0; /* of that address */
+	other_bits = argc >= 3 ? atoi(argv[2]) : 0; /* that differ in the address of one QP's peer */
 	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!strcmp(what, "sizes"))
 		sizes();

@@ -224,8 +224,9 @@ static void receive(void)
 }
 
 /*
- * KASAN keeps what was freed until some allocation may sleep. Where only packets come and go no allocation does, and in the end the
- * memory is full of what was freed. Opening a file is such an allocation. Each frees a megabyte or more.
+ * KASAN keeps freed memory until there is an allocation that may sleep. Where only packets come and go there is none, and in the
+ * end all memory is freed memory that KASAN keeps. Opening a file makes such an allocation, and each of them gives back a
+ * megabyte or more.
  */
 static int idle_ms(void)
 {

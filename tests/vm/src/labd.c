@@ -401,7 +401,7 @@ static void guest_gone(int k)
 	g->pid = 0;
 	snprintf(path, sizeof(path), "h%d.sock", k + 1);
 	unlink(path);
-	close(g->listener);	/* who waits to be let in is told too */
+	close(g->listener);	/* a client that waits to be let in is told, too */
 	for (struct client *c = clients; c < clients + CLIENTS_MAX; c++)
 		if (c->fd >= 0 && c->guest == k) {
 			flush(&c->out, c->fd);
