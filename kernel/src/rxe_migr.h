@@ -163,15 +163,15 @@ int rxe_migr_init(void);
 void rxe_migr_exit(void);
 
 /* rxe_migr_task.c: from a task of a QP whose migr_state is not RUNNING */
-bool rxe_migr_hold_sender(struct rxe_qp *qp);
-bool rxe_migr_hold_receiver(struct rxe_qp *qp);
+bool rxe_migr_sender_waits(struct rxe_qp *qp);
+bool rxe_migr_receiver_waits(struct rxe_qp *qp);
 
 /* rxe_migr_state.c: from the completer */
 bool rxe_migr_in_grace(struct rxe_qp *qp);
 
 /* rxe_migr_rcv.c: packets of ours; packets of a QP that is not RUNNING. From softirq */
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
-bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
+bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
 
 /* rxe_migr_tomb.c: packets for a QP that is gone. From softirq */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);

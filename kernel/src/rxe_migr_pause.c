@@ -98,7 +98,7 @@ void rxe_migr_pause_qp(struct rxe_qp *qp, u32 epoch)
 		rxe_migr_set_state(qp, RXE_MIGR_QP_PAUSED);
 		rxe_migr_set_deadline(qp);
 		rxe_counter_inc(rxe, RXE_CNT_MIGR_PAUSES);
-		/* the tasks purge what is queued: see rxe_migr_hold_receiver() */
+		/* the tasks purge what is queued: see rxe_migr_receiver_waits() */
 		rxe_sched_task(&qp->recv_task);
 		rxe_sched_task(&qp->send_task);
 	}

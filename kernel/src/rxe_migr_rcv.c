@@ -394,7 +394,7 @@ refuse:
  * but survives silence. The ICRC is checked first, since nobody has checked it yet,
  * and a damaged packet must change nothing.
  */
-bool rxe_migr_rcv_held(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
+bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool drop, nak;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The tasks of a queue pair, and the packets that wait for them. While a QP is
- * held, its tasks do nothing and its packets are purged; then it begins again.
+ * The tasks of a queue pair, and the packets that wait for them. While a QP
+ * waits, its tasks do nothing and its packets are purged; then it begins again.
  */
 
 #include "rxe_migr_loc.h"
@@ -45,7 +45,7 @@ void rxe_migr_purge_requests(struct rxe_qp *qp)
 	}
 }
 
-/* ------------------------------------------------------- held by a state -- */
+/* ----------------------------------------------------- waiting in a state -- */
 
 /* The tasks of a QP that has failed or was reset must flush its queues. */
 static bool rxe_migr_flushing(struct rxe_qp *qp)
@@ -54,13 +54,13 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 }
 
 /*
- * A QP that is held purges its queues: rxe limits how many packets of a QP are on
+ * A QP that waits purges its queues: rxe limits how many packets of a QP are on
  * their way, and counts each of them until it is freed. If both ends are on one
  * host, packets in the queue of the stopped QP would block the other end.
  */
 
 /* Must the requester and the completer wait? Called from their task */
-bool rxe_migr_hold_sender(struct rxe_qp *qp)
+bool rxe_migr_sender_waits(struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool hold;
@@ -91,7 +91,7 @@ bool rxe_migr_hold_sender(struct rxe_qp *qp)
  * responder of a UC QP also runs while PAUSED or arriving, since its peer does
  * not send again what it sent before.
  */
-bool rxe_migr_hold_receiver(struct rxe_qp *qp)
+bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 {
 	unsigned long flags;
 	bool hold;

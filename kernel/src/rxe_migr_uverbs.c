@@ -12,7 +12,7 @@
 
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Is the QP still held, since its RESUME is unanswered? */
+/* Does the QP still wait, since its RESUME is unanswered? */
 static bool rxe_migr_is_resuming(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);

@@ -50,14 +50,14 @@ void contexts_free(struct contexts *list)
 	*list = (struct contexts){ 0 };
 }
 
-int contexts_hold(struct contexts *list)
+int contexts_keep_open(struct contexts *list)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		struct context *c = &list->context[i];
 
 		c->own_fd = proc_get_fd(c->pid, c->fd);
 		if (c->own_fd < 0)
-			return fault("process %d, descriptor %d: its context can't be held: %s", c->pid, c->fd,
+			return fault("process %d, descriptor %d: its context can't be kept open: %s", c->pid, c->fd,
 				     strerror(errno));
 	}
 	return 0;

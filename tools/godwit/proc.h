@@ -36,12 +36,12 @@ size_t tree_alive(const struct tree *tree);
 /* Wait until all have ended. -1: one has not. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
 /*
- * tree_hold() sends SIGSTOP to each thread, all of which CRIU traces. The signal stays pending meanwhile; if CRIU dies, it
+ * tree_send_stop() sends SIGSTOP to each thread, all of which CRIU traces. The signal stays pending meanwhile; if CRIU dies, it
  * stops the thread before its first instruction. Tasks that were stopped before get it, too, since a CRIU that is killed may
  * leave them running. tree_release() sends SIGCONT, which takes the signals back, and wakes the threads that they stopped.
  * Tasks that were stopped before do not get SIGCONT.
  */
-void tree_hold(const struct tree *tree);
+void tree_send_stop(const struct tree *tree);
 void tree_release(const struct tree *tree);
 /*
  * tree_memory.c: the bytes that the tree has in memory and swap. *in_ram: those of them that need new memory at the destination

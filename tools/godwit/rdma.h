@@ -35,7 +35,7 @@ struct context {
 	size_t qps;
 	struct in6_addr *cm_gid; /* addresses that ids of librdmacm on its device are bound to, by plan_cm() */
 	size_t cm_gids;
-	int own_fd;		/* a descriptor of ours, by contexts_hold(); or -1 */
+	int own_fd;		/* a descriptor of ours, by contexts_keep_open(); or -1 */
 };
 
 struct contexts {
@@ -65,7 +65,7 @@ const struct rxe_migr_rec_qp *context_qp(const struct context *c, uint32_t qpn);
 const char *context_state(const struct context *c);
 void contexts_free(struct contexts *list);
 /* Keep them from ending with their processes, until contexts_free(); -1 with fault(). */
-int contexts_hold(struct contexts *list);
+int contexts_keep_open(struct contexts *list);
 
 /* A handle on one; NULL with errno. It keeps the context alive: ibv_detach_context() soon. */
 struct ibv_context *context_attach(const struct context *context);

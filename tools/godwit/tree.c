@@ -110,7 +110,7 @@ int tree_wait_gone(const struct tree *tree, int timeout_ms)
 	return 0;
 }
 
-void tree_hold(const struct tree *tree)
+void tree_send_stop(const struct tree *tree)
 {
 	for (size_t i = 0; i < tree->n; i++) {
 		pid_t *tids;

@@ -138,7 +138,7 @@ static int stay_back(struct move *m, json_t *answer)
 
 /*
  * Nobody knows whether the copy runs. Here the process stays frozen until a person settles the move: a CRIU that is killed
- * undoes nothing, and no task that it had frozen runs (tree_hold()).
+ * undoes nothing, and no task that it had frozen runs (tree_send_stop()).
  */
 static int stay_held(struct move *m, json_t *answer)
 {

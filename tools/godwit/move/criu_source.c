@@ -42,7 +42,7 @@ void move_end_criu(struct move *m, bool ok)
 	criu_close(&m->criu);
 }
 
-/* The tasks that CRIU had frozen do not run: see tree_hold(). */
+/* The tasks that CRIU had frozen do not run: see tree_send_stop(). */
 void move_kill_criu(struct move *m)
 {
 	if (m->criu.pid > 0)

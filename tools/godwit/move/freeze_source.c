@@ -178,5 +178,5 @@ int move_find_stop_time(struct move *m)
 		m->stop_ns = m->freeze_ns;
 	/* (peers have answered STOP by now, and may wait for less than we assumed) */
 	move_renew_later(m, contexts_peers_wait(&m->plan.contexts));
-	return contexts_hold(&m->plan.contexts);
+	return contexts_keep_open(&m->plan.contexts);
 }

@@ -35,7 +35,7 @@ struct move_shared {
 	enum move_stage stage;
 	pid_t criu;
 	pid_t podman;		/* which leads a session; or -1 */
-	bool stop_sent;		/* tree_hold() has sent its stop signals, or is about to */
+	bool stop_sent;		/* tree_send_stop() has sent its stop signals, or is about to */
 	char boot[40];		/* the boot_id of the destination's host */
 };
 

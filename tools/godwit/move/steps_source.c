@@ -18,7 +18,7 @@ static int until_ready(struct move *m)
 	/* (saved first: to take back a signal that was not sent does no harm) */
 	if (move_save(m))
 		return -1;
-	tree_hold(&m->plan.tree);
+	tree_send_stop(&m->plan.tree);
 	if (move_find_stop_time(m) || move_transfer(m) || move_restore(m))
 		return -1;
 	m->ready_ns = now_ns();

@@ -102,12 +102,12 @@ void client_answer(struct client *c)
 {
 	int err = 0;
 
-	for (unsigned int i = 0; i < c->n_held && !err; i++) {
-		err = post_receive(c, c->held[i].receive);
+	for (unsigned int i = 0; i < c->n_replies && !err; i++) {
+		err = post_receive(c, c->replies[i].receive);
 		if (!err)
-			err = post_send(c, c->held[i].send, c->held[i].size);
+			err = post_send(c, c->replies[i].send, c->replies[i].size);
 	}
-	c->n_held = 0;
+	c->n_replies = 0;
 	if (err)
 		client_close(c, LOG_WARNING, "its queue pair does not take an answer: %s", strerror(err));
 	else if (c->notice_waits)
@@ -188,7 +188,7 @@ void client_close(struct client *c, int priority, const char *format, ...)
 	va_end(ap);
 	say(priority, "client %s: %s: closed", owner_name(c->owner), reason);
 	c->dead = true;
-	c->n_held = c->n_waiting = 0;
+	c->n_replies = c->n_waiting = 0;
 	free_objects(c);
 	store_discard(c->owner);
 	sodium_memzero(c->key, sizeof(c->key));

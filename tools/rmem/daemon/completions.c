@@ -64,7 +64,7 @@ static void handle_waiting(struct client *c)
 		c->first_waiting = (c->first_waiting + 1) % RMEM_SLOTS;
 		c->n_waiting--;
 		c->n_free--;
-		c->held[c->n_held++] = (struct reply){ .send = send, .receive = receive, .size = size };
+		c->replies[c->n_replies++] = (struct reply){ .send = send, .receive = receive, .size = size };
 	}
 }
 

@@ -151,7 +151,7 @@ void evict_next(struct client *c)
 	if (c->notice_busy || (!first && c->heat != HEAT_TO_ASK))
 		return;
 	/* the answer to the slab's ALLOC may still be held back, and must go first */
-	if (c->n_held)
+	if (c->n_replies)
 		c->notice_waits = true;
 	else if (c->heat == HEAT_TO_ASK)
 		pressure_ask(c);

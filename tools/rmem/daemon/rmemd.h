@@ -116,8 +116,8 @@ struct client {
 	unsigned int first_waiting, n_waiting;
 	uint8_t free_sends[RMEM_SLOTS];
 	unsigned int n_free;
-	struct reply held[RMEM_SLOTS];
-	unsigned int n_held;
+	struct reply replies[RMEM_SLOTS];
+	unsigned int n_replies;
 	unsigned int in_flight; /* work requests in the send queue */
 	bool notice_busy;	/* one of these sends the notice's buffer */
 	bool notice_waits;	/* a notice waits until the answers that are held back are sent */
