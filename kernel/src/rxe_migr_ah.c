@@ -57,8 +57,8 @@ int rxe_migr_refill_ah(struct ib_uverbs_file *ufile,
 
 	ah = to_rah(uobj->object);
 	rxe = to_rdev(ah->ibah.device);
-	memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
 	memcpy(sgid.raw, rec->sgid, sizeof(sgid.raw));
+	memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
 	if (le32_to_cpu(rec->ah_num) != ah->ah_num)
 		return -EINVAL;
 

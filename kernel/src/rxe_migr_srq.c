@@ -51,11 +51,11 @@ int rxe_migr_refill_srq(struct ib_uverbs_file *ufile,
 	/* any limit is safe: the number of entries is only compared with it */
 	mutex_lock(&srq->migr_mutex);
 	srq->limit = le32_to_cpu(rec->limit);
-	srq->error = !!rec->error;
-	mutex_unlock(&srq->migr_mutex);
 	rxe_migr_forget_uevents(&srq->ibsrq.uobject->uevent);
 	srq->ibsrq.uobject->uevent.events_reported =
 		le32_to_cpu(rec->async_events);
+	srq->error = !!rec->error;
+	mutex_unlock(&srq->migr_mutex);
 
 	return 0;
 }

@@ -74,7 +74,7 @@ json_t *mw_fields(const struct rxe_migr_rec_mw *mw)
 {
 	return json_pack("{s:I, s:I, s:o, s:i, s:o, s:o}", "handle", (json_int_t)le32toh(mw->hdr.handle),
 			 "pd", (json_int_t)le32toh(mw->pd), "rkey", hex_json(le32toh(mw->rkey)),
-			 "type", mw->type, "mr", handle(mw->mr), "qp", handle(mw->qp));
+			 "mw_type", mw->type, "mr", handle(mw->mr), "qp", handle(mw->qp));
 }
 
 json_t *cq_fields(const struct rxe_migr_rec_cq *cq)
