@@ -25,8 +25,8 @@ int check_driver_version(const struct rxe_migr_query *query, const char *device)
 {
 	if (query->abi_version == RXE_MIGR_ABI_VERSION)
 		return 0;
-	return fail("%s: the driver has version %u and this plugin %u: install what belongs together",
-		    device, query->abi_version, RXE_MIGR_ABI_VERSION);
+	return fail("%s: " WHY_VERSION, device, query->abi_version,
+		    RXE_MIGR_ABI_VERSION);
 }
 
 static int check_driver(struct ibv_context *ctx, const char *device)

@@ -111,6 +111,7 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 			 const char *node, void *arg)
 {
 	struct dumped_task *task = arg;
+	char path[64];
 
 	switch (kind) {
 	case FILE_UVERBS:
@@ -125,8 +126,8 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 		task->files++;
 		return begin() || look_at_cm(pid, fd) ? -1 : 0;
 	default:
-		return fail("process %d has /dev/infiniband/%s open (file %d), which cannot be moved",
-			    pid, node, fd);
+		snprintf(path, sizeof(path), "/dev/infiniband/%s", node);
+		return fail("process %d, descriptor %d: " WHY_DEVICE, pid, fd, path);
 	}
 }
 

@@ -124,8 +124,7 @@ static int save_connection(RdmaCmIdEntry *entry, const struct rxe_migr_cm_id *id
 	int context = find_qp_context(id->device, id->qp_num);
 
 	if (context < 0)
-		return fail("id %u of librdmacm: its queue pair %u is another process tree's",
-			    id->id, id->qp_num);
+		return fail("id %u of librdmacm: " WHY_QP_ELSEWHERE, id->id, id->qp_num);
 	entry->has_context = entry->has_qp_num = true;
 	entry->context = context;
 	entry->qp_num = id->qp_num;

@@ -45,8 +45,8 @@ int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry)
 		if (!m->uverbs)
 			continue;
 		if (!find_ring(m, &ring, &n))
-			return fail("process %d maps 0x%llx of %s, which is no whole ring of an open context",
-				    task->pid, (unsigned long long)m->pgoff, m->node);
+			return fail("process %d: " WHY_NO_RING, task->pid,
+				    (unsigned long long)m->pgoff, m->node);
 		vma = append_message(&entry->vmas, &entry->n_vmas,
 				     &rdma_vma_entry__descriptor);
 		if (!vma)

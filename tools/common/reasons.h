@@ -11,6 +11,10 @@
 /* (this may be temporary: see passing() in tools/godwit/move/freeze_source.c) */
 #define WHY_UNMAPPED	"its memory is no longer mapped, and it can't be registered again: deregister it, or try again"
 #define WHY_NO_CONTEXT	"an event file whose context is closed can't be moved: close it before"
+#define WHY_QP_ELSEWHERE "its queue pair %u is another process tree's"
+#define WHY_NO_RING	"0x%llx of %s is mapped, which is no ring of a context that the process has open: unmap it before"
+#define WHY_DEVICE	"the device %s can't be moved: close it before"
+#define WHY_VERSION	"the driver has version %u, and this program needs %u: install both from one release"
 
 /* The end of each message about a missing key. */
 #define OR_NO_KEY	"; or, on a network that you trust, write Y to /sys/module/rdma_rxe/parameters/allow_unsigned at all of them"

@@ -7,6 +7,7 @@
 #include "godwit.h"
 #include "plan.h"
 #include "rdma.h"
+#include "reasons.h"
 #include "text.h"
 
 static const char *const states[] = {
@@ -157,8 +158,8 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 	if (why)
 		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s", fd->pid, fd->fd, id->id, why);
 	else if (connected && !has)
-		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: its queue pair %u is another "
-			   "process tree's", fd->pid, fd->fd, id->id, id->qp_num);
+		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: " WHY_QP_ELSEWHERE, fd->pid, fd->fd,
+			   id->id, id->qp_num);
 	else if (connected && moves_along(plan->addresses, src))
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
 			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "netlink.h"
 #include "plan.h"
+#include "reasons.h"
 #include "text.h"
 
 /* -------------------------------------------------------------- devices -- */
@@ -108,8 +109,8 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 	if (node == FILE_RDMA_CM)
 		plan_cm(plan, fd);
 	else if (node == FILE_OTHER_RDMA)
-		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: the device %s can't be moved: "
-			   "close it before", fd->pid, fd->fd, fd->link);
+		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: " WHY_DEVICE, fd->pid, fd->fd,
+			   fd->link);
 	else if (terminal(fd->st.st_rdev))
 		look_at_terminal(plan, fd);
 	else

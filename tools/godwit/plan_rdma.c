@@ -126,8 +126,8 @@ static void look_at_context(struct look *look, const struct context *c)
 		return;
 	}
 	if (c->query.abi_version != RXE_MIGR_ABI_VERSION) {
-		plan_stays(plan, object, "process %d, %s: its driver speaks version %u, godwit %u: install both from "
-			   "one release", c->pid, c->device, c->query.abi_version, RXE_MIGR_ABI_VERSION);
+		plan_stays(plan, object, "process %d, %s: " WHY_VERSION, c->pid, c->device, c->query.abi_version,
+			   RXE_MIGR_ABI_VERSION);
 		return;
 	}
 	if (c->query.state != RXE_MIGR_CTX_RUNNING)
@@ -199,8 +199,8 @@ static int look_at_map(const struct proc_map *map, void *arg)
 		return 0;
 	object = plan_object(plan, "mapping", NULL, json_pack("{s:i, s:o, s:o, s:o}", "pid", map->pid,
 			     "start", hex_json(map->start), "of", text_json(m->device), "offset", hex_json(map->offset)));
-	plan_stays(plan, object, "process %d maps 0x%llx of %s, which is no ring of a context that it has open: "
-		   "unmap it before", map->pid, (unsigned long long)map->offset, m->device[0] ? m->device : "a device");
+	plan_stays(plan, object, "process %d: " WHY_NO_RING, map->pid, (unsigned long long)map->offset,
+		   m->device[0] ? m->device : "a device");
 	return 0;
 }
 
