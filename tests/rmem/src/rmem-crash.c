@@ -184,8 +184,10 @@ static int try_points(uint64_t points, uint64_t seed)
 
 		checkpoints += shared->checkpoints;
 		seeds++;
-		/* (every STRIDE-th call of each scenario, from another first call each time: so several scenarios come early) */
-		for (uint64_t point = 1 + seed % STRIDE; point <= calls && all_counts() < points; point += STRIDE) {
+		/* Every call of the first scenario. Of each other one every STRIDE-th, from another first call each time. */
+		uint64_t step = seeds == 1 ? 1 : STRIDE, point = seeds == 1 ? 1 : 1 + seed % STRIDE;
+
+		for (; point <= calls && all_counts() < points; point += step) {
 			ret = try_point(seed, point);
 			if (ret == 1)
 				return 1;
