@@ -136,6 +136,7 @@ struct rmem {
 	enum state state;
 	unsigned int generation; /* one more whenever a connection breaks or is made */
 	bool polling;		 /* a thread is in poll(), without the lock */
+	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
 	int connected;		 /* what the last rmem_reconnect() returned */
 	char broken[160];	 /* why it is down */

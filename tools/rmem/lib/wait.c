@@ -13,6 +13,7 @@
 
 #define SPINS 20
 #define BATCH 16
+#define EVENTS 16
 
 static void complete(struct rmem *r, const struct ibv_wc *wc)
 {
@@ -64,13 +65,21 @@ static bool arm(struct rmem *r)
 	return take_completions(r) || !r->qp;
 }
 
-static void take_events(struct rmem *r)
+static bool take_event(struct rmem *r)
 {
 	struct ibv_cq *cq;
 	void *context;
 
-	while (r->channel && !ibv_get_cq_event(r->channel, &cq, &context))
-		ibv_ack_cq_events(cq, 1);
+	if (!r->channel || ibv_get_cq_event(r->channel, &cq, &context))
+		return false;
+	ibv_ack_cq_events(cq, 1);
+	return true;
+}
+
+static void take_events(struct rmem *r)
+{
+	while (take_event(r))
+		;
 }
 
 static void poll_for_all(struct rmem *r)
@@ -81,12 +90,16 @@ static void poll_for_all(struct rmem *r)
 		if (take_completions(r))
 			return;
 	r->polling = true;
-	if (!arm(r)) {
+	if (arm(r)) {
+		/* The event of this completion ends a later poll(). Many such events would take memory of the kernel. */
+		if (++r->found_armed % EVENTS == 0)
+			take_events(r);
+	} else {
 		fd.fd = r->channel->fd;
 		pthread_mutex_unlock(&r->lock);
 		poll(&fd, 1, TICK_MS);
 		pthread_mutex_lock(&r->lock);
-		take_events(r);
+		take_event(r);
 		take_completions(r);
 	}
 	if (r->watched)
