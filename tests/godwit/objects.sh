@@ -29,7 +29,7 @@ of_check() {
 		if .object == "context" or .object == "async_file" or .object == "comp_channel" then .descriptors
 		elif .object == "pd" then "\(.handle)"
 		elif .object == "mr" then "\(.handle) pd \(.pd) key \(.key) start \(.start) length \(.length)"
-		elif .object == "mw" then "\(.handle) pd \(.pd) key \(.rkey) type \(.type)"
+		elif .object == "mw" then "\(.handle) pd \(.pd) key \(.rkey) mw_type \(.mw_type)"
 		elif .object == "cq" then "\(.handle) cqe \(.cqe) channel \(.comp_channel // "none")"
 		elif .object == "srq" then "\(.handle) pd \(.pd)"
 		elif .object == "ah" then "\(.handle) pd \(.pd) dgid \(.dgid)"

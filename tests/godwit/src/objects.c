@@ -212,7 +212,7 @@ static void tell(void)
 		       (unsigned long)mr[i]->addr, mr[i]->length);
 	for (i = 0; i < MWS; i++)
 		if (mw[i])
-			printf("mw %u pd %u key 0x%x type %d\n", mw[i]->handle, mw[i]->pd->handle, mw[i]->rkey,
+			printf("mw %u pd %u key 0x%x mw_type %d\n", mw[i]->handle, mw[i]->pd->handle, mw[i]->rkey,
 			       mw[i]->type);
 	for (i = 0; i < 2; i++)
 		printf("cq %u cqe %d channel %s\n", cq[i]->handle, cq[i]->cqe, cq[i]->channel ? "1" : "none");
