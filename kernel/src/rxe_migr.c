@@ -127,8 +127,7 @@ void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask)
 	if ((mask & IB_QP_STATE) && attr->qp_state == IB_QPS_RESET) {
 		spin_lock_irqsave(&qp->state_lock, flags);
 		rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
-		qp->migr.peer_knows = false;
-		qp->migr.unanswered = false;
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_NEVER);
 		qp->migr.has_sq_psn = false;
 		qp->attr.rq_psn = 0;
 		qp->attr.sq_psn = 0;

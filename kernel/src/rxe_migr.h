@@ -65,11 +65,20 @@ enum rxe_migr_call_state {
 	RXE_MIGR_CALL_MISSED,	/* the QP failed, or gave up, before the answer came */
 };
 
+/* Does the peer speak the protocol? rxe_migr_state.c has the legal arcs. */
+enum rxe_migr_speech {
+	RXE_MIGR_SPEECH_NEVER,	/* it has never spoken */
+	RXE_MIGR_SPEECH_HEARD,	/* it has spoken, and owes no answer that counts */
+	RXE_MIGR_SPEECH_ASKED,	/* it was asked anew, and has not spoken since */
+	RXE_MIGR_SPEECH_TOLD,	/* HEARD before our last STOP, and has not answered that */
+};
+
 struct rxe_migr_qp {
 	struct mutex		mutex;
 	struct delayed_work	work;		/* rxe_migr_work() */
 	enum rxe_migr_peer_state peer;
 	enum rxe_migr_call_state call;
+	enum rxe_migr_speech	speech;
 	unsigned long		deadline;	/* jiffies, valid if has_deadline */
 	unsigned long		wait_begin;	/* jiffies: when the wait for deadline began */
 	u64			grace_end;	/* jiffies_64: until then a retry is free */
@@ -93,8 +102,6 @@ struct rxe_migr_qp {
 	/* flags that do not exclude each other */
 	bool			has_deadline;
 	bool			restored;	/* together with its connection */
-	bool			peer_knows;	/* the peer has spoken the protocol */
-	bool			unanswered;	/* asked anew, the peer has not spoken since */
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
 	bool			stop_acked;	/* the peer has answered our last STOP */
 	bool			last_known;	/* last_psn is valid */

@@ -58,3 +58,32 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 	rcu_read_unlock();
 	rdma_put_gid_attr(attr);
 }
+
+/*
+ * The way back of a packet: from where it went, to where it came from. Fails if it
+ * did not go to an address of this device.
+ */
+int rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
+		       const union ib_gid *from, const union ib_gid *to)
+{
+	const struct ib_gid_attr *attr;
+
+	attr = rdma_find_gid_by_port(&rxe->ib_dev, to,
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+	if (IS_ERR(attr))
+		return PTR_ERR(attr);
+
+	*av = (struct rxe_av) {
+		.port_num = 1,
+		.network_type = rdma_gid_attr_network_type(attr) ==
+				RDMA_NETWORK_IPV4 ? RXE_NETWORK_TYPE_IPV4 :
+						    RXE_NETWORK_TYPE_IPV6,
+		.grh.sgid_index = attr->index,
+		.grh.hop_limit = 64,
+	};
+	rdma_put_gid_attr(attr);
+	rdma_gid2ip((struct sockaddr *)&av->sgid_addr, to);
+	rxe_migr_call_at(rxe, av, from);
+
+	return 0;
+}

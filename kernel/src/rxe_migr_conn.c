@@ -29,11 +29,12 @@ static const u8 rxe_migr_conn_arcs[] = {
 	[RXE_MIGR_CONN_STOPPED]	 = BIT(RXE_MIGR_CONN_LIVE),
 };
 
-static void rxe_migr_set_conn(struct rxe_migr_conn *conn,
+static void rxe_migr_set_conn(struct rxe_dev *rxe, struct rxe_migr_conn *conn,
 			      enum rxe_migr_conn_phase to)
 {
-	if (conn->phase != to &&
-	    !WARN_ON_ONCE(!(rxe_migr_conn_arcs[conn->phase] & BIT(to))))
+	lockdep_assert_held(&rxe->migr.conn_lock);
+
+	if (rxe_migr_is_arc(rxe_migr_conn_arcs, conn->phase, to))
 		conn->phase = to;
 }
 
@@ -148,7 +149,7 @@ int rxe_migr_stop_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	else if (READ_ONCE(qp->migr.dead))
 		err = -ENOTCONN;
 	else
-		rxe_migr_set_conn(conn, RXE_MIGR_CONN_STOPPED);
+		rxe_migr_set_conn(rxe, conn, RXE_MIGR_CONN_STOPPED);
 unlock:
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 	kfree(fresh);
@@ -208,7 +209,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 		list_del(&conn->list);
 		kfree(conn);
 	} else if (conn) {
-		rxe_migr_set_conn(conn, RXE_MIGR_CONN_LIVE);
+		rxe_migr_set_conn(rxe, conn, RXE_MIGR_CONN_LIVE);
 	}
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }

@@ -24,6 +24,8 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 			  union ib_gid *to);
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
+int rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
+		       const union ib_gid *from, const union ib_gid *to);
 
 /* rxe_migr_key.c: the cluster's key. Takes a spinlock of its own, from softirq, too. */
 bool rxe_migr_have_key(void);
@@ -32,10 +34,17 @@ bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
 bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
 int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
+/* Does from become to? Of arcs, element from is a mask of what may follow it. */
+static inline bool rxe_migr_is_arc(const u8 *arcs, u8 from, u8 to)
+{
+	return from != to && !WARN_ON_ONCE(!(arcs[from] & BIT(to)));
+}
+
 /* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);
 void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to);
+void rxe_migr_set_speech(struct rxe_qp *qp, enum rxe_migr_speech to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
 /* qp->state_lock is held, or nothing can change the QP: see rxe_migr_connected(). */
 bool rxe_migr_connected(struct rxe_qp *qp);
@@ -77,6 +86,9 @@ void rxe_migr_note_resume(struct rxe_qp *qp);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
 void rxe_migr_send_moved(struct rxe_qp *qp);
+void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
+			const union ib_gid *from, const union ib_gid *to,
+			bool moved);
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr);
 /* qp->state_lock is held, or the QP is being destroyed. */
@@ -84,6 +96,7 @@ void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
 bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 		       const struct rxe_migr_hdr *mine);
 bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
+bool rxe_migr_peer_is_silent(struct rxe_qp *qp);
 
 /*
  * rxe_migr_conn.c: connections of the CM. conn_lock protects them; it is held for

@@ -45,7 +45,8 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 	       (qp->resp.wqe ? RXE_MIGR_QP_RECV_WQE : 0) |
 	       (qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
 		RXE_MIGR_QP_PEER_STOPPED : 0) |
-	       (qp->migr.peer_knows && !qp->migr.unanswered ?
+	       (qp->migr.speech == RXE_MIGR_SPEECH_HEARD ||
+		qp->migr.speech == RXE_MIGR_SPEECH_TOLD ?
 		RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
@@ -426,7 +427,8 @@ static void rxe_migr_refill_peer(struct rxe_qp *qp,
 	qp->migr.stop_epoch = qp->migr.peer_epoch;
 	rxe_migr_set_peer(qp, rec->flags & RXE_MIGR_QP_PEER_STOPPED ?
 			      RXE_MIGR_PEER_STOPPED : RXE_MIGR_PEER_GOES);
-	qp->migr.peer_knows = !!(rec->flags & RXE_MIGR_QP_PEER_KNOWS);
+	rxe_migr_set_speech(qp, rec->flags & RXE_MIGR_QP_PEER_KNOWS ?
+				RXE_MIGR_SPEECH_HEARD : RXE_MIGR_SPEECH_NEVER);
 	memcpy(qp->migr.old_gid.raw,
 	       memchr_inv(rec->old_gid, 0, sizeof(rec->old_gid)) ?
 	       rec->old_gid : rec->sgid, sizeof(rec->sgid));

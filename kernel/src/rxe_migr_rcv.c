@@ -10,12 +10,6 @@ static bool rxe_migr_newer(u32 a, u32 b)
 	return (s32)(a - b) > 0;
 }
 
-static void rxe_migr_peer_spoke(struct rxe_qp *qp)
-{
-	qp->migr.peer_knows = true;
-	qp->migr.unanswered = false;
-}
-
 /*
  * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
  * longer: then the packet has a higher renewal number. False: the packet is old.
@@ -34,7 +28,9 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	     epoch == qp->migr.stop_epoch))
 		return false;
 
-	rxe_migr_peer_spoke(qp);
+	/* it may be old, and does not say that the peer has heard our own STOP */
+	if (qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 	rxe_migr_pause_qp(qp, epoch);
 	if (news) {
 		/* if this QP waits since an earlier stop, little time may be left */
@@ -90,7 +86,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 	struct rxe_migr_move *move = &qp->migr.move;
 	u32 epoch = be32_to_cpu(hdr->epoch);
 
-	rxe_migr_peer_spoke(qp);
+	rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 	if (move->pending && !rxe_migr_newer(epoch, move->epoch))
 		return;
 
@@ -140,6 +136,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 		rxe_migr_note_wait(qp, hdr);
 		return qp->migr.gave_up ? -ETIMEDOUT :
 					  RXE_MIGR_OPCODE_NAK_STOPPED;
@@ -213,8 +210,12 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 				 sizeof(from->raw));
 	u32 epoch = be32_to_cpu(hdr->epoch);
 	struct rxe_migr_hdr mine = {};
+	bool gone;
 
 	lockdep_assert_held(&qp->state_lock);
+
+	if (!rxe_migr_connected(qp) && hdr->opcode == RXE_MIGR_OPCODE_STOP)
+		return -ENOTCONN;
 
 	rxe_migr_bind(qp, &mine);
 	/*
@@ -254,14 +255,18 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 	case RXE_MIGR_OPCODE_STOP_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
-		rxe_migr_peer_spoke(qp);
+		gone = !!(hdr->flags & cpu_to_be16(RXE_MIGR_FLAG_GONE));
+		/* a host can say GONE of a peer that has never spoken */
+		if (!gone || qp->migr.speech == RXE_MIGR_SPEECH_TOLD)
+			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 		rxe_migr_note_wait(qp, hdr);
-		rxe_migr_note_last(qp, hdr);
+		if (!gone)
+			rxe_migr_note_last(qp, hdr);
 		return 0;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
-		rxe_migr_peer_spoke(qp);
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 		rxe_migr_resumed_qp(qp, !!(hdr->flags &
 					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
 		return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?
@@ -324,6 +329,8 @@ static u16 rxe_migr_flags_of(u8 opcode)
 		return RXE_MIGR_FLAG_SQ_PSN | RXE_MIGR_FLAG_HEARD;
 	case RXE_MIGR_OPCODE_RESUME_ACK:
 		return RXE_MIGR_FLAG_SQ_PSN | RXE_MIGR_FLAG_WAITS;
+	case RXE_MIGR_OPCODE_STOP_ACK:
+		return RXE_MIGR_FLAG_SQ_PSN | RXE_MIGR_FLAG_GONE;
 	}
 
 	return RXE_MIGR_FLAG_SQ_PSN;
@@ -339,8 +346,8 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	struct rxe_migr_hdr *hdr;
 	union ib_gid from, to;
 	struct rxe_qp *qp;
-	int ret = -EINVAL;
-	bool found, authentic;
+	bool authentic, tomb = false;
+	int ret = -ENOTCONN;
 	u32 qpn;
 
 	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
@@ -371,16 +378,19 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	rxe_migr_packet_gids(skb, &from, &to);
 
 	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
-	found = qp;
-	if (found) {
+	if (qp) {
 		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to, authentic);
 		rxe_put(qp);
 	}
 	/* it may be for a QP that had this number before */
-	if (ret == -EINVAL &&
-	    rxe_migr_rcv_tomb(pkt, hdr, &from, &to, authentic, &found))
+	if ((ret == -EINVAL || ret == -ENOTCONN) &&
+	    rxe_migr_rcv_tomb(pkt, hdr, &from, &to, authentic, &tomb))
 		return;
-	if (ret >= 0 || !found)
+	if (ret == -ENOTCONN && !tomb && hdr->opcode == RXE_MIGR_OPCODE_STOP) {
+		rxe_migr_send_gone(rxe, hdr, &from, &to, false);
+		return;
+	}
+	if (ret >= 0 || (!qp && !tomb))
 		return;
 refuse:
 	rxe_counter_inc(rxe, RXE_CNT_MIGR_REFUSED);
@@ -409,7 +419,8 @@ bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 	if (!drop && qp->migr.arriving &&
 	    psn_compare(pkt->psn + 1, qp->migr.seen_psn) > 0)
 		qp->migr.seen_psn = (pkt->psn + 1) & BTH_PSN_MASK;
-	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED && qp->migr.peer_knows &&
+	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED &&
+	      qp->migr.speech != RXE_MIGR_SPEECH_NEVER &&
 	      (pkt->mask & RXE_REQ_MASK) && rxe_migr_connected(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 

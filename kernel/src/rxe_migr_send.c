@@ -103,7 +103,18 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 	lockdep_assert_held(&qp->state_lock);
 
 	return qp->migr_state == RXE_MIGR_QP_RUNNING &&
-	       (!qp->migr.peer_knows || qp->migr.unanswered) &&
+	       (qp->migr.speech == RXE_MIGR_SPEECH_NEVER ||
+		qp->migr.speech == RXE_MIGR_SPEECH_ASKED) &&
+	       rxe_migr_connected(qp);
+}
+
+/* Is this QP stopped, and has its peer, which should answer, not spoken since? */
+bool rxe_migr_peer_is_silent(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr_state == RXE_MIGR_QP_STOPPED &&
+	       qp->migr.speech == RXE_MIGR_SPEECH_TOLD &&
 	       rxe_migr_connected(qp);
 }
 
@@ -126,6 +137,37 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 	rxe_put(gsi);
 
 	return err;
+}
+
+/*
+ * A genuine STOP has come for a QP that has no connection any more, or that has
+ * moved away. Say so, since the side that stopped could not tell that from a host
+ * that is dead or has lost the key. If the QP has moved, it says for itself how long
+ * it waits, and the answer is to no renewal.
+ */
+void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
+			const union ib_gid *from, const union ib_gid *to,
+			bool moved)
+{
+	struct rxe_migr_hdr hdr = {
+		.flags = cpu_to_be16(RXE_MIGR_FLAG_GONE | RXE_MIGR_FLAG_SQ_PSN),
+		.src_qpn = stop->dest_qpn,
+		.dest_qpn = stop->src_qpn,
+		.epoch = stop->epoch,
+		.psn = stop->psn,
+		.rq_psn = stop->sq_psn,
+		.sq_psn = stop->rq_psn,
+		.renewal = moved ? 0 : stop->renewal,
+		.wait = cpu_to_be16(RXE_MIGR_WAIT_FOREVER),
+	};
+	struct rxe_av av;
+
+	if (memcmp(stop->new_gid, from->raw, sizeof(stop->new_gid)) ||
+	    rxe_migr_answer_av(rxe, &av, from, to))
+		return;
+
+	memcpy(hdr.new_gid, to->raw, sizeof(hdr.new_gid));
+	rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_STOP_ACK, &hdr);
 }
 
 /* Say for how long this QP waits, and which renewal of the peer it answers. */

@@ -59,9 +59,7 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
 
 	lockdep_assert_held(&qp->state_lock);
 
-	if (from == to)
-		return;
-	if (WARN_ON_ONCE(!(rxe_migr_arcs[from] & BIT(to))))
+	if (!rxe_migr_is_arc(rxe_migr_arcs, from, to))
 		return;
 
 	if (to == RXE_MIGR_QP_RUNNING)
@@ -99,11 +97,9 @@ static const u8 rxe_migr_peer_arcs[] = {
 
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to)
 {
-	enum rxe_migr_peer_state from = qp->migr.peer;
-
 	lockdep_assert_held(&qp->state_lock);
 
-	if (from != to && !WARN_ON_ONCE(!(rxe_migr_peer_arcs[from] & BIT(to))))
+	if (rxe_migr_is_arc(rxe_migr_peer_arcs, qp->migr.peer, to))
 		qp->migr.peer = to;
 }
 
@@ -136,12 +132,44 @@ static const u8 rxe_migr_call_arcs[] = {
 
 void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to)
 {
-	enum rxe_migr_call_state from = qp->migr.call;
-
 	lockdep_assert_held(&qp->state_lock);
 
-	if (from != to && !WARN_ON_ONCE(!(rxe_migr_call_arcs[from] & BIT(to))))
+	if (rxe_migr_is_arc(rxe_migr_call_arcs, qp->migr.call, to))
 		qp->migr.call = to;
+}
+
+/* ------------------------------------------ does it speak the protocol? -- */
+
+/*
+ * NEVER    -> HEARD	 a packet of it came, or the record of a dump says so
+ * HEARD    -> ASKED	 QUERY asks anew
+ * HEARD    -> TOLD	 STOP is sent, or sent with a new renewal
+ * ASKED    -> HEARD	 a packet of it came
+ * TOLD     -> HEARD	 it answered STOP, or called; or its host says GONE
+ * TOLD     -> ASKED	 this QP goes on, and QUERY asks anew
+ * any      -> NEVER	 reset
+ *
+ * Forbidden: NEVER and ASKED -> TOLD: of a peer that has not answered while this QP
+ * ran, no answer to STOP is expected. NEVER -> ASKED: it counts as unknown already.
+ */
+static const u8 rxe_migr_speech_arcs[] = {
+	[RXE_MIGR_SPEECH_NEVER]	= BIT(RXE_MIGR_SPEECH_HEARD),
+	[RXE_MIGR_SPEECH_HEARD]	= BIT(RXE_MIGR_SPEECH_NEVER) |
+				  BIT(RXE_MIGR_SPEECH_ASKED) |
+				  BIT(RXE_MIGR_SPEECH_TOLD),
+	[RXE_MIGR_SPEECH_ASKED]	= BIT(RXE_MIGR_SPEECH_NEVER) |
+				  BIT(RXE_MIGR_SPEECH_HEARD),
+	[RXE_MIGR_SPEECH_TOLD]	= BIT(RXE_MIGR_SPEECH_NEVER) |
+				  BIT(RXE_MIGR_SPEECH_HEARD) |
+				  BIT(RXE_MIGR_SPEECH_ASKED),
+};
+
+void rxe_migr_set_speech(struct rxe_qp *qp, enum rxe_migr_speech to)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	if (rxe_migr_is_arc(rxe_migr_speech_arcs, qp->migr.speech, to))
+		qp->migr.speech = to;
 }
 
 /* --------------------------------------------------- what is asked of it -- */

@@ -129,6 +129,8 @@ static void rxe_migr_next_renewal(struct rxe_qp *qp)
 	qp->migr.tries = 0;
 	qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
 	qp->migr.stop_acked = false;
+	if (qp->migr.speech == RXE_MIGR_SPEECH_HEARD)
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_TOLD);
 }
 
 /* Tell the peer of the stop, so that it pauses even if it has nothing to send. */
@@ -185,8 +187,8 @@ u64 rxe_migr_peer_waits(struct rxe_qp *qp, u64 stop_ns)
 
 	lockdep_assert_held(&qp->state_lock);
 
-	if (qp->migr_state != RXE_MIGR_QP_STOPPED || !qp->migr.peer_knows ||
-	    !rxe_migr_connected(qp))
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED ||
+	    qp->migr.speech == RXE_MIGR_SPEECH_NEVER || !rxe_migr_connected(qp))
 		return U64_MAX;
 	if (qp->migr.wait_ns)
 		return qp->migr.wait_ns;

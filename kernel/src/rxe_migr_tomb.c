@@ -65,7 +65,8 @@ void rxe_migr_bury(struct rxe_qp *qp)
 	union ib_gid gid;
 
 	if (!uc || uc->migr.state != RXE_MIGR_CTX_STOPPED ||
-	    !READ_ONCE(tombstone_lease) || !rxe_migr_connected(qp) || !qp->migr.peer_knows)
+	    !READ_ONCE(tombstone_lease) || !rxe_migr_connected(qp) ||
+	    qp->migr.speech == RXE_MIGR_SPEECH_NEVER)
 		return;
 
 	tomb = kzalloc(sizeof(*tomb), GFP_KERNEL);
@@ -215,7 +216,7 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 	struct rxe_migr_tomb *tomb;
 	unsigned long flags;
 	struct rxe_av av;
-	bool taken = false;
+	bool taken = false, gone = false;
 
 	rcu_read_lock();
 	tomb = rxe_migr_find_tomb(rxe, be32_to_cpu(hdr->dest_qpn));
@@ -226,6 +227,13 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 
 	if (opcode == RXE_MIGR_OPCODE_MOVED) {
 		taken = rxe_migr_learn_place(tomb, hdr, from, authentic);
+	} else if (opcode == RXE_MIGR_OPCODE_STOP &&
+		   hdr->src_qpn == tomb->nak.dest_qpn &&
+		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
+		   rxe_migr_is_bound(hdr, &tomb->nak) &&
+		   rxe_migr_is_peer(tomb, from)) {
+		taken = true;
+		gone = true;
 	} else if (opcode == RXE_MIGR_OPCODE_RESUME &&
 		   hdr->src_qpn == tomb->nak.dest_qpn &&
 		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
@@ -247,6 +255,8 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 unlock:
 	rcu_read_unlock();
 
+	if (gone)
+		rxe_migr_send_gone(rxe, hdr, from, to, true);
 	if (!answer)
 		return taken;
 

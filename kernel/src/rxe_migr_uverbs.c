@@ -47,8 +47,9 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	rxe_migr_for_each_qp(qp, index, uc) {
 		spin_lock_irq(&qp->state_lock);
 		if (qp->migr_state == RXE_MIGR_QP_RUNNING &&
+		    qp->migr.speech != RXE_MIGR_SPEECH_NEVER &&
 		    (flags & RXE_MIGR_QUERY_ASK_ANEW))
-			qp->migr.unanswered = true;
+			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_ASKED);
 		unknown = rxe_migr_peer_is_unknown(qp);
 		resp.num_unknown += unknown;
 		resp.num_qp++;
@@ -60,6 +61,10 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		if (stopped)
 			resp.wait_ns = min(resp.wait_ns,
 				rxe_migr_peer_waits(qp, uc->migr.stop_ns));
+		if (stopped && rxe_migr_peer_is_silent(qp)) {
+			resp.num_silent++;
+			resp.silent_qpn = qp_num(qp);
+		}
 		spin_unlock_irq(&qp->state_lock);
 		if (unknown && (flags & (RXE_MIGR_QUERY_ASK |
 					 RXE_MIGR_QUERY_ASK_ANEW)))

@@ -228,20 +228,24 @@ enable:
 }
 
 /*
- * A peer that never answered may have a driver without this protocol. Such a peer
- * was not paused, so if our address is still the same, this QP need not wait for
- * it. It calls on until the deadline all the same, since the peer may only be slow.
+ * A peer that never answered may have a driver without this protocol, and one that
+ * did not answer this stop may have lost its key. Such a peer was not paused, so if
+ * our address is still the same, this QP need not wait for it. It calls on until
+ * the deadline all the same, since the peer may only be slow.
  * Calls that could not be sent do not count: see rxe_migr_call_again().
  */
 static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 {
+	bool unheard = qp->migr.speech == RXE_MIGR_SPEECH_TOLD &&
+		       !qp->migr.wait_ns;
 	union ib_gid gid;
 
 	lockdep_assert_held(&qp->state_lock);
 
 	rxe_migr_sgid(&qp->pri_av, &gid);
 	return qp->migr_state == RXE_MIGR_QP_RESUMING &&
-	       !qp->migr.peer_knows && qp->migr.tries >= RXE_MIGR_TRIES &&
+	       (qp->migr.speech == RXE_MIGR_SPEECH_NEVER || unheard) &&
+	       qp->migr.tries >= RXE_MIGR_TRIES &&
 	       !memcmp(&gid, &qp->migr.old_gid, sizeof(gid));
 }
 

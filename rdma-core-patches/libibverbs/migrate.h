@@ -152,7 +152,7 @@ int ibv_ask_peers_anew(struct ibv_context *ctx, struct rxe_migr_query *query);
 
 /*
  * As ibv_query_migration(), and ask the peers of a stopped context to wait
- * longer. Their answers show in query->wait_ns of the next query. Without this
+ * longer. Their answers show in query->wait_ns and query->num_silent of the next query. Without this
  * call peers wait for their pause_timeout, which begins at the stop.
  */
 int ibv_renew_stop(struct ibv_context *ctx, struct rxe_migr_query *query);

@@ -190,6 +190,14 @@ int64_t contexts_peers_wait(const struct contexts *list)
 	return until;
 }
 
+const struct context *contexts_silent(const struct contexts *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (list->context[i].query.num_silent)
+			return &list->context[i];
+	return NULL;
+}
+
 void contexts_renew(struct contexts *list)
 {
 	for (size_t i = 0; i < list->n; i++) {

@@ -73,7 +73,12 @@ struct ibv_context *context_attach(const struct context *context);
 int contexts_query(struct contexts *list);
 /* Until when their peers wait at least, as the driver said last; a time of now_ns(), INT64_MAX: for ever. */
 int64_t contexts_peers_wait(const struct contexts *list);
-/* Asks the peers of all contexts to wait for longer. The next contexts_query() shows until when they do. */
+/* The first that a peer has not answered since the stop, although it had answered before: its query.num_silent. Or NULL. */
+const struct context *contexts_silent(const struct contexts *list);
+/*
+ * Asks the peers of all contexts to wait for longer. The next contexts_query() shows until when they do, and which have not
+ * answered.
+ */
 void contexts_renew(struct contexts *list);
 /* Ask all peers whether they speak our protocol, and give them time; the records tell who has answered. */
 void contexts_ask_peers(struct contexts *list);

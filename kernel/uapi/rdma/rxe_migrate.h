@@ -118,7 +118,8 @@ enum rxe_migr_query_flags {
 	/*
 	 * If the context is stopped: ask its peers to wait for their
 	 * pause_timeout from now on. They do, as long as their pause_max allows.
-	 * QUERY does not wait for the answers: wait_ns of the next QUERY has them.
+	 * QUERY does not wait for the answers: wait_ns and num_silent of the next
+	 * QUERY have them.
 	 */
 	RXE_MIGR_QUERY_RENEW	= 1 << 1,
 	/*
@@ -145,6 +146,11 @@ struct rxe_migr_query {
 				 * wait at least until then; ~0: they wait for
 				 * ever, or there are none
 				 */
+	__u32 num_silent;	/* stopped QPs whose peers had answered all that
+				 * they were asked before, and have not answered
+				 * the last STOP, nor called since
+				 */
+	__u32 silent_qpn;	/* the number of one of them */
 };
 
 /*
@@ -802,6 +808,12 @@ struct rxe_migr_rec_other {
 #define RXE_MIGR_FLAG_WAITS		0x0002
 /* In any packet: sq_psn is valid, since the sender is, or was, in RTS. */
 #define RXE_MIGR_FLAG_SQ_PSN		0x0004
+/*
+ * In STOP_ACK: the host has the key, but the QP is not connected any more, or has
+ * moved away. The header's src_qpn, dest_qpn, rq_psn and sq_psn are those of the
+ * STOP, crosswise, and psn is that of the STOP. renewal is 0 if the QP has moved.
+ */
+#define RXE_MIGR_FLAG_GONE		0x0008
 
 /* The packets of version 1 had nothing between new_gid and mac. */
 #define RXE_MIGR_WIRE_VERSION		2
@@ -859,7 +871,7 @@ struct rxe_migr_hdr {
 	_Static_assert(sizeof(type) == (size), #type " changed its size")
 #endif
 RXE_MIGR_SIZE(struct rxe_migr_buf, 24);
-RXE_MIGR_SIZE(struct rxe_migr_query, 64);
+RXE_MIGR_SIZE(struct rxe_migr_query, 72);
 RXE_MIGR_SIZE(struct rxe_migr_dump, 24);
 RXE_MIGR_SIZE(struct rxe_migr_resume, 8);
 RXE_MIGR_SIZE(struct rxe_migr_begin, 16);

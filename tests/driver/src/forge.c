@@ -201,7 +201,7 @@ static const char *origin(enum kind k)
 	return k == RESUME_ELSEWHERE || (k == MOVED && s.state == TOMB) ? THIRD : FAR;
 }
 
-/* A packet that is accepted in this state; not signed. A tombstone accepts only RESUME and MOVED. */
+/* A packet that is accepted in this state; not signed. A tombstone accepts only STOP, RESUME and MOVED. */
 static struct rxe_migr_hdr good(enum kind k)
 {
 	struct rxe_migr_hdr hdr = migr_hdr(opcode_of(k), s.qpn, NEXT_EPOCH, 0);
@@ -221,7 +221,7 @@ static struct rxe_migr_hdr good(enum kind k)
 
 static bool is_good(enum kind k)
 {
-	return s.state != TOMB || k == RESUME || k == MOVED || k == RESUME_ELSEWHERE;
+	return s.state != TOMB || k == STOP || k == RESUME || k == MOVED || k == RESUME_ELSEWHERE;
 }
 
 /* The opcode of its answer; 0: none. */
@@ -316,7 +316,8 @@ static void put_address(struct frame *f, int at, const char *address)
 static bool forge(enum kind k, enum forgery how, struct frame *f)
 {
 	enum { SRC = 12, DST = 16 };
-	bool resumes = k == RESUME || k == RESUME_ELSEWHERE, answer = k == STOP_ACK || k == RESUME_ACK;
+	bool any_epoch = s.state == TOMB && (k == STOP || k == RESUME || k == RESUME_ELSEWHERE);
+	bool answer = k == STOP_ACK || k == RESUME_ACK;
 	struct rxe_migr_hdr hdr = good(k);
 	uint32_t epoch = be32toh(hdr.epoch);
 	uint8_t *bth = f->at + FRAME_BTH;
@@ -325,23 +326,23 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	case NO_VERSION: hdr.version = 0; break;
 	case OLD_VERSION: hdr.version = 1; break;
 	case NEXT_VERSION: hdr.version = 3; break;
-	case FLAGS: hdr.flags |= htobe16(8 << below(13)); break;
+	case FLAGS: hdr.flags |= htobe16((k == STOP_ACK ? 16 : 8) << below(12)); break;	/* (8 is GONE) */
 	case RQ_PSN: hdr.rq_psn = htobe32(1u << below(32)); break;
 	case SQ_PSN: hdr.sq_psn = htobe32(1u << below(32)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
 	case OLD_EPOCH:
 		/* A RESUME in place that comes again is answered again. A tombstone has one epoch. */
-		if (k == RESUME || (s.state == TOMB && resumes))
+		if (k == RESUME || any_epoch)
 			return false;
 		hdr.epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH);
 		break;
 	case OLDEST_EPOCH:
-		if (s.state == TOMB && resumes)
+		if (any_epoch)
 			return false;
 		hdr.epoch = htobe32(0);
 		break;
 	case FAR_EPOCH:
-		if (s.state == TOMB && resumes)
+		if (any_epoch)
 			return false;
 		hdr.epoch = htobe32(PEER_EPOCH + (1u << 31) + 1);
 		break;
@@ -595,7 +596,9 @@ static void replayed(enum state state)
 			refused = false;
 			answer = RXE_MIGR_OPCODE_NAK_STOPPED;
 		}
-		if (state == TOMB && op == RXE_MIGR_OPCODE_RESUME) {
+		if (op == RXE_MIGR_OPCODE_STOP && state == TOMB)
+			answer = RXE_MIGR_OPCODE_STOP_ACK;
+		if (state == TOMB && (op == RXE_MIGR_OPCODE_STOP || op == RXE_MIGR_OPCODE_RESUME)) {
 			uint64_t before = migr_counter("migr_refused");
 
 			shoot(&seen[i]);

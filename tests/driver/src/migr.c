@@ -146,7 +146,8 @@ static struct rxe_migr_hdr any_of_ours(const uint8_t *key)
 	CHECK(hdr.version == 2 && hdr.opcode == p.opcode);
 	flags = be16toh(hdr.flags) ^ RXE_MIGR_FLAG_SQ_PSN;
 	CHECK(!flags || flags == (hdr.opcode == RXE_MIGR_OPCODE_RESUME ? RXE_MIGR_FLAG_HEARD :
-				  hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS : 0));
+				  hdr.opcode == RXE_MIGR_OPCODE_RESUME_ACK ? RXE_MIGR_FLAG_WAITS :
+				  hdr.opcode == RXE_MIGR_OPCODE_STOP_ACK ? RXE_MIGR_FLAG_GONE : 0));
 	CHECK(be32toh(hdr.dest_qpn) == p.qpn && p.qpn == FAR_QPN && be32toh(hdr.psn) == p.psn);
 	CHECK(!memcmp(&check, &hdr, sizeof(hdr)));
 	if (hdr.opcode == RXE_MIGR_OPCODE_STOP)

@@ -5,7 +5,8 @@
  *
  * Two contexts of this process: one is stopped; the other's queue pairs are connected to it. There is one
  * pair in each state. A thread queries all of them before, while one context is stopped, and after.
- * The answers must be the same, and the driver must say that what should be stopped and paused was.
+ * The answers must be the same, and the driver must say that what should be stopped and paused was. Each peer answers the stop,
+ * and for a peer that has ended its host answers.
  */
 #include <pthread.h>
 
@@ -167,6 +168,21 @@ static void ask_peers(unsigned int connections)
 	await_state(RXE_MIGR_QP_RUNNING);
 }
 
+/* All peers of end 0, which is stopped, have answered, or somebody has for them. */
+static void await_nobody_silent(void)
+{
+	struct rxe_migr_query query;
+
+	for (int try = 0; try < 6000; try++) {
+		IS(0, ibv_query_migration(ends[0].ctx, &query));
+		CHECK(query.state == RXE_MIGR_CTX_STOPPED);
+		if (!query.num_silent)
+			return;
+		usleep(10000);
+	}
+	DIE("the peers of %u queue pairs are silent, for example that of %u", query.num_silent, query.silent_qpn);
+}
+
 int main(void)
 {
 	static struct answer before[2 * PAIRS], during[2 * PAIRS], after[2 * PAIRS];
@@ -191,6 +207,7 @@ int main(void)
 	for (int time = 0; time < 3; time++) {
 		IS(0, ibv_dump_context(ends[0].ctx, &count, dump, size));
 		await_state(RXE_MIGR_QP_PAUSED);
+		await_nobody_silent();
 		for (i = 0; i < PAIRS; i++)
 			CHECK(migration_state(ends[0].qp[i]) == RXE_MIGR_QP_STOPPED);
 		query_in_thread(during);
@@ -201,9 +218,18 @@ int main(void)
 		query_in_thread(after);
 		compare_answers("gone on", before, after);
 	}
+
+	/* One peer has failed, and one is gone. */
+	CHECK(!ibv_modify_qp(ends[1].qp[2], &(struct ibv_qp_attr) { .qp_state = IBV_QPS_ERR }, IBV_QP_STATE));
+	IS(0, ibv_destroy_qp(ends[1].qp[3]));
+	ends[1].qp[3] = NULL;
+	IS(0, ibv_dump_context(ends[0].ctx, &count, dump, size));
+	await_nobody_silent();
+
 	for (int e = 0; e < 2; e++) {
 		for (i = 0; i < PAIRS; i++)
-			IS(0, ibv_destroy_qp(ends[e].qp[i]));
+			if (ends[e].qp[i])
+				IS(0, ibv_destroy_qp(ends[e].qp[i]));
 		CHECK(!ibv_destroy_cq(ends[e].cq) && !ibv_dealloc_pd(ends[e].pd) && !ibv_close_device(ends[e].ctx));
 	}
 	puts("the same before, during and after");

@@ -2,6 +2,8 @@
 /*
  * The decision: may the copy be the only one from now on? And, after it or before it, how the move ends.
  */
+#include <arpa/inet.h>
+#include <endian.h>
 #include <poll.h>
 #include <stdlib.h>
 #include "move.h"
@@ -28,24 +30,45 @@ static int still_stopped(struct move *m)
 	return 0;
 }
 
+/* A peer that answered before does not answer. c: a context with such a peer. */
+static int is_silent(struct move *m, const struct context *c)
+{
+	const struct rxe_migr_rec_qp *qp;
+	char peer[INET6_ADDRSTRLEN] = "?";
+
+	if (contexts_inspect(&m->plan.contexts))
+		return -1;
+	qp = context_qp(c, c->query.silent_qpn);
+	if (qp)
+		inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
+	return fault("process %d, %s, QP %u: its peer, QP %u at %s, answered before the freeze, and does not answer now: is its "
+		     "host there, and does godwit key show say the same there?",
+		     c->pid, c->device, c->query.silent_qpn, qp ? le32toh(qp->dest_qpn) : 0, peer);
+}
+
 /*
- * The decision makes the copy the only one. So its peers must wait until the copy can have called them. If their time is
- * nearly over, they are asked for more, and get time to answer.
+ * The decision makes the copy the only one. So its peers must know that it moves, and wait until it can have called them. If one
+ * has not said so, or their time is nearly over, they are asked for more, and get time to answer.
  */
 static int peers_wait(struct move *m)
 {
-	int64_t needed = AFTER_LIMIT_S * INT64_C(1000000000);
+	const struct contexts *list = &m->plan.contexts;
+	const int64_t needed = AFTER_LIMIT_S * INT64_C(1000000000);
 
-	for (int wait = 10; contexts_peers_wait(&m->plan.contexts) < now_ns() + needed; wait *= 2) {
+	for (int wait = 10; contexts_silent(list) || contexts_peers_wait(list) < now_ns() + needed; wait *= 2) {
 		if (wait > RENEWED_MS)
-			return fault("a peer is dead, or does not wait for so long: "
-				     "/sys/module/rdma_rxe/parameters/pause_timeout and pause_max, at its host");
+			break;
 		if (wait == 10)
 			contexts_renew(&m->plan.contexts);
 		poll(NULL, 0, wait);
 		if (contexts_query(&m->plan.contexts))
 			return -1;
 	}
+	if (contexts_silent(list))
+		return is_silent(m, contexts_silent(list));
+	if (contexts_peers_wait(list) < now_ns() + needed)
+		return fault("a peer is dead, or does not wait for so long: "
+			     "/sys/module/rdma_rxe/parameters/pause_timeout and pause_max, at its host");
 	return 0;
 }
 
