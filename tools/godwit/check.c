@@ -139,12 +139,12 @@ static void print(const struct move *m, bool ok, json_t *host, json_t *there)
 
 	if (!m->json) {
 		print_host(host);
-		if (m->pid)
+		if (m->process.pid)
 			print_process(m, there);
 		return;
 	}
 	all = json_pack("{s:b, s:O}", "ok", ok, "host", host);
-	if (m->pid)
+	if (m->process.pid)
 		json_object_set_new(all, "process", process_json(&m->plan));
 	if (m->host)
 		json_object_set_new(all, "destination", json_pack("{s:s, s:O}", "host", m->host,
@@ -158,7 +158,7 @@ static int check(struct move *m)
 	json_t *host, *there = NULL;
 	bool ok;
 
-	if (m->pid && host_check_root())
+	if (m->process.pid && host_check_root())
 		return failed(EXIT_REFUSED);
 	/* (first: ssh, and the destination's look at itself, take as long as what we do here) */
 	if (m->host) {
@@ -167,8 +167,8 @@ static int check(struct move *m)
 			return failed(EXIT_REFUSED);
 	}
 	host = look_at_host();
-	ok = all_ok(host, !m->pid && !host_allows_unsigned());
-	if (m->pid && move_plan(m)) {
+	ok = all_ok(host, !m->process.pid && !host_allows_unsigned());
+	if (m->process.pid && move_plan(m)) {
 		dest_close(&m->dest);
 		return failed(EXIT_REFUSED);
 	}
@@ -241,6 +241,6 @@ int cmd_check(int argc, char **argv)
 	/* (ssh would take a host that begins with - for an option) */
 	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
 		usage();
-	m.pid = argc > optind ? parse_pid(argv[optind]) : 0;
+	m.process.pid = argc > optind ? parse_pid(argv[optind]) : 0;
 	return check_first(&m);
 }

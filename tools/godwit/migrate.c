@@ -67,7 +67,7 @@ static int recover(struct move *m, int status)
 	json_t *state = state_load(m->id);
 
 	/* (tasks that have ended since leave the tree: nothing is to be done for them) */
-	tree_refresh(&m->plan.tree, m->pid);
+	tree_refresh(&m->plan.tree, m->process.pid);
 	if (state) {
 		move_remember_stopped(m, state);
 		move_remember_container(m, state);
@@ -120,7 +120,7 @@ void move_make_id(struct move *m)
 	host[strcspn(host, ".")] = '\0';
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = now_ns();
-	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->pid, random);
+	snprintf(m->id, sizeof(m->id), "%.32s-%d-%08x", host, m->process.pid, random);
 }
 
 int move_gid(struct move *m, const char *text)
@@ -184,7 +184,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 	    (m->container.name ? m->copy.n || m->device_map || m->gids_asked : m->container.parent || m->volumes.n))
 		usage();
 	if (!m->container.name)
-		m->pid = parse_pid(argv[optind]);
+		m->process.pid = parse_pid(argv[optind]);
 }
 
 static int find(struct move *m)
@@ -192,7 +192,7 @@ static int find(struct move *m)
 	if (m->container.name && (host_check_root() || container_find(m)))
 		return -1;
 	/* The keeper must know which processes it looks after. */
-	return tree_collect(&m->plan.tree, m->pid);
+	return tree_collect(&m->plan.tree, m->process.pid);
 }
 
 int cmd_migrate(int argc, char **argv)
@@ -203,7 +203,7 @@ int cmd_migrate(int argc, char **argv)
 	m.report.warnings = json_array();
 	parse(&m, argc, argv, &verbose);
 	m.report.host = m.host;
-	m.report.pid = m.pid;
+	m.report.pid = m.process.pid;
 	m.report.container = m.container.name;
 	report_start(verbose, m.json);
 	m.shared = mmap(NULL, sizeof(*m.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -213,7 +213,7 @@ int cmd_migrate(int argc, char **argv)
 	}
 	if (find(&m))
 		return conclude(&m, EXIT_REFUSED);
-	m.report.pid = m.pid;
+	m.report.pid = m.process.pid;
 	move_make_id(&m);
 	return keep(&m);
 }

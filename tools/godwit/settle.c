@@ -74,7 +74,7 @@ static int settle_here(struct move *m, bool commit)
 		return say(m, move_end(m), true);
 	}
 	if (m->shared->stage == MOVE_RAN) {
-		fault("process %d runs at %s: godwit settle %s commit", m->pid, m->host, m->id);
+		fault("process %d runs at %s: godwit settle %s commit", m->process.pid, m->host, m->id);
 		return failed(EXIT_REFUSED);
 	}
 	answer = reached ? dest_ask(&m->dest, word_abort(), ANSWER_MS) : NULL;

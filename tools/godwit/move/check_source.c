@@ -191,10 +191,10 @@ int move_check_others(const struct move *m)
 					json_integer_value(json_object_get(state, "start")) };
 
 		if (ret || !strcmp(id, m->id) || !json_object_get(state, "to") || !proc_is_there(&root) ||
-		    (!is_below(root.pid, m->pid) && !is_below(m->pid, root.pid)))
+		    (!is_below(root.pid, m->process.pid) && !is_below(m->process.pid, root.pid)))
 			continue;
 		ret = fault("process %d: it is in the middle of move %s: if that was left half done: godwit settle %s "
-			    "commit, or abort", m->pid, id, id);
+			    "commit, or abort", m->process.pid, id, id);
 	}
 	json_decref(all);
 	return ret;
@@ -221,9 +221,9 @@ int move_plan(struct move *m)
 	/* (asked once: if peers were not asked for want of a key, a key that comes a moment later must not let the move begin) */
 	mute = why_mute();
 	/* (without a destination we do not know which addresses go along, so peers are not asked) */
-	ret = m->host && !mute ? plan_ask_peers(m->pid, &asked) : 0;
+	ret = m->host && !mute ? plan_ask_peers(m->process.pid, &asked) : 0;
 	if (!ret)
-		ret = plan_make(&m->plan, m->pid, m->container.name, &m->addresses, &asked);
+		ret = plan_make(&m->plan, m->process.pid, m->container.name, &m->addresses, &asked);
 	contexts_free(&asked);
 	if (!ret && m->plan.rdma && mute)
 		plan_problem(&m->plan, "%s", mute);
@@ -313,14 +313,14 @@ static void name_silent_peers(const struct move *m)
 
 int move_check(struct move *m)
 {
-	report_phase("check", "process %d", m->pid);
+	report_phase("check", "process %d", m->process.pid);
 	if (host_check_root() || dest_start(&m->dest, m->host, m->ssh, m->id, false) ||
 	    check_here(m) || check_there(m) || prepare_there(m)) {
 		dest_close(&m->dest);
 		return EXIT_REFUSED;
 	}
 	name_silent_peers(m);
-	report_detail("process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->pid,
+	report_detail("process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->process.pid,
 		     m->plan.tree.n, m->plan.tree.n == 1 ? "" : "es", m->plan.contexts.n,
 		     m->plan.contexts.n == 1 ? "" : "s", m->plan.qps, m->plan.qps == 1 ? "" : "s",
 		     m->plan.memory / 1048576.0);

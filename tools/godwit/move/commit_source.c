@@ -42,8 +42,8 @@ static void end_here(struct move *m)
 	move_answer_criu(m, true);
 	fault_clear();
 	if (tree_wait_gone(&m->plan.tree, CRIU_END_MS)) {
-		name = proc_name(m->pid);
-		fault("process %d (%s) is killed here but does not end: it is stuck in the kernel", m->pid, name);
+		name = proc_name(m->process.pid);
+		fault("process %d (%s) is killed here but does not end: it is stuck in the kernel", m->process.pid, name);
 		free(name);
 		report_fault(&m->report);
 	}
@@ -80,7 +80,7 @@ static json_t *hear_committed(struct move *m)
 			return answer;
 		/* Its peers may be moving, too. Once the process has ended here, tombstones tell them where it is. */
 		end_here(m);
-		report_detail("process %d has ended here; %d QPs wait for their peers, %d of which move, too", m->pid,
+		report_detail("process %d has ended here; %d QPs wait for their peers, %d of which move, too", m->process.pid,
 			      (int)json_integer_value(json_object_get(answer, "waits")),
 			      (int)json_integer_value(json_object_get(answer, "moving")));
 		json_decref(answer);
@@ -150,13 +150,13 @@ static int stay_held(struct move *m, json_t *answer)
 	fault_clear();
 	if (is_anew(m, answer))
 		fault("%s was started anew, and may have run it before; process %d is held here: to let it run on "
-		      "here: godwit settle %s abort", m->host, m->pid, m->id);
+		      "here: godwit settle %s abort", m->host, m->process.pid, m->id);
 	else if (answer)
 		fault("%s: %s; process %d is held here: to let it run on here: godwit settle %s abort", m->host,
-		      why ?: "it talks no sense", m->pid, m->id);
+		      why ?: "it talks no sense", m->process.pid, m->id);
 	else
 		fault("%s can't be reached, and may run it; process %d is held here: if %s is dead: godwit settle %s "
-		      "abort, else when it can be reached again: godwit settle %s commit", m->host, m->pid, m->host,
+		      "abort, else when it can be reached again: godwit settle %s commit", m->host, m->process.pid, m->host,
 		      m->id, m->id);
 	json_decref(answer);
 	return EXIT_LOST;
@@ -167,7 +167,7 @@ int move_commit(struct move *m)
 	json_t *netns = container_netns(m);
 	json_t *answer;
 
-	report_phase("commit", "process %d stays frozen here", m->pid);
+	report_phase("commit", "process %d stays frozen here", m->process.pid);
 	move_sync(m);
 	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);

@@ -28,7 +28,7 @@ struct container {
 
 #define CONTAINER_INIT { .pidfd = -1, .listener = -1, .relay = -1, .runtime = -1, .work_fd = -1 }
 
-/* container_source.c: ask podman about it, and set m->pid. -1 with fault(). */
+/* container_source.c: ask podman about it, and set m->process.pid. -1 with fault(). */
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":

@@ -34,8 +34,8 @@ static int understand(struct move *m)
 {
 	const char *status = find_text(m->container.inspected, "State.Status");
 
-	m->pid = json_integer_value(find(m->container.inspected, "State.Pid"));
-	if (m->pid > 0 && !strcmp(status, "running"))
+	m->process.pid = json_integer_value(find(m->container.inspected, "State.Pid"));
+	if (m->process.pid > 0 && !strcmp(status, "running"))
 		return 0;
 	return fault("container %s: it is %s: only one that runs can be moved", m->container.name, *status ? status : "dead");
 }
@@ -61,7 +61,7 @@ int container_find(struct move *m)
 /* A file of the container's control group; NULL: it is in none. Free it. */
 static char *cgroup_file(const struct move *m, const char *name)
 {
-	char *cgroup = proc_cgroup(m->pid), *file = cgroup ? xasprintf("/sys/fs/cgroup%s/%s", cgroup, name) : NULL;
+	char *cgroup = proc_cgroup(m->process.pid), *file = cgroup ? xasprintf("/sys/fs/cgroup%s/%s", cgroup, name) : NULL;
 
 	free(cgroup);
 	return file;
@@ -243,7 +243,7 @@ static int is_other(pid_t pid, void *arg)
 /* A process that is not of the container would lose the network namespace when that moves. */
 static void look_at_others(struct move *m)
 {
-	struct others o = { .tree = &m->plan.tree, .netns = proc_ns(m->pid, "net") };
+	struct others o = { .tree = &m->plan.tree, .netns = proc_ns(m->process.pid, "net") };
 
 	if (o.netns && proc_each(is_other, &o))
 		plan_problem(&m->plan, "container %s: process %d, which is none of its own, is in its network namespace, which "

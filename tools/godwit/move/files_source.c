@@ -287,7 +287,7 @@ void move_sync(struct move *m)
 	static const char *const types[] = {
 		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
 	};
-	char *path = xasprintf("/proc/%d/mounts", (int)m->pid);
+	char *path = xasprintf("/proc/%d/mounts", (int)m->process.pid);
 	FILE *f = m->synced ? NULL : setmntent(path, "re");
 	struct mntent *e;
 
@@ -298,7 +298,7 @@ void move_sync(struct move *m)
 			if (!strncmp(e->mnt_type, types[i], strlen(types[i]))) {
 				int fd;
 
-				path = xasprintf("/proc/%d/root%s", (int)m->pid, e->mnt_dir);
+				path = xasprintf("/proc/%d/root%s", (int)m->process.pid, e->mnt_dir);
 				fd = open(path, O_RDONLY | O_CLOEXEC);
 				if (fd >= 0)
 					syncfs(fd);

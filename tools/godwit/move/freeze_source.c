@@ -15,7 +15,7 @@
 static int process_dump(struct move *m)
 {
 	struct criu_options options = {
-		.log = "dump.log", .pid = m->pid,
+		.log = "dump.log", .pid = m->process.pid,
 		.shell_job = m->plan.shell_job, .external = m->plan.outside,
 	};
 
@@ -93,7 +93,7 @@ static int until_dumped(struct move *m)
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 			move_renew_later(m, INT64_MAX);
 			/* (a task that was stopped during the check may have been woken since) */
-			tree_refresh(&m->plan.tree, m->pid);
+			tree_refresh(&m->plan.tree, m->process.pid);
 			tree_see_stopped(&m->plan.tree);
 		}
 		if (!strcmp(script, "query-ext-files")) {

@@ -12,26 +12,28 @@
 
 int mounts_enter(struct move *m)
 {
-	char *path = xasprintf("/proc/%d/ns/mnt", m->pid);
+	char *path = xasprintf("/proc/%d/ns/mnt", m->process.pid);
 	struct stat st;
 
 	m->criu.mntns = open(path, O_RDONLY | O_CLOEXEC);
 	free(path);
 	if (m->criu.mntns < 0 || fstat(m->criu.mntns, &st))
-		return fault("process %d: its mount namespace can't be had: %s", m->pid, strerror(errno));
-	return st.st_ino == m->plan.mntns.id ? 0 : fault("process %d: it is in another mount namespace now: try again", m->pid);
+		return fault("process %d: its mount namespace can't be had: %s", m->process.pid, strerror(errno));
+	return st.st_ino == m->plan.mntns.id ? 0 :
+	       fault("process %d: it is in another mount namespace now: try again", m->process.pid);
 }
 
 int mounts_compare(struct move *m)
 {
 	json_t *problems = json_array();
 	struct mntns now;
-	int ret = mntns_read(m->pid, &now, problems);
+	int ret = mntns_read(m->process.pid, &now, problems);
 
 	if (!ret && json_array_size(problems))
 		ret = fault("%s", json_string_value(json_array_get(problems, 0)));
 	else if (!ret && (now.id != m->plan.mntns.id || !json_equal(now.differences, m->plan.mntns.differences)))
-		ret = fault("process %d: mounts in its namespace, or this host's, have changed during the move: try again", m->pid);
+		ret = fault("process %d: mounts in its namespace, or this host's, have changed during the move: try again",
+			    m->process.pid);
 	mntns_free(&now);
 	json_decref(problems);
 	return ret;
@@ -40,7 +42,7 @@ int mounts_compare(struct move *m)
 static int save(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
-	if (mntns_save(m->pid, m->plan.mntns.differences, m->images))
+	if (mntns_save(m->process.pid, m->plan.mntns.differences, m->images))
 		return -1;
 	slow_say(sk, "");
 	return 0;

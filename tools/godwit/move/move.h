@@ -11,6 +11,7 @@
 #include "criu.h"
 #include "images.h"
 #include "plan.h"
+#include "proc.h"
 #include "report.h"
 
 struct paths {
@@ -41,7 +42,7 @@ struct move_shared {
 
 struct move {
 	/* as asked */
-	pid_t pid;		/* of a container: its first process */
+	struct proc_id process;	/* of a container: its first one. .start is set when the move is written down */
 	struct container container;
 	struct paths volumes;	/* of a container, to take along */
 	const char *host, *ssh, *images_base;
@@ -55,7 +56,6 @@ struct move {
 	/* as it goes */
 	char id[80];
 	char *images;
-	json_int_t start;	/* with pid: which process it is; 0 until the move is written down */
 	struct plan plan;
 	struct dest dest;
 	struct criu criu;

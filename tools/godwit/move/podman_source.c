@@ -189,7 +189,7 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	/* (runc always names such a file; if it is not there, CRIU ignores it) */
 	if (opts->config_file && access(opts->config_file, F_OK) == 0)
 		return fault("%s: it tells CRIU what godwit can't heed in a move: take it away for that", opts->config_file);
-	if (opts->pid != m->pid)
+	if (opts->pid != m->process.pid)
 		return fault("container %s: it was started anew: move it again", c->name);
 	m->criu.images = open_theirs(c, opts->images_dir_fd, &c->dump);
 	if (m->criu.images < 0)

@@ -34,17 +34,17 @@ int move_save(struct move *m)
 	json_t *stopped = json_array();
 
 	/* (another process may have the number later) */
-	if (!m->start)
-		m->start = proc_identify(m->pid).start;
+	if (!m->process.start)
+		m->process = proc_identify(m->process.pid);
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		if (m->plan.tree.task[i].was_stopped)
 			json_array_append_new(stopped, json_integer(m->plan.tree.task[i].pid));
 	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:O*, s:s*, s:s*, s:s*}",
-		"id", m->id, "stage", "frozen", "pid", (int)m->pid, "start", m->start, "to", m->host, "ssh", m->ssh,
-		"images_base", m->images_base, "boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
-		"stop_sent", m->shared->stop_sent, "decided", m->shared->stage >= MOVE_DECIDED, "ran", m->shared->stage == MOVE_RAN,
-		"container", m->container.facts, "dump", m->container.dump, "work", m->container.work,
-		"lock", m->lock_table));
+		"id", m->id, "stage", "frozen", "pid", (int)m->process.pid, "start", (json_int_t)m->process.start, "to", m->host,
+		"ssh", m->ssh, "images_base", m->images_base, "boot", m->shared->boot, "addresses", addresses_json(&m->addresses),
+		"was_stopped", stopped, "stop_sent", m->shared->stop_sent, "decided", m->shared->stage >= MOVE_DECIDED,
+		"ran", m->shared->stage == MOVE_RAN, "container", m->container.facts, "dump", m->container.dump,
+		"work", m->container.work, "lock", m->lock_table));
 }
 
 void move_remember_stopped(struct move *m, json_t *state)
@@ -77,11 +77,8 @@ void move_remember_container(struct move *m, json_t *state)
 
 int move_load(struct move *m, json_t *state)
 {
-	struct proc_id id = { json_integer_value(json_object_get(state, "pid")),
-			      json_integer_value(json_object_get(state, "start")) };
-
-	m->pid = id.pid;
-	m->start = id.start;
+	m->process.pid = json_integer_value(json_object_get(state, "pid"));
+	m->process.start = json_integer_value(json_object_get(state, "start"));
 	m->host = json_string_value(json_object_get(state, "to"));
 	m->ssh = json_string_value(json_object_get(state, "ssh"));
 	m->images_base = json_string_value(json_object_get(state, "images_base"));
@@ -95,9 +92,9 @@ int move_load(struct move *m, json_t *state)
 		return -1;
 	addresses_check_source(&m->addresses);	/* finds their interfaces */
 	fault_clear();
-	if (!proc_is_there(&id))
+	if (!proc_is_there(&m->process))
 		return 0;
-	if (tree_collect(&m->plan.tree, m->pid))
+	if (tree_collect(&m->plan.tree, m->process.pid))
 		return -1;
 	move_remember_stopped(m, state);
 	return 0;
