@@ -12,7 +12,7 @@ void print_usage(FILE *f)
 	static const char *const lines[][3] = {
 		{ "check", "[PID]", "can this host, this process move? each RDMA object; why not?" },
 		{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME" },
-		{ "status", "", "what is stopped, paused, resuming or held here" },
+		{ "status", "", "what is stopped, paused or resuming here, and moves that are not over" },
 		{ "dump", "PID", "the RDMA objects of a process" },
 		{ "show", "IMAGES", "the RDMA part of a checkpoint" },
 		{ "key", "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },

@@ -53,7 +53,7 @@ int agent_enter_stage(struct agent *a, enum stage stage)
 
 static const char *const stage_names[] = {
 	[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
-	[STAGE_READY] = "held", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
+	[STAGE_READY] = "ready", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
 	[STAGE_LOST] = "lost", [STAGE_END] = "end",
 };
 
