@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <rmem.h>
+#include "../common/places.h"
 #include "host.h"
 #include "store_internal.h"
 
@@ -56,33 +57,13 @@ static int map_region(struct stored *stored, bool huge)
 /* Where a tag is, or would be. */
 static size_t tag_index(const struct owner *owner, uint64_t tag)
 {
-	size_t low = 0, high = owner->count;
-
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (owner->by_tag[mid]->tag < tag)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return RMEM_FIRST_PLACE(i, owner->count, owner->by_tag[i]->tag >= tag);
 }
 
 /* The first region that begins behind an address. */
 static size_t addr_index(const struct owner *owner, uint64_t addr)
 {
-	size_t low = 0, high = owner->count;
-
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (owner->by_addr[mid]->addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return RMEM_FIRST_PLACE(i, owner->count, owner->by_addr[i]->addr > addr);
 }
 
 struct region *region_of_tag(const struct owner *owner, uint64_t tag)

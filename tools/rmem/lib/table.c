@@ -6,38 +6,19 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../common/places.h"
 #include "internal.h"
 
 /* The first place whose region has at least this tag. */
 static size_t place_of_tag(const struct table *t, uint64_t tag)
 {
-	size_t low = 0, high = t->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (t->by_tag[middle]->known.tag < tag)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return RMEM_FIRST_PLACE(i, t->count, t->by_tag[i]->known.tag >= tag);
 }
 
 /* The first place whose region begins behind @addr. */
 static size_t place_behind(const struct table *t, uint64_t addr)
 {
-	size_t low = 0, high = t->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (t->by_addr[middle]->known.addr <= addr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return RMEM_FIRST_PLACE(i, t->count, t->by_addr[i]->known.addr > addr);
 }
 
 struct region *table_find(const struct table *t, uint64_t tag)
