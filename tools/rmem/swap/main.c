@@ -19,8 +19,8 @@ static void usage(FILE *to)
 	fprintf(to,
 		"usage: rmemswap run [--config FILE] [--socket PATH]\n"
 		"       rmemswap status [--json] [--slabs]\n"
-		"       rmemswap top [--interval SECONDS] [--count N]\n"
-		"       rmemswap drain DONOR [--socket PATH]\n"
+		"       rmemswap top [--json] [--interval SECONDS] [--count N]\n"
+		"       rmemswap drain DONOR [--json] [--socket PATH]\n"
 		"       rmemswap --version | --help\n\n"
 		"  run     make the devices of " CONF_PATH ", swap to them, keep their donors connected\n"
 		"  status  devices, donors and what was paged\n"
@@ -94,9 +94,9 @@ int main(int argc, char **argv)
 	if (!strcmp(command, "status") && words == 1)
 		return status_command(a.json, a.slabs);
 	if (!strcmp(command, "top") && words == 1)
-		return top_command(a.interval, a.count);
+		return top_command(a.interval, a.count, a.json);
 	if (!strcmp(command, "drain") && words == 2)
-		return drain_command(argv[optind + 1], a.socket);
+		return drain_command(argv[optind + 1], a.socket, a.json);
 	usage(stderr);
 	return EXIT_USAGE;
 }

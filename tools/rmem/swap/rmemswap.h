@@ -213,8 +213,8 @@ void control_listen(struct event_base *base, void (*asked)(int fd, char *line));
 /* ------------------------------------------------------------------ commands; they return an exit code */
 
 int status_command(bool json, bool slabs);
-int top_command(unsigned int interval, unsigned int count);
-int drain_command(const char *donor, const char *socket_path);
+int top_command(unsigned int interval, unsigned int count, bool json);
+int drain_command(const char *donor, const char *socket_path, bool json);
 /* Everything that the kernel tells, as rmemswap status --json prints it. Returns NULL after a message. */
 json_t *status_json(struct kernel *k);
 

@@ -185,14 +185,32 @@ static void print_pairs(const char *indent, const json_t *object)
 	putchar('\n');
 }
 
-static void print_parts(const json_t *device, const char *list, size_t most)
+static void print_parts(const json_t *device, const char *list)
 {
 	json_t *part;
 	size_t i;
 
 	json_array_foreach(json_object_get(device, list), i, part)
-		if (i < most)
-			print_pairs("    ", part);
+		print_pairs("    ", part);
+}
+
+static void print_devices(const json_t *status, bool slabs)
+{
+	json_t *device;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "devices"), i, device) {
+		print_pairs("", device);
+		print_parts(device, "donors");
+		if (slabs)
+			print_parts(device, "hottest");
+	}
+}
+
+static void print_json(const json_t *object, size_t flags)
+{
+	json_dumpf(object, stdout, flags);
+	putchar('\n');
 }
 
 static int printed(void)
@@ -206,8 +224,7 @@ static int printed(void)
 int status_command(bool json, bool slabs)
 {
 	struct kernel k;
-	json_t *status, *device;
-	size_t i;
+	json_t *status;
 
 	if (kernel_open(&k))
 		return EXIT_FAILED;
@@ -215,18 +232,10 @@ int status_command(bool json, bool slabs)
 	kernel_close(&k);
 	if (!status)
 		return EXIT_FAILED;
-	if (json) {
-		json_dumpf(status, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_array_foreach(json_object_get(status, "devices"), i, device) {
-		if (json)
-			break;
-		print_pairs("", device);
-		print_parts(device, "donors", SIZE_MAX);
-		if (slabs)
-			print_parts(device, "hottest", SIZE_MAX);
-	}
+	if (json)
+		print_json(status, JSON_INDENT(2));
+	else
+		print_devices(status, slabs);
 	json_decref(status);
 	return printed();
 }
@@ -287,33 +296,49 @@ static json_t *rates(const json_t *now, const json_t *before, double seconds)
 	return object;
 }
 
-static void print_rates(const char *indent, const json_t *now, const json_t *before, double seconds)
+static json_t *rates_of_device(const json_t *now, const json_t *before, double seconds)
 {
-	json_t *object = rates(now, before, seconds);
+	json_t *device = rates(now, before, seconds), *donors = json_array(), *hottest = json_array(), *part;
+	size_t i;
 
-	print_pairs(indent, object);
-	json_decref(object);
+	json_array_foreach(json_object_get(now, "donors"), i, part)
+		json_array_append_new(donors, rates(part, same_one(json_object_get(before, "donors"), part, "donor"), seconds));
+	json_array_foreach(json_object_get(now, "hottest"), i, part)
+		if (i < HOTTEST)
+			json_array_append(hottest, part);
+	json_object_set_new(device, "donors", donors);
+	json_object_set_new(device, "hottest", hottest);
+	return device;
 }
 
-static void print_top(const json_t *now, const json_t *before, double seconds)
+/* As status_json() */
+static json_t *top_json(const json_t *now, const json_t *before, double seconds)
 {
-	json_t *device, *donor;
-	size_t i, j;
+	json_t *devices = json_array(), *device;
+	size_t i;
 
-	if (isatty(STDOUT_FILENO))
-		fputs("\033[H\033[J", stdout);
-	json_array_foreach(json_object_get(now, "devices"), i, device) {
-		const json_t *old = same_one(json_object_get(before, "devices"), device, "dev");
+	json_array_foreach(json_object_get(now, "devices"), i, device)
+		json_array_append_new(devices, rates_of_device(device, same_one(json_object_get(before, "devices"), device, "dev"),
+							       seconds));
+	return json_pack("{s:o}", "devices", devices);
+}
 
-		print_rates("", device, old, seconds);
-		json_array_foreach(json_object_get(device, "donors"), j, donor)
-			print_rates("    ", donor, same_one(json_object_get(old, "donors"), donor, "donor"), seconds);
-		print_parts(device, "hottest", HOTTEST);
+static void print_top(const json_t *now, const json_t *before, double seconds, bool json)
+{
+	json_t *top = top_json(now, before, seconds);
+
+	if (json) {
+		print_json(top, JSON_COMPACT);
+	} else {
+		if (isatty(STDOUT_FILENO))
+			fputs("\033[H\033[J", stdout);
+		print_devices(top, true);
+		putchar('\n');
 	}
-	putchar('\n');
+	json_decref(top);
 }
 
-int top_command(unsigned int interval, unsigned int count)
+int top_command(unsigned int interval, unsigned int count, bool json)
 {
 	json_t *before = NULL, *now = NULL;
 	struct sigaction action = { .sa_handler = on_signal };
@@ -332,7 +357,7 @@ int top_command(unsigned int interval, unsigned int count)
 		if (!now)
 			code = EXIT_FAILED;
 		else if (before)
-			print_top(now, before, (t - then) / 1000.0);
+			print_top(now, before, (t - then) / 1000.0, json);
 		json_decref(before);
 		before = now;
 		then = t;
@@ -353,7 +378,31 @@ struct where {
 	const char *donor;
 	char device[RMEM_SWAP_NAME_SIZE];
 	uint64_t slabs;
+	bool json; /* how it is printed */
 };
+
+static void print_slabs(const struct where *where)
+{
+	json_t *line = json_pack("{s:s, s:I}", "donor", where->donor, "slabs", (json_int_t)where->slabs);
+
+	if (where->json)
+		print_json(line, JSON_COMPACT);
+	else
+		printf("donor %s slabs %" PRIu64 "\n", where->donor, where->slabs);
+	json_decref(line);
+	fflush(stdout);
+}
+
+static void print_drained(const struct where *where)
+{
+	json_t *line = json_pack("{s:s, s:b}", "donor", where->donor, "drained", 1);
+
+	if (where->json)
+		print_json(line, JSON_COMPACT);
+	else
+		printf("donor %s drained\n", where->donor);
+	json_decref(line);
+}
 
 static void find(struct nlattr **attrs, void *arg)
 {
@@ -394,8 +443,7 @@ static int wait_for_service(int sk, struct kernel *k, struct where *where)
 	while ((n = recv(sk, answer, sizeof(answer) - 1, 0)) < 0 && (errno == EAGAIN || errno == EINTR)) {
 		where->slabs = 0;
 		if (!kernel_status(k, find, where))
-			printf("donor %s slabs %" PRIu64 "\n", where->donor, where->slabs);
-		fflush(stdout);
+			print_slabs(where);
 	}
 	answer[n > 0 ? n : 0] = 0;
 	answer[strcspn(answer, "\n")] = 0;
@@ -422,9 +470,9 @@ static int drain(struct kernel *k, struct where *where, const char *socket_path)
 	return 0;
 }
 
-int drain_command(const char *donor, const char *socket_path)
+int drain_command(const char *donor, const char *socket_path, bool json)
 {
-	struct where where = { .donor = donor };
+	struct where where = { .donor = donor, .json = json };
 	struct kernel k;
 	int ret;
 
@@ -434,12 +482,11 @@ int drain_command(const char *donor, const char *socket_path)
 	if (ret)
 		fault("rmem_swap: %s", k.why);
 	else if (*where.device)
-		printf("donor %s slabs %" PRIu64 "\n", donor, where.slabs);
-	fflush(stdout);
+		print_slabs(&where);
 	if (!ret)
 		ret = drain(&k, &where, socket_path);
 	kernel_close(&k);
 	if (!ret)
-		printf("donor %s drained\n", donor);
+		print_drained(&where);
 	return ret ? EXIT_FAILED : printed();
 }
