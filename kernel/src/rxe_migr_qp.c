@@ -118,8 +118,12 @@ static void rxe_migr_fill_work(struct rxe_qp *qp, u16 num_res,
 	/* the WQE stays in memory, but a running responder may be done with it */
 	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
 
-	rec->req_psn = cpu_to_le32(qp->req.psn);
-	rec->req_wqe_index = cpu_to_le32(qp->req.wqe_index);
+	/* a requester that is on its way again was further before */
+	rec->req_psn = cpu_to_le32(qp->req.went_back ? qp->req.retry_psn :
+						       qp->req.psn);
+	rec->req_wqe_index = cpu_to_le32(qp->req.went_back ?
+					 qp->req.retry_index :
+					 qp->req.wqe_index);
 	rec->req_noack_pkts = cpu_to_le32(qp->req.noack_pkts);
 	rec->req_opcode = cpu_to_le16(qp->req.opcode);
 	rec->req_rd_atomic = cpu_to_le16(atomic_read(&qp->req.rd_atomic));
@@ -385,8 +389,11 @@ static void rxe_migr_refill_work(struct rxe_qp *qp,
 				 const struct rxe_migr_opcodes *opcodes)
 {
 	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
-	qp->req.went_back = 0;
 	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
+	/* where it goes on, it goes back to what is not acknowledged */
+	qp->req.went_back = qp_type(qp) == IB_QPT_RC;
+	qp->req.retry_psn = qp->req.psn;
+	qp->req.retry_index = qp->req.wqe_index;
 	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);
 	qp->req.opcode = opcodes->req;
 	atomic_set(&qp->req.rd_atomic, le16_to_cpu(rec->req_rd_atomic));

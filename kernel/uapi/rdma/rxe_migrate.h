@@ -618,8 +618,8 @@ struct rxe_migr_rec_qp {
 	__u8   sgid[16];
 	__u8   dgid[16];
 	/* requester and completer */
-	__le32 req_psn;
-	__le32 req_wqe_index;
+	__le32 req_psn;		/* next to be sent, or next to be sent for the */
+	__le32 req_wqe_index;	/* first time: a restore begins again at comp_psn */
 	__le32 req_noack_pkts;
 	__le16 req_opcode;	/* 0xffff: none */
 	__le16 req_rd_atomic;
