@@ -95,6 +95,7 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 void rxe_migr_bind(const struct rxe_qp *qp, struct rxe_migr_hdr *hdr);
 bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 		       const struct rxe_migr_hdr *mine);
+bool rxe_migr_peer_knows(const struct rxe_qp *qp);
 bool rxe_migr_peer_is_unknown(struct rxe_qp *qp);
 bool rxe_migr_peer_is_silent(struct rxe_qp *qp);
 

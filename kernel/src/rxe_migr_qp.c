@@ -45,9 +45,7 @@ static u8 rxe_migr_qp_flags(const struct rxe_qp *qp)
 	       (qp->resp.wqe ? RXE_MIGR_QP_RECV_WQE : 0) |
 	       (qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
 		RXE_MIGR_QP_PEER_STOPPED : 0) |
-	       (qp->migr.speech == RXE_MIGR_SPEECH_HEARD ||
-		qp->migr.speech == RXE_MIGR_SPEECH_TOLD ?
-		RXE_MIGR_QP_PEER_KNOWS : 0);
+	       (rxe_migr_peer_knows(qp) ? RXE_MIGR_QP_PEER_KNOWS : 0);
 }
 
 static void rxe_migr_fill_objects(const struct rxe_migr_sink *sink,
@@ -117,13 +115,12 @@ static void rxe_migr_fill_work(struct rxe_qp *qp, u16 num_res,
 {
 	/* the WQE stays in memory, but a running responder may be done with it */
 	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
-
 	/* a requester that is on its way again was further before */
-	rec->req_psn = cpu_to_le32(qp->req.went_back ? qp->req.retry_psn :
-						       qp->req.psn);
-	rec->req_wqe_index = cpu_to_le32(qp->req.went_back ?
-					 qp->req.retry_index :
-					 qp->req.wqe_index);
+	bool back = qp->req.went_back && qp_state(qp) != IB_QPS_ERR;
+
+	rec->req_psn = cpu_to_le32(back ? qp->req.retry_psn : qp->req.psn);
+	rec->req_wqe_index = cpu_to_le32(back ? qp->req.retry_index :
+						qp->req.wqe_index);
 	rec->req_noack_pkts = cpu_to_le32(qp->req.noack_pkts);
 	rec->req_opcode = cpu_to_le16(qp->req.opcode);
 	rec->req_rd_atomic = cpu_to_le16(atomic_read(&qp->req.rd_atomic));
@@ -391,7 +388,6 @@ static void rxe_migr_refill_work(struct rxe_qp *qp,
 	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
 	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
 	/* where it goes on, it goes back to what is not acknowledged */
-	qp->req.went_back = qp_type(qp) == IB_QPT_RC;
 	qp->req.retry_psn = qp->req.psn;
 	qp->req.retry_index = qp->req.wqe_index;
 	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);
@@ -401,6 +397,8 @@ static void rxe_migr_refill_work(struct rxe_qp *qp,
 	qp->req.need_rd_atomic = !!(rec->flags & RXE_MIGR_QP_NEED_RD_ATOMIC);
 	qp->req.wait_psn = !!(rec->flags & RXE_MIGR_QP_WAIT_PSN);
 	qp->comp.psn = le32_to_cpu(rec->comp_psn) & BTH_PSN_MASK;
+	qp->req.went_back = qp_type(qp) == IB_QPT_RC &&
+			    qp->req.psn != qp->comp.psn;
 	qp->comp.opcode = opcodes->comp;
 	qp->comp.retry_cnt = rec->comp_retry_cnt;
 	qp->comp.rnr_retry = rec->comp_rnr_retry;

@@ -214,7 +214,9 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 
 	lockdep_assert_held(&qp->state_lock);
 
-	if (!rxe_migr_connected(qp) && hdr->opcode == RXE_MIGR_OPCODE_STOP)
+	/* one that gave up waiting is no peer that has left: let the move go back */
+	if (!rxe_migr_connected(qp) && !qp->migr.gave_up &&
+	    hdr->opcode == RXE_MIGR_OPCODE_STOP)
 		return -ENOTCONN;
 
 	rxe_migr_bind(qp, &mine);
@@ -256,9 +258,10 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
 		gone = !!(hdr->flags & cpu_to_be16(RXE_MIGR_FLAG_GONE));
-		/* a host can say GONE of a peer that has never spoken */
-		if (!gone || qp->migr.speech == RXE_MIGR_SPEECH_TOLD)
-			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+		/* a peer that has not spoken yet may be about to connect */
+		if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
+			return 0;
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 		rxe_migr_note_wait(qp, hdr);
 		if (!gone)
 			rxe_migr_note_last(qp, hdr);

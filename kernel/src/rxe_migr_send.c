@@ -108,6 +108,13 @@ bool rxe_migr_peer_is_unknown(struct rxe_qp *qp)
 	       rxe_migr_connected(qp);
 }
 
+/* Does the peer speak the protocol, as far as is known? */
+bool rxe_migr_peer_knows(const struct rxe_qp *qp)
+{
+	return qp->migr.speech == RXE_MIGR_SPEECH_HEARD ||
+	       qp->migr.speech == RXE_MIGR_SPEECH_TOLD;
+}
+
 /* Is this QP stopped, and has its peer, which should answer, not spoken since? */
 bool rxe_migr_peer_is_silent(struct rxe_qp *qp)
 {

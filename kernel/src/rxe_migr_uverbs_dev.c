@@ -17,8 +17,8 @@ static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
 		.qpn = qp_num(qp),
 		.dest_qpn = qp->attr.dest_qp_num,
 		.state = qp->migr_state,
-		.flags = qp->migr.speech == RXE_MIGR_SPEECH_NEVER ?
-			 0 : RXE_MIGR_STATUS_PEER_KNOWS,
+		.flags = rxe_migr_peer_knows(qp) ?
+			 RXE_MIGR_STATUS_PEER_KNOWS : 0,
 		.epoch = qp->migr.epoch,
 		.peer_epoch = qp->migr.peer_epoch,
 		.deadline_ms = qp->migr.has_deadline &&

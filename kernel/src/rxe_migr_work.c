@@ -236,8 +236,9 @@ enable:
  */
 static bool rxe_migr_peer_is_deaf(struct rxe_qp *qp)
 {
-	bool unheard = qp->migr.speech == RXE_MIGR_SPEECH_TOLD &&
-		       !qp->migr.wait_ns;
+	bool unheard = (qp->migr.speech == RXE_MIGR_SPEECH_TOLD &&
+			!qp->migr.wait_ns) ||
+		       qp->migr.speech == RXE_MIGR_SPEECH_ASKED;
 	union ib_gid gid;
 
 	lockdep_assert_held(&qp->state_lock);

@@ -33,17 +33,18 @@ static int still_stopped(struct move *m)
 /* A peer that answered before does not answer. c: a context with such a peer. */
 static int is_silent(struct move *m, const struct context *c)
 {
+	uint32_t qpn = c->query.silent_qpn;	/* (inspecting asks anew) */
 	const struct rxe_migr_rec_qp *qp;
 	char peer[INET6_ADDRSTRLEN] = "?";
 
 	if (contexts_inspect(&m->plan.contexts))
 		return -1;
-	qp = context_qp(c, c->query.silent_qpn);
+	qp = context_qp(c, qpn);
 	if (qp)
 		inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
 	return fault("process %d, %s, QP %u: its peer, QP %u at %s, answered before the freeze, and does not answer now: is its "
 		     "host there, and does godwit key show say the same there?",
-		     c->pid, c->device, c->query.silent_qpn, qp ? le32toh(qp->dest_qpn) : 0, peer);
+		     c->pid, c->device, qpn, qp ? le32toh(qp->dest_qpn) : 0, peer);
 }
 
 /*
