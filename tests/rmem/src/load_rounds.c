@@ -84,21 +84,24 @@ static uint64_t parts_length(const struct thread *t)
 
 static int move_async(struct thread *t, bool put)
 {
-	struct rmem_op ops[MAX_PARTS] = { 0 };
+	struct rmem_op ops[MAX_PARTS] = { { .on_error = below(2) } };
 	unsigned int begun, i;
 	int result = 0, end;
 
 	for (begun = 0; begun < t->num_parts && !result; begun++) {
 		const struct part *p = &t->parts[begun];
+		struct rmem_op *op = &ops[ops[0].on_error ? 0 : begun];
 
-		result = put ? rmem_put_async(rmem, p->region->addr + p->off, p->data, p->len, &ops[begun]) :
-			       rmem_get_async(rmem, p->data, p->region->addr + p->off, p->len, &ops[begun]);
+		result = put ? rmem_put_async(rmem, p->region->addr + p->off, p->data, p->len, op) :
+			       rmem_get_async(rmem, p->data, p->region->addr + p->off, p->len, op);
 	}
 	if (result)
 		begun--;
+	if (ops[0].on_error && begun)
+		begun = 1;
 	/* The library owns their memory until all of them are done. */
 	for (i = 0; i < begun; i++) {
-		if (i % 2) {
+		if (ops[0].on_error ? below(2) : i % 2) {
 			end = rmem_wait(rmem, &ops[i]);
 		} else {
 			while ((end = rmem_test(rmem, &ops[i])) == -EAGAIN)

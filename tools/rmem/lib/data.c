@@ -92,6 +92,18 @@ static void begin_part(struct rmem *r, struct transfer *t)
 	t->left -= size;
 }
 
+/* An operation that has no completion of its own adds to those that share its op. */
+static void begin_op(struct rmem_op *op)
+{
+	if (!op->on_error) {
+		op->result = 0;
+		op->parts = 0;
+	}
+	op->parts++;
+	op->done = false;
+	op->next = NULL;
+}
+
 /* The transfer itself also holds its region, its memory and its operation, until all its parts have begun. */
 static int begin(struct rmem *r, struct transfer *t)
 {
@@ -105,10 +117,7 @@ static int begin(struct rmem *r, struct transfer *t)
 			    ibv_get_device_name(r->port.context->device));
 	t->generation = r->generation;
 	t->memory = t->opcode == IBV_WR_ATOMIC_WRITE ? NULL : memory_at(r, t->local, t->left);
-	t->op->result = 0;
-	t->op->done = false;
-	t->op->parts = 1;
-	t->op->next = NULL;
+	begin_op(t->op);
 	t->region->busy++;
 	if (t->memory)
 		t->memory->busy++;
@@ -121,7 +130,7 @@ static int begin(struct rmem *r, struct transfer *t)
 	if (t->memory)
 		t->memory->busy--;
 	region_drop(t->region);
-	op_done(t->op, ret);
+	op_done(t->op, begun ? ret : 0);
 	pthread_cond_broadcast(&r->changed); /* for threads that wait until it is not busy */
 	return begun ? 0 : ret;
 }
@@ -129,13 +138,15 @@ static int begin(struct rmem *r, struct transfer *t)
 static int finish(struct rmem *r, struct rmem_op *op)
 {
 	unsigned int generation = r->generation;
+	int result;
 
-	while (!op->done)
-		if (wait_step(r, generation) && !op->done)
+	while (op->parts)
+		if (wait_step(r, generation) && op->parts)
 			pthread_cond_wait(&r->changed, &r->lock);
-	if (op->result == -ENOTCONN)
-		return connection_down(r);
-	return op->result;
+	result = op->result;
+	if (op->on_error)
+		op->result = 0;
+	return result == -ENOTCONN ? connection_down(r) : result;
 }
 
 static int transfer(struct rmem *r, struct transfer t, bool wait)
@@ -166,7 +177,7 @@ int rmem_get_async(struct rmem *r, void *dst, uint64_t src, size_t len, struct r
 
 int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len)
 {
-	struct rmem_op op;
+	struct rmem_op op = { 0 };
 
 	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
 					      .op = &op }, true);
@@ -174,7 +185,7 @@ int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len)
 
 int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len)
 {
-	struct rmem_op op;
+	struct rmem_op op = { 0 };
 
 	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
 					      .op = &op }, true);
@@ -182,7 +193,7 @@ int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len)
 
 int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value)
 {
-	struct rmem_op op;
+	struct rmem_op op = { 0 };
 
 	if (dst % 8)
 		return fail(-EINVAL, "range 0x%llx: it is no multiple of 8", (unsigned long long)dst);
@@ -198,13 +209,9 @@ int rmem_wait(struct rmem *r, struct rmem_op *op)
 
 int rmem_test(struct rmem *r, struct rmem_op *op)
 {
-	int ret = -EAGAIN;
-
 	pthread_mutex_lock(&r->lock);
 	progress(r);
-	if (op->done)
-		ret = op->result == -ENOTCONN ? connection_down(r) : op->result;
-	return leave(r, ret);
+	return leave(r, op->parts ? -EAGAIN : finish(r, op));
 }
 
 /* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that have returned. */

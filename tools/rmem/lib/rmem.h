@@ -145,10 +145,15 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
  * The same without waiting. The memory, and @op, which the caller allocates, belong to the library until @op is done: until
  * rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of operations that are under way
  * together is not defined. If the return value is not 0, nothing was begun, and @op is not in use.
+ *
+ * Usually each operation has an @op of its own, and so always a completion. If @on_error is set, one @op serves any number of
+ * operations, of one thread: it is done when all of them are, and rmem_wait() or rmem_test() returns the result of the first that
+ * failed. Then it can be used again. Set the rest of it to 0 before its first use.
  */
 struct rmem_op {
-	int result;	/* of the operation, once it is done */
+	int result;	/* of the operation, once it is done. Of operations that share it: see the result of rmem_wait() */
 	bool done;
+	bool on_error;	/* the caller sets it in any case: no completion for each operation */
 	unsigned int parts; /* the library's: work requests under way */
 	struct rmem_op *next;
 	void *user;	/* the caller's */

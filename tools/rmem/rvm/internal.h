@@ -156,14 +156,11 @@ int still_ours(struct rvm *v);
 
 /* ------------------------------------------------------------------ transfer.c */
 
-#define TRANSFER_DEPTH 32
-
 struct transfer {
 	struct rmem *r;
-	int (*begin)(struct transfer *t, uint64_t remote, uint8_t *local, size_t len, struct rmem_op *op);
-	unsigned int begun, ended; /* numbers of operations */
-	int result;		   /* the first failure */
-	struct rmem_op ops[TRANSFER_DEPTH];
+	bool put;
+	int result; /* of the first operation that could not begin */
+	struct rmem_op op;
 };
 
 void transfer_put(struct transfer *t, struct rmem *r);
