@@ -151,6 +151,29 @@ char *iface_of(const char *device)
 	return found;
 }
 
+char *iface_of_only_device(void)
+{
+	json_t *list = run_json((const char *const[]){ "rdma", "-j", "link", "show", NULL }), *port;
+	const char *name, *found = NULL;
+	char *only = NULL;
+	int several = 0;
+	size_t i;
+
+	json_array_foreach(list, i, port) {
+		name = json_string_value(json_object_get(port, "netdev"));
+		if (name && found && strcmp(name, found))
+			several = fault("this host has RDMA devices on several interfaces (%s, %s): give one of them with --parent",
+					found, name);
+		found = name ?: found;
+	}
+	if (found && !several)
+		only = xstrdup(found);
+	else if (!found)
+		fault("this host has no RDMA device whose interface could be taken: give one with --parent");
+	json_decref(list);
+	return only;
+}
+
 bool iface_can_be_deleted(const char *ifname)
 {
 	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });

@@ -41,6 +41,8 @@ int iface_delete(const char *ifname, const char *what, const char *todo);
 bool iface_can_be_deleted(const char *ifname);	/* is it of a type that godwit makes? */
 /* The interface of a device, if it lies in this namespace; to be freed. NULL: it does not. */
 char *iface_of(const char *device);
+/* The interface of the only device in this namespace, to be freed. NULL with fault(). */
+char *iface_of_only_device(void);
 /* -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. */
 int iface_check_unused(const char *device);
 

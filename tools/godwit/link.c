@@ -21,6 +21,7 @@ struct link {
 	struct iface iface;
 	const char *netns, *container;	/* one of them is given */
 	char *path;			/* of its network namespace, for people */
+	char *parent;			/* if none is given */
 	int ns, ours;			/* its namespace and this host's */
 };
 
@@ -102,6 +103,10 @@ static int link_add(struct link *l)
 	int ret;
 
 	if (open_ours(l) || open_its(l))
+		return -1;
+	if (!l->iface.parent)
+		l->iface.parent = l->parent = iface_of_only_device();
+	if (!l->iface.parent)
 		return -1;
 	if (!if_nametoindex(l->iface.parent))
 		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->iface.parent);
@@ -248,7 +253,7 @@ static int link_del(struct link *l)
 static int check_arguments(const struct link *l)
 {
 	if (iface_check_name("device", l->iface.device, 64) || iface_check_name("interface", l->iface.ifname, IFNAMSIZ) ||
-	    (l->iface.mac && iface_check_mac(l->iface.mac)) || iface_check_parent(l->iface.parent))
+	    (l->iface.mac && iface_check_mac(l->iface.mac)) || (l->iface.parent && iface_check_parent(l->iface.parent)))
 		return -1;
 	if (!strcmp(l->iface.type, "veth"))
 		return fault("type veth: godwit does not make these yet: take macvlan, or make one and use rdma link add");
@@ -283,7 +288,7 @@ static int parse_add(struct link *l, int argc, char **argv)
 			break;
 		default: usage();
 		}
-	if (optind != argc - 1 || !l->iface.parent || !l->netns == !l->container)
+	if (optind != argc - 1 || !l->netns == !l->container)
 		usage();
 	l->iface.device = parse_text(argv[optind]);
 	l->iface.ifname = l->iface.ifname ?: l->iface.device;
@@ -316,6 +321,7 @@ int cmd_link(int argc, char **argv)
 	close_fd(&l.ns);
 	close_fd(&l.ours);
 	free(l.path);
+	free(l.parent);
 	addresses_free(&l.iface.addresses);
 	return ret ? failed(EXIT_REFUSED) : EXIT_OK;
 }
