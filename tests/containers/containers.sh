@@ -27,13 +27,15 @@ as_printed() {
 
 prepared() { on "$1" "$top/tests/containers/prepare" "$build/tests/traffic"; }
 
-# contained_hosts: boots hosts that can run containers, with traffic in the image, and makes the namespace at h1 and h3
+# contained_hosts [LAB-OPTION...]: boots hosts that can run containers, with traffic in the image, and makes the namespace at h1 and
+# h3. If the hosts have disks, podman at h1 and h2 has its containers there.
 peer_at=(-e 's/10\.78\.0\.1/10.78.0.3/' -e 's/:01 /:03 /')
 contained_hosts() {
 	local h
 	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
-	cluster_up --hosts 3
+	cluster_up --hosts 3 "$@"
 	for h in h1 h2 h3; do on $h modprobe macvlan; done
+	[ $# = 0 ] || { disk_for_podman h1 && disk_for_podman h2; }
 	# (h1 makes the image that the others take)
 	prepared h1
 	prepared h2 &
@@ -41,6 +43,13 @@ contained_hosts() {
 	wait $!
 	as_printed h1 namespace
 	as_printed h3 namespace "${peer_at[@]}"
+}
+
+disk_for_podman() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	on "$1" sh -ec 'disk=/dev/disk/by-id/virtio-lab
+		blkid $disk || mkfs.ext4 -q $disk
+		mkdir -p /var/lib/containers; mount $disk /var/lib/containers'
 }
 
 stall=90 # seconds after which traffic gives up
@@ -100,13 +109,16 @@ patient_traffic() {
 }
 
 # Everything that a move touches, as it is at HOST, also which processes the containers have. podman takes a second to start, so
-# it is asked for these only, and the rest is read from its folders.
+# it is asked for these only, and the rest is read from its folders. A test may have those listed again that pass a filter.
+listed=
 look() {
+	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" sh -c 'ip -o link; ip -o addr; rdma link
 		cd /var/lib/containers/storage; ls -A /dev/infiniband /var/tmp vfs/dir vfs-images volumes
 		find /run/netns /run/crun /run/runc -mindepth 1 -maxdepth 1 2>/dev/null
 		podman ps --all --format "{{.ID}} {{.Names}} {{.State}} {{.Pid}} {{.StartedAt}} {{.Restarts}}"
-		ip netns exec web nft list tables; ip -n web -o addr' 2>&1 || true
+		[ -z "$1" ] || podman ps --all $1 --format "{{.Names}}"
+		ip netns exec web nft list tables; ip -n web -o addr' sh "$listed" 2>&1 || true
 }
 # before_it [HOST...]: records what must not change from now on, at both hosts if none is named. Call it after a change.
 before_it() {

@@ -16,6 +16,28 @@ ride() {
 }
 ride_home() { ride h1 h2 "$@"; }
 
+# power_off HOST: the host loses its power as soon as a guest runs /lab/ask, which then waits. (in the background)
+power_off() {
+	printf 'touch /lab/off; until [ -e /lab/off.done ]; do sleep 0.1; done\n' >"$share/ask"
+	wait_for 240 test -e "$share/off"
+	"$lab_tool" kill --name "$lab_default" "$1"
+	touch "$share/off.done"
+}
+
+# ride_off HOST RULE: moves $pid to h2, and HOST loses its power where RULE runs a script, /lab/ask
+ride_off() {
+	local off share own_ssh
+	share=$("$lab_tool" share --name "$lab_default")
+	# (so that the source soon knows that h2 is off)
+	own_ssh="ssh -o BatchMode=yes -o ControlPath=none -o ConnectTimeout=$(seconds 5)"
+	own_ssh+=" -o ServerAliveInterval=$(seconds 2) -o ServerAliveCountMax=5"
+	power_off "$1" &
+	off=$!
+	ride_home "$2"
+	wait $off
+	[ "$1" != h1 ] || [ "$status" = 255 ] || inconclusive "exit $status before h1 was off"
+}
+
 # damaged FILE CMD [OPTION...]: moves $pid. CMD is run in the directory of the images at h2, after FILE was received, checked and
 # closed, and before criu is told to read it.
 damaged() {

@@ -61,6 +61,7 @@ int accept_root(int listener, pid_t *pid);
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+void reap_children(int timeout_ms);	/* wait until all have ended, or the time is over */
 /*
  * For a child of ours that becomes another program. The child gets a session of its own, so that ^C at a terminal reaches
  * godwit alone. Signals get their default actions, since the program would inherit ignored ones. output: a file for all that

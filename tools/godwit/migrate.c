@@ -23,6 +23,8 @@
 #include "state.h"
 #include "text.h"
 
+#define PODMAN_MS	25000
+
 static pid_t worker;
 
 static void pass_on(int sig)
@@ -61,6 +63,15 @@ static void adopt_criu(struct move *m)
 		m->criu.pid = -1;
 }
 
+/* The worker's podman may still be about to take it away. */
+static void give_policy_back(struct move *m)
+{
+	if (json_object_get(m->container.facts, "policy_taken"))
+		reap_children(PODMAN_MS);
+	if (container_give_policy_back(m))
+		report_fault(&m->report);
+}
+
 /* The worker was killed. CRIU finds its socket closed, and ends or undoes what it was doing. */
 static int recover(struct move *m, int status)
 {
@@ -74,6 +85,8 @@ static int recover(struct move *m, int status)
 	}
 	json_decref(state);
 	fault_clear();
+	if (m->shared->stage == MOVE_RUNNING)
+		give_policy_back(m);
 	fault("godwit itself was killed by signal %d", WTERMSIG(status));
 	if (m->shared->stage >= MOVE_MOVED)
 		return conclude(m, m->shared->stage == MOVE_MOVED ? EXIT_OK : EXIT_STAYED);

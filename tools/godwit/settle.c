@@ -7,6 +7,7 @@
 #include <string.h>
 #include "host.h"
 #include "move/move.h"
+#include "podman.h"
 #include "state.h"
 
 #define ANSWER_MS	30000
@@ -17,7 +18,7 @@ static json_t *word_abort(void)
 }
 
 /* At the destination, through its agent, which remembers for the source that it let the copy go. */
-static int settle_there(const char *id, bool commit)
+static int settle_there(const char *id, json_t *state, bool commit)
 {
 	struct dest dest = DEST_INIT;
 	json_t *answer;
@@ -31,6 +32,9 @@ static int settle_there(const char *id, bool commit)
 	if (!commit)
 		json_decref(dest_ask(&dest, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
 	dest_close(&dest);
+	/* (the source, if it lives, lets nothing run without asking here) */
+	if (commit && podman_give_policy(json_object_get(state, "container")))
+		fprintf(stderr, "godwit: warning: %s\n", fault_text());
 	printf("godwit: %s: %s\n", id, commit ? "the process runs here" : "forgotten");
 	return EXIT_OK;
 }
@@ -97,7 +101,7 @@ int cmd_settle(int argc, char **argv)
 		return failed(EXIT_REFUSED);
 	state = state_load(argv[1]);
 	if (!json_object_get(state, "to"))
-		return settle_there(argv[1], !strcmp(argv[2], "commit"));
+		return settle_there(argv[1], state, !strcmp(argv[2], "commit"));
 	m.shared = &shared;
 	m.report.warnings = json_array();
 	snprintf(m.id, sizeof(m.id), "%s", argv[1]);

@@ -244,6 +244,19 @@ int run(const char *const argv[], const char *text, char **output)
 	return run_with(argv, text, output, true);
 }
 
+void reap_children(int timeout_ms)
+{
+	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 || errno == EINTR) {
+		if (now_ns() > end)
+			return;
+		if (pid == 0)
+			poll(NULL, 0, 10);
+	}
+}
+
 /* (stderr is left out: warnings are no JSON) */
 json_t *run_json(const char *const argv[])
 {

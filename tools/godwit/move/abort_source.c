@@ -173,6 +173,8 @@ int move_abort(struct move *m)
 	}
 	container_dump_end(m);
 	container_forget_dump(m);
+	if (container_give_policy_back(m))
+		report_fault(&m->report);
 	if (copy == COPY_UNKNOWN)
 		tell_later(m);
 	dest_close(&m->dest);

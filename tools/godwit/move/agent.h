@@ -180,6 +180,7 @@ enum criu_event agent_podman_event(struct agent *a);	/* podman has ended */
  */
 void agent_await_plugin(struct agent *a);
 void agent_await_criu(struct agent *a);
+void agent_give_policy(struct agent *a);	/* its restart policy, when the source has heard that it runs here */
 /* In the keeper of an agent that was killed: take the plugin's socket. */
 void agent_inherit_plugin(struct agent *a);
 /*

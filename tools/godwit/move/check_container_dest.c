@@ -10,9 +10,8 @@
 #include "agent.h"
 #include "host.h"
 #include "netns.h"
+#include "podman.h"
 #include "text.h"
-
-#define PODMAN_MIN	408	/* 4.8 is the first that gives its environment to the runtime */
 
 /* ---------------------------------------------------------------- check -- */
 
@@ -34,17 +33,12 @@ static void note(json_t *problems, int failed)
 
 static int check_podman(void)
 {
-	const char *const argv[] = { "podman", "--version", NULL };
-	int major = 0, minor = 0, ret = 0;
-	char *text = NULL;
+	int version = podman_version();
 
-	if (run(argv, NULL, &text) || !text || sscanf(text_last_line(text), "podman version %d.%d", &major, &minor) != 2)
-		ret = fault("podman: it is not installed there: apt-get install podman");
-	else if (major * 100 + minor < PODMAN_MIN)
-		ret = fault("podman: version %d.%d is too old there: it takes %d.%d", major, minor, PODMAN_MIN / 100,
-			    PODMAN_MIN % 100);
-	free(text);
-	return ret;
+	if (!version)
+		return fault("podman: it is not installed there: apt-get install podman");
+	return version >= PODMAN_MIN ? 0 : fault("podman: version %d.%d is too old there: it takes %d.%d", version / 100,
+						 version % 100, PODMAN_MIN / 100, PODMAN_MIN % 100);
 }
 
 /* The number in a line such as "crun version 1.21". */

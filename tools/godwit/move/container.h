@@ -32,8 +32,8 @@ struct container {
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
- * [{"volume" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h}. What can't be
- * moved becomes the plan's problem.
+ * [{"volume" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h, "restart":
+ * its restart policy}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
 /* The network namespace that goes along, or NULL. */
@@ -47,6 +47,9 @@ int container_dump(struct move *m);
 int container_archive(struct move *m);
 void container_dump_end(struct move *m);
 void container_forget_dump(struct move *m);	/* remove what podman leaves of a dump that failed */
+/* policy_source.c: podman takes the restart policy away; or gives it back, after a move that failed. -1 with fault(). */
+int container_take_policy(struct move *m);
+int container_give_policy_back(struct move *m);
 /*
  * At the end. container_stop(): podman kills the container. container_remove(): podman removes it, once CRIU has let the tasks
  * go. -1 with fault().

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 #include "agent.h"
 #include "netns.h"
+#include "podman.h"
 #include "text.h"
 
 #define MESSAGES	"restore.err"	/* what podman says, in the folder of images */
@@ -303,6 +305,21 @@ void agent_keep_container_quiet(struct agent *a)
 	with_netns(a, netns_keep_quiet);
 }
 
+/*
+ * The archive has no restart policy (policy_source.c). From now on the source lets nothing run, so podman here may start it again.
+ * A source that has not heard that it runs here may yet let it run there, if a person takes this host for dead: so not before.
+ */
+void agent_give_policy(struct agent *a)
+{
+	podman_path();
+	/* (agent_set_stage() ignores it) */
+	signal(SIGCHLD, SIG_DFL);
+	if (podman_give_policy(a->container))
+		agent_warn(a, fault_text());
+	signal(SIGCHLD, SIG_IGN);
+	fault_clear();
+}
+
 /* ----------------------------------------------------------------- undo -- */
 
 /* Tell the plugin by a shutdown: the keeper has the socket, too, so that a close would not reach the plugin. */
@@ -312,20 +329,6 @@ static void call_off(struct agent *a)
 	if (a->commit_sk >= 0)
 		shutdown(a->commit_sk, SHUT_RDWR);
 	close_fd(&a->commit_sk);
-}
-
-/* Our children: podman, the container's monitor that podman left, and the cleanup that the monitor started. */
-static void wait_for_children(int timeout_ms)
-{
-	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);
-	pid_t pid;
-
-	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 || errno == EINTR) {
-		if (now_ns() > end)
-			return;
-		if (pid == 0)
-			poll(NULL, 0, 10);
-	}
 }
 
 /* (timeout: podman may wait for a lock whose owner hangs) */
@@ -376,7 +379,8 @@ static void undo_podman(struct agent *a)
 	if (wait_for(&a->criu_id, PODMAN_MS))
 		proc_kill_tree(&a->criu_id);
 	remove_from_podman(a);
-	wait_for_children(REST_MS);
+	/* podman, the container's monitor that podman left, and the cleanup that the monitor started */
+	reap_children(REST_MS);
 	a->criu.pid = -1;
 	proc_kill_tree(&a->plugin_id);
 	proc_kill_tree(&a->root_id);

@@ -10,6 +10,7 @@
 #include "host.h"
 #include "move.h"
 #include "netns.h"
+#include "podman.h"
 #include "text.h"
 
 /* ------------------------------------------------------------- looking up -- */
@@ -122,6 +123,22 @@ static void refuse(struct move *m, const char *reason)
 	plan_problem(&m->plan, "container %s: %s", m->container.name, reason);
 }
 
+static bool has_policy(json_t *inspected)
+{
+	const char *name = find_text(inspected, "HostConfig.RestartPolicy.Name");
+
+	return *name && strcmp(name, "no");
+}
+
+/* As podman's --restart takes it; "": podman never starts it again. Free it. */
+static char *restart_policy(json_t *inspected)
+{
+	const char *name = has_policy(inspected) ? find_text(inspected, "HostConfig.RestartPolicy.Name") : "";
+	int retries = json_integer_value(find(inspected, "HostConfig.RestartPolicy.MaximumRetryCount"));
+
+	return *name && retries ? xasprintf("%s:%d", name, retries) : xstrdup(name);
+}
+
 static void look_at_conditions(struct move *m)
 {
 	json_t *inspected = m->container.inspected;
@@ -135,8 +152,20 @@ static void look_at_conditions(struct move *m)
 		refuse(m, "it has a healthcheck, which can't be moved yet: run it with --no-healthcheck");
 	if (json_is_true(find(inspected, "Config.SystemdMode")))
 		refuse(m, "systemd runs in it, which can't be moved yet: run it with --systemd=false");
+	if (json_is_true(find(inspected, "HostConfig.Privileged")) && has_policy(inspected))
+		refuse(m, "it is privileged, and podman can't take its restart policy away without some of its devices: run it without "
+		       "--privileged, or without --restart");
 	if (json_array_size(find(inspected, "Dependencies")))
 		refuse(m, "it depends on other containers, without which it can't be moved");
+}
+
+static void look_at_podman(struct move *m)
+{
+	int version = podman_version();
+
+	if (version < PODMAN_MIN)
+		plan_problem(&m->plan, "podman: version %d.%d is too old here: it takes %d.%d", version / 100, version % 100,
+			     PODMAN_MIN / 100, PODMAN_MIN % 100);
 }
 
 /* ---------------------------------------------------------------- its facts -- */
@@ -276,16 +305,18 @@ void container_facts(struct move *m)
 {
 	json_t *inspected = m->container.inspected;
 	const char *runtime = find_text(inspected, "OCIRuntime");
-	char *version = host_runtime_version(runtime);
+	char *version = host_runtime_version(runtime), *restart = restart_policy(inspected);
 
 	look_at_conditions(m);
+	look_at_podman(m);
 	if (container_is_whole(m))
 		plan_problem(&m->plan, "%s", fault_text());
 	fault_clear();
 	json_decref(m->container.facts);
-	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*}", "id", find_text(inspected, "Id"),
+	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*, s:s}", "id", find_text(inspected, "Id"),
 		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
 		text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
-		find_text(inspected, "Image"), "volumes", volumes(m), "nodes", nodes(m), "netns", network(m));
+		find_text(inspected, "Image"), "volumes", volumes(m), "nodes", nodes(m), "netns", network(m), "restart", restart);
+	free(restart);
 	free(version);
 }

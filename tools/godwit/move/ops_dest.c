@@ -110,6 +110,9 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 		agent_undo(a);
 	else if (a->stage == STAGE_RUNNING)
 		agent_keep_copies(a);
+	/* (the source knows now that it runs here) */
+	if (a->stage == STAGE_RUNNING && a->container)
+		agent_give_policy(a);
 	if (a->stage == STAGE_RUNNING && !json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
 		agent_warn(a, fault_text());
 	fault_clear();

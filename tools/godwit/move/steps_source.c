@@ -8,7 +8,8 @@ static int until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->process.pid);
 	/* (saved first: of two moves that begin at once, at least one sees what the other has written down) */
-	if (move_save(m) || move_check_others(m) || addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
+	if (move_save(m) || move_check_others(m) || (m->container.name && container_take_policy(m)) ||
+	    addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
 		return -1;
 	m->dumped_ns = now_ns();
 	if (tree_refresh(&m->plan.tree, m->process.pid) || (m->container.name && container_is_whole(m)))

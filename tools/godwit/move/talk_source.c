@@ -8,7 +8,8 @@
 #include <string.h>
 #include "move.h"
 
-#define BYE_MS	20000
+#define BYE_TRY_S	10
+#define BYE_MS	40000	/* (podman may take 25 s there) */
 /* How long another agent there may take to go on in the place of a killed one. */
 #define BUSY_S	40
 
@@ -92,18 +93,34 @@ bool move_is_undone(const struct move *m, json_t *answer)
 	return json_is_true(json_object_get(answer, "undone")) && boot && !strcmp(boot, m->shared->boot);
 }
 
+static json_t *ask_bye(struct move *m)
+{
+	return dest_ask(&m->dest, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images), BYE_MS);
+}
+
 void move_say_bye(struct move *m)
 {
 	json_t *answer, *text, *warnings;
+	char *line;
 	size_t i;
 
 	if (m->dest.wire.out < 0)
 		return;
-	answer = dest_ask(&m->dest, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images),
-			  BYE_MS);
+	answer = ask_bye(m);
+	if (!answer) {
+		/* (if the agent was killed, the one that we start tidies up) */
+		dest_close(&m->dest);
+		fault_clear();
+		m->dest.until = now_ns() + BYE_TRY_S * INT64_C(1000000000);
+		answer = dest_connect(&m->dest, m->host, m->ssh, m->id, true) ? NULL : ask_bye(m);
+		m->dest.until = 0;
+	}
 	warnings = json_object_get(answer, "warnings");
-	json_array_foreach(warnings, i, text)
-		report_warn(&m->report, json_string_value(text));
+	json_array_foreach(warnings, i, text) {
+		line = xasprintf("%s: %s", m->host, json_string_value(text));
+		report_warn(&m->report, line);
+		free(line);
+	}
 	if (!answer)
 		report_fault(&m->report);
 	json_decref(answer);
