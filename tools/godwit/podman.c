@@ -5,16 +5,24 @@
 #include "podman.h"
 #include "text.h"
 
-int podman_version(void)
+/*
+ * 5.4 is the first whose update changes a restart policy and leaves the limits of the container as they are. (4.8 is the first
+ * that gives its environment to the runtime.)
+ */
+enum { MAJOR = 5, MINOR = 4 };
+
+int podman_check(const char *where)
 {
 	const char *const argv[] = { "podman", "--version", NULL };
-	int major = 0, minor = 0;
+	int major = 0, minor = 0, ret = 0;
 	char *text = NULL;
 
 	if (run(argv, NULL, &text) || !text || sscanf(text_last_line(text), "podman version %d.%d", &major, &minor) != 2)
-		major = minor = 0;
+		ret = fault("podman: it is not installed %s: apt-get install podman", where);
+	else if (major < MAJOR || (major == MAJOR && minor < MINOR))
+		ret = fault("podman: version %d.%d is too old %s: it takes %d.%d", major, minor, where, MAJOR, MINOR);
 	free(text);
-	return major * 100 + minor;
+	return ret;
 }
 
 /* (timeout: podman may wait for a lock whose owner hangs) */

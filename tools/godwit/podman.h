@@ -7,14 +7,8 @@
 
 #include <jansson.h>
 
-/*
- * 5.4 is the first whose update changes a restart policy and leaves the limits of the container as they are. (4.8 is the first
- * that gives its environment to the runtime.)
- */
-#define PODMAN_MIN	504
-
-/* 504 for 5.4; 0: it is not installed. */
-int podman_version(void);
+/* -1 with fault(): it is not installed, or too old. where: "here" or "there", for the message. */
+int podman_check(const char *where);
 /*
  * Set its restart policy, as for --restart. container: what the destination is told of it (container_facts()), or NULL.
  * podman_give_policy(): the one that it had before the move. -1 with fault().

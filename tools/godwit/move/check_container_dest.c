@@ -31,16 +31,6 @@ static void note(json_t *problems, int failed)
 		json_array_append_new(problems, text);
 }
 
-static int check_podman(void)
-{
-	int version = podman_version();
-
-	if (!version)
-		return fault("podman: it is not installed there: apt-get install podman");
-	return version >= PODMAN_MIN ? 0 : fault("podman: version %d.%d is too old there: it takes %d.%d", version / 100,
-						 version % 100, PODMAN_MIN / 100, PODMAN_MIN % 100);
-}
-
 /* The number in a line such as "crun version 1.21". */
 static const char *number_of(const char *line)
 {
@@ -114,7 +104,7 @@ void agent_check_container(json_t *container, json_t *problems)
 	note(problems, check_runtime(container));
 	if (netns)
 		netns_check(netns, problems);
-	if (check_podman()) {
+	if (podman_check("there")) {
 		note(problems, -1);
 		return;
 	}

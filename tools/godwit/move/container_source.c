@@ -44,15 +44,14 @@ static int understand(struct move *m)
 int container_find(struct move *m)
 {
 	const char *const argv[] = { "podman", "container", "inspect", "--", m->container.name, NULL };
-	const char *const podman[] = { "podman", "--version", NULL };
 	json_t *list = run_json(argv);
 
 	m->container.inspected = json_incref(json_array_get(list, 0));
 	json_decref(list);
 	if (m->container.inspected)
 		return understand(m);
-	if (run(podman, NULL, NULL))
-		return fault("podman: it is not installed: apt-get install podman");
+	if (podman_check("here"))
+		return -1;
 	return fault("container %s: podman, as root, knows none of that name: podman ps shows those that there are",
 		     m->container.name);
 }
@@ -157,15 +156,6 @@ static void look_at_conditions(struct move *m)
 		       "--privileged, or without --restart");
 	if (json_array_size(find(inspected, "Dependencies")))
 		refuse(m, "it depends on other containers, without which it can't be moved");
-}
-
-static void look_at_podman(struct move *m)
-{
-	int version = podman_version();
-
-	if (version < PODMAN_MIN)
-		plan_problem(&m->plan, "podman: version %d.%d is too old here: it takes %d.%d", version / 100, version % 100,
-			     PODMAN_MIN / 100, PODMAN_MIN % 100);
 }
 
 /* ---------------------------------------------------------------- its facts -- */
@@ -308,7 +298,9 @@ void container_facts(struct move *m)
 	char *version = host_runtime_version(runtime), *restart = restart_policy(inspected);
 
 	look_at_conditions(m);
-	look_at_podman(m);
+	if (podman_check("here"))
+		plan_problem(&m->plan, "%s", fault_text());
+	fault_clear();
 	if (container_is_whole(m))
 		plan_problem(&m->plan, "%s", fault_text());
 	fault_clear();

@@ -102,6 +102,17 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 	return 0;
 }
 
+/* The source knows now that the copy runs here. */
+static void settle_in(struct agent *a, bool leave_images)
+{
+	agent_keep_copies(a);
+	if (a->container)
+		agent_give_policy(a);
+	if (!leave_images && images_remove(a->images))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
 static int op_bye(struct agent *a, json_t *message, json_t **answer)
 {
 	if (a->stage == STAGE_READY || a->stage == STAGE_COMMITTED)
@@ -109,13 +120,7 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 	if (a->stage < STAGE_COMMITTED)
 		agent_undo(a);
 	else if (a->stage == STAGE_RUNNING)
-		agent_keep_copies(a);
-	/* (the source knows now that it runs here) */
-	if (a->stage == STAGE_RUNNING && a->container)
-		agent_give_policy(a);
-	if (a->stage == STAGE_RUNNING && !json_is_true(json_object_get(message, "leave_images")) && images_remove(a->images))
-		agent_warn(a, fault_text());
-	fault_clear();
+		settle_in(a, json_is_true(json_object_get(message, "leave_images")));
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
 	if (a->stage == STAGE_LOST)
 		a->over = true;	/* what is written down stays, for who asks later */
