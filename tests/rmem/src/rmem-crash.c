@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-crash [--points N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (rmem-lossy.c). A
+ * rmem-crash [--points N] [--recoveries N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (rmem-lossy.c). A
  * process works on a store until a given call of the disk, the point. There it ends as by a power cut. Other processes follow,
  * and some of them end in their recovery, too. Each checks that it finds what may be there (model.h). Every fifth time the disk
  * fails the call instead, and the crash comes after the store's reaction.
+ *
+ * Of some crashes, the recovery crashes at each of its calls. It finds the same files each time.
  *
  * Then logs, an index and a folder with damage must be refused by name.
  *
@@ -27,15 +29,15 @@
 
 static struct shared *shared;
 static int shared_fd;
-static char folder[64] = "/dev/shm/rmem-crash.XXXXXX", store_dir[80], library[4096], self[4096];
+static char folder[64] = "/dev/shm/rmem-crash.XXXXXX", store_dir[80], saved_dir[80], library[4096], self[4096];
 
 static struct {
-	uint64_t points, recovery, checkpoint, again, failures;
+	uint64_t points, recovery, checkpoint, again, failures, walked;
 } counts;
 
 static int finish(int status)
 {
-	shell("rm -rf %s", folder);
+	shell("rm -rf %s %s", folder, saved_dir);
 	return status;
 }
 
@@ -203,6 +205,64 @@ static int try_points(uint64_t points, uint64_t seed)
 	return 0;
 }
 
+/* ----------------------------------------------------------- recoveries -- */
+
+/* The store as a crash has left it, and what is known of it. */
+static struct shared *save(void)
+{
+	size_t size = offsetof(struct shared, plan) + shared->used;
+	struct shared *saved = malloc(size);
+
+	if (!saved)
+		cannot("memory");
+	/* (a crash may have left no folder) */
+	shell("rm -rf %s; [ ! -e %s ] || cp -a %s %s", saved_dir, store_dir, store_dir, saved_dir);
+	return memcpy(saved, shared, size);
+}
+
+static void put_back(const struct shared *saved)
+{
+	shell("rm -rf %s; [ ! -e %s ] || cp -a %s %s", store_dir, saved_dir, saved_dir, store_dir);
+	memcpy(shared, saved, offsetof(struct shared, plan) + saved->used);
+}
+
+/* A crash at each call of the recovery from a crash at @point. What the recovery left must do, too. */
+static int walk_recovery(uint64_t seed, uint64_t point)
+{
+	struct shared *saved;
+	int status, ret = 0;
+	char where[64];
+
+	begin_anew();
+	if (run_child(seed, TURNS, point, false) != CRASHED)
+		return 75;
+	saved = save();
+	for (uint64_t call = 1; !ret; call++) {
+		put_back(saved);
+		status = run_child(seed + call, 0, call, false);
+		if (status == 0 && call > 1)
+			break; /* (it has fewer calls) */
+		counts.walked++;
+		if (status == CRASHED)
+			status = run_child(seed + call, 8, 0, false);
+		snprintf(where, sizeof(where), "at call %" PRIu64 " of the recovery", call);
+		if (status)
+			ret = violation(seed, point, where, status);
+	}
+	free(saved);
+	return ret;
+}
+
+static int walk_recoveries(uint64_t recoveries, uint64_t seed)
+{
+	uint64_t calls = recoveries ? measure(seed) : 0;
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= recoveries && !ret; i++)
+		ret = walk_recovery(seed, 1 + calls * i / (recoveries + 1));
+	return ret;
+}
+
 /* ----------------------------------------------------------------- main -- */
 
 static void prepare(const char *program)
@@ -224,11 +284,12 @@ static void prepare(const char *program)
 	if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "/tmp/rmem-crash.XXXXXX")))
 		cannot(folder);
 	snprintf(store_dir, sizeof(store_dir), "%s/store", folder);
+	snprintf(saved_dir, sizeof(saved_dir), "%s.saved", folder);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t points = 200, seed = 1;
+	uint64_t points = 200, recoveries = 2, seed = 1;
 	int ret;
 
 	if (argc == 7 && !strcmp(argv[1], "--child"))
@@ -236,15 +297,18 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i += 2) {
 		if (i + 1 < argc && !strcmp(argv[i], "--points"))
 			points = strtoull(argv[i + 1], NULL, 10);
+		else if (i + 1 < argc && !strcmp(argv[i], "--recoveries"))
+			recoveries = strtoull(argv[i + 1], NULL, 10);
 		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
 			seed = strtoull(argv[i + 1], NULL, 10);
 		else
-			return fprintf(stderr, "usage: rmem-crash [--points N] [--seed S]\n"), 2;
+			return fprintf(stderr, "usage: rmem-crash [--points N] [--recoveries N] [--seed S]\n"), 2;
 	}
 	prepare("/proc/self/exe");
-	ret = try_points(points, seed) ?: damage_run(shared, folder, seed);
+	ret = try_points(points, seed) ?: walk_recoveries(recoveries, seed) ?: damage_run(shared, folder, seed);
 	printf("rmem-crash: %" PRIu64 " crash points, %" PRIu64 " of them in a recovery and %" PRIu64 " in a checkpoint; "
 	       "%" PRIu64 " crashes in a recovery after a crash; %" PRIu64 " failures of the disk\n", counts.points,
 	       counts.recovery, counts.checkpoint, counts.again, counts.failures);
+	printf("rmem-crash: %" PRIu64 " crashes, one at each call of %" PRIu64 " recoveries\n", counts.walked, recoveries);
 	return finish(ret);
 }
