@@ -510,6 +510,16 @@ static int full_disk(void)
 	return ret;
 }
 
+/* Queues so many entries, or as many as it takes. Returns how many. */
+static uint64_t fill_queue(struct owner *owner, const struct rmem_wire_op ops[64], uint64_t count)
+{
+	uint64_t n = 0;
+
+	while (n < count && !store_queue(owner, ops, 64))
+		n += 64;
+	return n;
+}
+
 /* One client can't use up what all need. */
 static int limits(void)
 {
@@ -532,10 +542,47 @@ static int limits(void)
 	for (unsigned int i = 0; i < 64; i++)
 		ops[i] = (struct rmem_wire_op){ .kind = RMEM_OP_CP, .dst = region_of_tag(owner, 0)->addr,
 						.src = region_of_tag(owner, 1)->addr, .len = 1 };
-	while (store_queued(owner) < 2 * STORE_QUEUE && !store_queue(owner, ops, 64))
-		;
-	if (store_queued(owner) != STORE_QUEUE)
-		return failed("a long queue", "more or fewer entries than a client may have");
+	/* The part of the queue that is not free takes what the client has left, and so no region can have that. */
+	owner_quota(owner, owner_used(owner) + STORE_QUEUE_FREE);
+	n = fill_queue(owner, ops, 8 << 20);
+	if (n != 2 * STORE_QUEUE_FREE / 32 || owner_memory(owner))
+		return failed("a long queue", "it takes more or less than the client's memory");
+	/* Without a quota it becomes longer, and happens. */
+	owner_quota(owner, 0);
+	n += fill_queue(owner, ops, 1 << 20);
+	region_of_tag(owner, 1)->mem[0] = 'q';
+	if (n != store_queued(owner) || n != 3 << 20 || store_go(owner, 1, n) || region_of_tag(owner, 0)->mem[0] != 'q' || owner_memory(owner) < 1 << 20)
+		return failed("a long queue", "it does not happen");
+	store_close(store);
+	return 0;
+}
+
+/* A donor that persists takes no transaction whose records would keep all others waiting. */
+static int too_many_records(void)
+{
+	struct store_options options = { .dir = copy };
+	struct rmem_wire_op ops[64];
+	char *why = NULL;
+	struct store *store;
+	struct owner *owner;
+	struct region *region;
+	uint64_t n;
+
+	shell("rm -rf %s", copy);
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("many records", why);
+	owner = store_owner(store, "many");
+	if (store_alloc(owner, 1, 8192, 0, &region))
+		return failed("many records", "there is no region");
+	for (unsigned int i = 0; i < 64; i++)
+		ops[i] = (struct rmem_wire_op){ .kind = RMEM_OP_CP, .dst = region->addr, .src = region->addr + 4096, .len = 1 };
+	n = fill_queue(owner, ops, 4000000);
+	if (n < 4000000 || store_go(owner, 1, n) != RMEM_FULL || owner_last_txn(owner))
+		return failed("many records", "they are not refused");
+	n = fill_queue(owner, ops, 64);
+	if (store_go(owner, 1, n) || store_sync(store, &why))
+		return failed("many records", "nothing can be done after them");
 	store_close(store);
 	return 0;
 }
@@ -561,7 +608,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
 	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?: changed_while_open() ?:
-	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits();
+	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits() ?: too_many_records();
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
 	return ret;

@@ -64,6 +64,7 @@ uint64_t owner_last_txn(const struct owner *);
 struct region *owner_regions(const struct owner *); /* the first one */
 void owner_quota(struct owner *, uint64_t bytes); /* 0: none */
 uint64_t owner_used(const struct owner *); /* bytes in its regions */
+uint64_t owner_memory(const struct owner *); /* bytes that it may still take of the host's memory */
 uint64_t owner_room(const struct owner *); /* bytes that store_alloc() could still give it, if the disk has room */
 int store_each_owner(struct store *, int (*each)(struct owner *, void *), void *arg);
 
@@ -72,7 +73,9 @@ struct region *region_of_tag(const struct owner *, uint64_t tag);
 struct region *region_at(const struct owner *, uint64_t addr, uint64_t len);
 
 #define STORE_OWNER_REGIONS 16384u /* at most */
-#define STORE_TXN_SIZE (UINT64_C(1) << 30) /* bytes that one transaction or one flush may log */
+#define STORE_QUEUE_FREE (32u << 20) /* bytes of a queue that do not count as memory of the owner */
+/* Bytes of regions that one transaction or one flush may log. Its records may take as many: some 3.7 million entries. */
+#define STORE_TXN_SIZE (UINT64_C(1) << 30)
 
 /* RMEM_FULL, here and below, can also mean that the disk has no room: bytes need it in the log, and again in the files. */
 
@@ -81,11 +84,9 @@ enum rmem_status store_alloc(struct owner *, uint64_t tag, uint64_t size, uint32
 /* Undoes store_alloc() of a region that was just made, and is of no use. */
 void store_undo_alloc(struct region *);
 
-#define STORE_QUEUE (1u << 20) /* entries at most */
-
 /*
- * Adds to the owner's queue. RMEM_OUT_OF_RANGE, RMEM_OVERLAP, RMEM_NO_TAG, RMEM_EMPTY, RMEM_FULL, RMEM_BAD_MESSAGE (an unknown
- * kind): none of @ops is queued
+ * Adds to the owner's queue, which has no limit but the host's memory, and beyond STORE_QUEUE_FREE the owner's.
+ * RMEM_OUT_OF_RANGE, RMEM_OVERLAP, RMEM_NO_TAG, RMEM_EMPTY, RMEM_FULL, RMEM_BAD_MESSAGE (an unknown kind): none of @ops is queued
  */
 enum rmem_status store_queue(struct owner *, const struct rmem_wire_op *ops, unsigned int count);
 uint64_t store_queued(const struct owner *);

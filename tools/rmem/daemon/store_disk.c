@@ -52,7 +52,7 @@ enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t 
 
 	if (!store->path)
 		return RMEM_OK;
-	if (cost->bytes > STORE_TXN_SIZE)
+	if (cost->bytes > STORE_TXN_SIZE || cost->log - cost->bytes > STORE_TXN_SIZE)
 		return RMEM_FULL;
 	if (!fits(store, cost, reserve)) {
 		/* (if the disk fails in the checkpoint, the next store_sync() says so) */

@@ -51,6 +51,14 @@ struct owner {
 	size_t queue_room;
 };
 
+/* Bytes of a queue with room for so many entries that count as memory of its owner. */
+static inline uint64_t queue_charge(size_t entries)
+{
+	uint64_t bytes = entries * sizeof(struct queued);
+
+	return bytes > STORE_QUEUE_FREE ? bytes - STORE_QUEUE_FREE : 0;
+}
+
 struct store {
 	struct store_options options;
 	char *path; /* NULL: nothing persists */
@@ -61,6 +69,7 @@ struct store {
 	uint32_t index_crc;
 	char *why; /* the first failure: nothing goes to disk after it */
 	uint64_t mapped;
+	uint64_t queues; /* queue_charge() of all owners */
 	uint64_t checkpoint; /* the number of the checkpoint under way, which is that of the log after it */
 	bool again;	     /* the checkpoint under way was begun by an earlier rmemd, and may have torn pages */
 	uint64_t uncopied; /* bytes that a checkpoint may write to files of regions */

@@ -69,17 +69,21 @@ uint64_t owner_used(const struct owner *owner)
 	return owner->mapped;
 }
 
+uint64_t owner_memory(const struct owner *owner)
+{
+	uint64_t left = memory_room(owner->store), quota = owner->quota, taken = owner->mapped + queue_charge(owner->queue_room);
+
+	if (!quota)
+		return left;
+	quota = quota > taken ? quota - taken : 0;
+	return quota < left ? quota : left;
+}
+
 uint64_t owner_room(const struct owner *owner)
 {
-	uint64_t left = memory_room(owner->store), quota = owner->quota;
 	size_t regions = 0;
 
 	for (const struct owner *o = owner->store->owners; o; o = o->next)
 		regions += o->count;
-	if (owner->count >= STORE_OWNER_REGIONS || regions >= REGIONS_MAX)
-		return 0;
-	if (!quota)
-		return left;
-	quota = quota > owner->mapped ? quota - owner->mapped : 0;
-	return quota < left ? quota : left;
+	return owner->count >= STORE_OWNER_REGIONS || regions >= REGIONS_MAX ? 0 : owner_memory(owner);
 }

@@ -31,7 +31,7 @@ uint64_t memory_room(const struct store *store)
 
 	if (!limit)
 		return host;
-	limit = limit > store->mapped ? limit - store->mapped : 0;
+	limit = limit > store->mapped + store->queues ? limit - store->mapped - store->queues : 0;
 	return limit < host ? limit : host;
 }
 

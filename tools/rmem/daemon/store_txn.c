@@ -9,29 +9,47 @@
 #include "host.h"
 #include "store_internal.h"
 
+#define QUEUE_SMALL (1u << 20) /* bytes that nobody asks about */
+#define QUEUE_STEP (1u << 19) /* entries. A queue grows by no more, since its new part is memory that the host still counts as free */
+
 /* ---------------------------------------------------------------- queue -- */
+
+static bool fits(uint64_t limit, uint64_t taken, uint64_t more)
+{
+	return !limit || (taken <= limit && more <= limit - taken);
+}
+
+/* A client must not fill the host's memory with its queue, which is to have so many entries. */
+static bool may_grow(const struct owner *owner, size_t entries)
+{
+	uint64_t bytes = entries * sizeof(struct queued), more = bytes - owner->queue_room * sizeof(struct queued);
+	uint64_t charge = queue_charge(owner->queue_room), available;
+
+	if (bytes <= QUEUE_SMALL)
+		return true;
+	host_available(&available);
+	if (available < more || available - more < owner->store->options.headroom)
+		return false;
+	more = queue_charge(entries) - charge;
+	return fits(owner->quota, owner->mapped + charge, more) &&
+	       fits(owner->store->options.memory, owner->store->mapped + owner->store->queues, more);
+}
 
 static enum rmem_status queue_room(struct owner *owner, unsigned int count)
 {
 	size_t want = owner->queue_room ? owner->queue_room : 64;
 	struct queued *queue;
-	uint64_t available;
 
-	if (owner->queued + count > STORE_QUEUE)
-		return RMEM_FULL;
 	if (owner->queued + count <= owner->queue_room)
 		return RMEM_OK;
 	while (want < owner->queued + count)
-		want *= 2;
-	/* (a client must not fill the host's memory with its queue) */
-	if (want * sizeof(*queue) > (1u << 20)) {
-		host_available(&available);
-		if (available < owner->store->options.headroom + want * sizeof(*queue))
-			return RMEM_FULL;
-	}
+		want += want < QUEUE_STEP ? want : QUEUE_STEP;
+	if (!may_grow(owner, want))
+		return RMEM_FULL;
 	queue = reallocarray(owner->queue, want, sizeof(*queue));
 	if (!queue)
 		return RMEM_FULL;
+	owner->store->queues += queue_charge(want) - queue_charge(owner->queue_room);
 	owner->queue = queue;
 	owner->queue_room = want;
 	return RMEM_OK;
@@ -107,6 +125,7 @@ uint64_t store_queued(const struct owner *owner)
 void store_discard(struct owner *owner)
 {
 	clear_freed(owner, 0);
+	owner->store->queues -= queue_charge(owner->queue_room);
 	free(owner->queue);
 	owner->queue = NULL;
 	owner->queued = owner->queue_room = 0;

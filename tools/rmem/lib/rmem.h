@@ -2,7 +2,7 @@
 /*
  * librmem: memory of another host, with transactions. The other host runs rmemd(8), the donor.
  *
- * After Ioanidis, Markatos and Sevaslidou, "On using network memory to improve the performance of transaction-based
+ * After Ioannidis, Markatos and Sevaslidou, "On using network memory to improve the performance of transaction-based
  * systems", and the remote-memory server for recoverable virtual memory that followed from it; put and get are shaped
  * like those of librpma.
  *
@@ -194,8 +194,8 @@ int rmem_free(struct rmem *r, uint64_t tag);
  *	-ENODATA	nothing is queued, or it was forgotten when the donor restarted
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
  *	-EIO		the donor's log failed, and the donor ends: see rmem_reconnect()
- *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are more than 1048576 entries, or
- *			copies of more than 1 GiB at a donor that persists; nothing happened, the queue is empty
+ *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are copies of more than 1 GiB, or
+ *			more than some 3.7 million, at a donor that persists; nothing happened, the queue is empty
  *	-ENOTCONN, -ETIMEDOUT	it may have happened or not: rmem_reconnect(), then call again for the answer, also after -ESTALE
  */
 int rmem_txn_go(struct rmem *r);
