@@ -42,6 +42,29 @@ restarted() {
 	need=expect donor "$1" "${@:3}"
 }
 
+# look_at_donor HOST: sets donor_now: how many descriptors rmemd has, and its memory in kB: what is pinned for the device, its own,
+# and that of regions. (The last two are summed page by page, since the counters behind VmRSS may be 200 kB off.)
+look_at_donor() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	on "$1" sh -c 'cd "/proc/$(pgrep -P "$0")" && ls fd | wc -l && cat status smaps_rollup |
+		sed -n "s/^\(VmPin\|Pss_Anon\|Pss_Shmem\):[^0-9]*\([0-9]*\) kB$/\2/p"' "$donor" >"$work/donor.out"
+	mapfile -t donor_now <"$work/donor.out"
+	[ ${#donor_now[@]} = 4 ]
+}
+# remember_donor HOST: after a first client, which makes rmemd open the device. donor_as_before HOST: it has no more than then (a
+# condition for wait_for). malloc keeps some of the memory that is free: up to 900 kB in a model of 100000 messages of rmem-stray,
+# so 2 MiB are allowed. The short form of rmem/002 still finds buffers of connections that stay behind, 260 kB each, and its full
+# form also 20 bytes of each message.
+donor_keeps=2048
+remember_donor() {
+	look_at_donor "$1"
+	donor_before=("${donor_now[@]}")
+}
+donor_as_before() {
+	look_at_donor "$1" && [ "${donor_now[0]}" = "${donor_before[0]}" ] && [ "${donor_now[1]}" -le "${donor_before[1]}" ] &&
+		[ "${donor_now[2]}" -le $((donor_before[2] + donor_keeps)) ] && [ "${donor_now[3]}" -le "${donor_before[3]}" ]
+}
+
 # load HOST NAME [OPTION...]: runs rmem-load there as this client, connected to the donor at $at. Sets $pid and $out.
 load() {
 	run "$1" "$build/tests/rmem-load" --host "$at" --client "$2" --key "/root/$2.key" \

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-says --host HOST --client NAME --key FILE: a client that does what it reads, a line at a time, and says what came of
- * it: the line's number, the line, and "ok" or why not.
+ * rmem-says --host HOST [--port PORT] --client NAME --key FILE: a client that does what it reads, a line at a time, and says what
+ * came of it: the line's number, the line, and "ok" or why not.
  *
  *	alloc TAG SIZE [slab]	put TAG BYTE	fills the region		get TAG		"all BYTE", or "mixed"
- *	cp TAG TAG		the first becomes like the second	free TAG	go	abort	txn	the last one
+ *	cp TAG TAG [N]		the first becomes like the second, from its byte N on
+ *	free TAG		go	abort	txn	the last one
+ *	puts BYTE TAG...	fills some regions at once, with one rmem_op (on_error). It says how many puts have begun, and
+ *				why another one has not. The tag "out" is a range in no region
  *	flush TAG		reconnect	tags	the number of regions
  *	deaf			from now on it calls the library for commands only, so no notice is heard
  *
@@ -20,12 +23,12 @@
 
 #include "rmem.h"
 
-enum { MAX_SIZE = 8 << 20 };
+enum { MAX_SIZE = 8 << 20, MAX_WORDS = 8 };
 
 static struct rmem *rmem;
 static bool deaf;
 static uint8_t bytes[MAX_SIZE];
-static char more[32]; /* of an answer that is "ok" */
+static char more[100]; /* of an answer that is "ok" */
 
 static void evicted(const struct rmem_region *region, void *arg)
 {
@@ -60,6 +63,33 @@ static int do_put(char **word)
 	return rmem_put(rmem, region.addr, bytes, region.size);
 }
 
+static int begin_put(const char *tag, struct rmem_op *op)
+{
+	struct rmem_region region = { .addr = UINT64_MAX - 4095, .size = 1 };
+	int result = strcmp(tag, "out") ? find(tag, &region) : 0;
+
+	return result ? result : rmem_put_async(rmem, region.addr, bytes, region.size, op);
+}
+
+/* The op stays for the next time: it must be as good as new. */
+static int do_puts(char **word)
+{
+	static struct rmem_op op = { .on_error = true };
+	int begun = 0, n = 0, failed = 0, result;
+
+	memset(bytes, strtoul(word[0], NULL, 0), sizeof(bytes));
+	for (char **tag = word + 1; *tag; tag++, n++) {
+		result = begin_put(*tag, &op);
+		failed = result ? result : failed;
+		begun += !result;
+	}
+	result = rmem_wait(rmem, &op);
+	if (begun && !op.done)
+		return -EINPROGRESS;
+	snprintf(more, sizeof(more), ", %d of %d begun%s%s", begun, n, failed ? ": " : "", failed ? strerror(-failed) : "");
+	return result;
+}
+
 static int do_get(char **word)
 {
 	struct rmem_region region;
@@ -79,11 +109,15 @@ static int do_get(char **word)
 static int do_cp(char **word)
 {
 	struct rmem_region dst, src;
+	uint64_t from = word[2] ? strtoull(word[2], NULL, 0) : 0, left;
 	int result = find(word[0], &dst);
 
 	if (!result)
 		result = find(word[1], &src);
-	return result ? result : rmem_cp(rmem, dst.addr, src.addr, dst.size < src.size ? dst.size : src.size);
+	if (result)
+		return result;
+	left = src.size - from;
+	return rmem_cp(rmem, dst.addr, src.addr + from, dst.size < left ? dst.size : left);
 }
 
 static int do_free(char **word)
@@ -153,17 +187,17 @@ static const struct {
 	int words;
 	int (*does)(char **word);
 } commands[] = {
-	{ "alloc", 2, do_alloc }, { "put", 2, do_put }, { "get", 1, do_get }, { "cp", 2, do_cp }, { "free", 1, do_free },
-	{ "flush", 1, do_flush }, { "go", 0, do_go }, { "abort", 0, do_abort }, { "txn", 0, do_txn },
+	{ "alloc", 2, do_alloc }, { "put", 2, do_put }, { "puts", 2, do_puts }, { "get", 1, do_get }, { "cp", 2, do_cp },
+	{ "free", 1, do_free }, { "flush", 1, do_flush }, { "go", 0, do_go }, { "abort", 0, do_abort }, { "txn", 0, do_txn },
 	{ "reconnect", 0, do_reconnect }, { "tags", 0, do_tags }, { "deaf", 0, do_deaf },
 };
 
 static int does(char *line)
 {
-	char *word[5] = { 0 }, *rest = line;
+	char *word[MAX_WORDS + 1] = { 0 }, *rest = line;
 	int n = 0;
 
-	while (n < 4 && (word[n] = strtok_r(rest, " ", &rest)))
+	while (n < MAX_WORDS && (word[n] = strtok_r(rest, " ", &rest)))
 		n++;
 	for (size_t i = 0; n && i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(word[0], commands[i].name) && n > commands[i].words)
@@ -224,14 +258,14 @@ static void serve(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: rmem-says --host HOST --client NAME --key FILE\n");
+	fprintf(stderr, "usage: rmem-says --host HOST [--port PORT] --client NAME --key FILE\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "host", 1, NULL, 'h' }, { "client", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { 0 },
+		{ "host", 1, NULL, 'h' }, { "port", 1, NULL, 'p' }, { "client", 1, NULL, 'c' }, { "key", 1, NULL, 'k' }, { 0 },
 	};
 	struct rmem_options o = { 0 };
 	const char *reason = "";
@@ -240,6 +274,7 @@ int main(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
 		switch (option) {
 		case 'h': o.host = optarg; break;
+		case 'p': o.port = optarg; break;
 		case 'c': o.client = optarg; break;
 		case 'k': o.key_file = optarg; break;
 		default: return usage();

@@ -30,17 +30,20 @@ static int greet(struct rmem *r, struct rmem_handshake *h)
 {
 	const struct rmem_dest dest = dest_of(r);
 	char *why = NULL;
+	int ret;
 
 	h->deadline = now_ms() + r->connect_ms;
-	return told(rmem_greet(&dest, h, &why), why);
+	ret = rmem_greet(&dest, h, &why);
+	return told(ret, why);
 }
 
 static int prove(struct rmem *r, struct rmem_handshake *h)
 {
 	const struct rmem_dest dest = dest_of(r);
 	char *why = NULL;
+	int ret = rmem_prove(&dest, h, &why);
 
-	return told(rmem_prove(&dest, h, &why), why);
+	return told(ret, why);
 }
 
 /* ------------------------------------------------------------------ connecting */
