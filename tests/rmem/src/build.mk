@@ -14,8 +14,8 @@ build/tests/rmem-crash: $(rmem_crash_src) $(wildcard tests/rmem/src/*.h) $(rmem_
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS) -I$(rmem_dir)/daemon -Ikernel/uapi -o $@.new $(filter %.c %.o,$^) -ljansson -lz && mv $@.new $@
 
-# rmem-bank, rmem-btree: programs on librvm. rmem-heap: what librvm does without a network.
-rmem_rvm_tests := $(BUILD)/tests/rmem-bank $(BUILD)/tests/rmem-btree
+# rmem-bank, rmem-btree, rmem-whole: programs on librvm. rmem-heap: what librvm does without a network.
+rmem_rvm_tests := $(addprefix $(BUILD)/tests/,rmem-bank rmem-btree rmem-whole)
 rmem_rvm_cflags := $(CFLAGS) -D_GNU_SOURCE $(RMEM_CFLAGS)
 ALL += $(rmem_rvm_tests) $(BUILD)/tests/rmem-heap
 

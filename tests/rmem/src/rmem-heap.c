@@ -4,8 +4,8 @@
  *
  * The parts of librvm that need no network. Allocates and frees at random in transactions, a third of which is aborted. After
  * each transaction every block has its contents, boundary tags and lists agree, and an aborted transaction has changed no byte.
- * Then the heap is filled up and emptied, and wrong pointers are freed. A transaction that is not aborted is ended without a
- * commit.
+ * Then the heap is filled up and emptied, and wrong pointers are freed. At last ranges are announced that lie in each other, or
+ * overlap. A transaction that is not aborted is ended without a commit, when the pages that a commit would send are looked at.
  */
 #include <err.h>
 #include <getopt.h>
@@ -186,6 +186,67 @@ static void bad_frees(void)
 	MUST(!rvm_abort(&memory));
 }
 
+/* ------------------------------------------------------------------ ranges */
+
+struct range {
+	size_t from; /* of the memory's bytes */
+	size_t size;
+};
+
+/* Neither begins or ends at a page. (It destroys the heap, which is not needed any more.) */
+static const struct range outer = { 5000, 20000 }, inner = { 9500, 3000 }, later = { 20000, 15000 };
+
+/* A range is written between two announcements, so that a copy that is made anew would be of changed bytes. */
+static void announce_and_write(const struct range *range, uint8_t fill)
+{
+	MUST(!rvm_set_range(&memory, memory.mem + range->from, range->size));
+	memset(memory.mem + range->from, fill, range->size);
+}
+
+/* All pages of the range are among those that a commit sends. */
+static void check_sent(const struct range *range)
+{
+	size_t first = range->from / RVM_PAGE, last = (range->from + range->size - 1) / RVM_PAGE;
+	struct run run;
+
+	MUST(pages_run(&memory, first, &run));
+	MUST(run.first == first && run.first + run.count > last);
+}
+
+static void two_ranges(const struct range *one, const struct range *other, bool commit)
+{
+	static uint8_t expected[SIZE];
+
+	memcpy(expected, memory.mem, SIZE);
+	MUST(!rvm_begin(&memory));
+	announce_and_write(one, 0xa1 + commit);
+	announce_and_write(other, 0xb1 + commit);
+	if (commit) {
+		memset(expected + one->from, 0xa1 + commit, one->size);
+		memset(expected + other->from, 0xb1 + commit, other->size);
+		check_sent(one);
+		check_sent(other);
+		txn_end(&memory);
+	} else {
+		MUST(!rvm_abort(&memory));
+	}
+	MUST(!memcmp(expected, memory.mem, SIZE));
+}
+
+static void nested_ranges(void)
+{
+	const struct range *pairs[][2] = {
+		{ &outer, &inner }, { &inner, &outer }, { &outer, &later }, { &later, &outer }, { &outer, &outer },
+	};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+		two_ranges(pairs[i][0], pairs[i][1], false);
+		two_ranges(pairs[i][0], pairs[i][1], true);
+	}
+}
+
+/* ------------------------------------------------------------------ stray writes */
+
 /* A write outside of a transaction, or by another thread, raises SIGSEGV, also for a handler that was there before. */
 static void check_stray_write(bool handled)
 {
@@ -280,6 +341,7 @@ int main(int argc, char **argv)
 	}
 	fill_and_empty();
 	bad_frees();
+	nested_ranges();
 	if (memory.way == FAULT_SIGNAL)
 		check_stray_write(true);
 	if (memory.way == FAULT_UFFD) {

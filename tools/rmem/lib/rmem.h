@@ -18,8 +18,9 @@
  *
  * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
  * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
- * at the call, unless it says otherwise. All calls except rmem_close() may come from several threads at once. One process at a
- * time may use a client's name: a new connection of the name ends the old one.
+ * at the call, unless it says otherwise. Put and get have an asynchronous form, rmem_put_async() and rmem_get_async(). The other
+ * calls that ask the donor return when it has answered. All calls except rmem_close() may come from several threads at once. One
+ * process at a time may use a client's name: a new connection of the name ends the old one.
  *
  * Data crosses the network in clear. The connection is authenticated, and the data is not.
  */

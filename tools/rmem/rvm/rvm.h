@@ -45,6 +45,7 @@ struct rvm_options {
 };
 
 /*
+ * The result belongs to the library, until rvm_close() or rvm_destroy(). @options need not live longer than the call.
  * Recovering takes the memory over: another process that still has it cannot commit any more. If the connection breaks, the call
  * fails, and may be made again.
  * On failure returns NULL and sets errno: ENOENT (@size is 0 and there is no such memory), EEXIST (the memory exists, with
@@ -84,7 +85,8 @@ int rvm_set_range(struct rvm *v, void *p, size_t size);
  *	-EPERM		no transaction of this thread
  *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
  *			memory since. The memory may still be read here
- *	-ENOMEM		no memory for the list of copies, here or at the donor
+ *	-ENOMEM		no memory for the list of copies, here or at the donor; or no room on the donor's disk; or there are
+ *			changes of more than 1 GiB at a donor that persists; nothing has happened at the donor
  *	-EBUSY		another transaction on this connection was lost, and for timeout_ms nobody has called rmem_txn_go() for
  *			its answer
  *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
