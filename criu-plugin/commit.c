@@ -6,6 +6,12 @@
  *	GODWIT_COMMIT_FD=N	a descriptor that CRIU has inherited: a socket
  *	GODWIT_COMMIT_SOCK=PATH	or a stream socket to connect to
  *	GODWIT_COMMIT_TIMEOUT=S	seconds to wait for the word; 30
+ *	GODWIT_BEGIN_SOCK=PATH	a stream socket, which may be the same
+ *
+ * At the beginning we connect to GODWIT_BEGIN_SOCK and close: if a runtime
+ * starts CRIU, the other side learns CRIU's process from the connection. If it
+ * dies, nobody else would say so: its children keep the runtime's connection to
+ * it open, and wait for it.
  *
  * We say "ready PID\n", with the root of the tree, as CRIU numbers it. We wait
  * for "commit\n" and say "goes\n". Then we wait, for at most 10 s, for any
@@ -32,7 +38,7 @@ static int connect_to(const char *path)
 	int fd;
 
 	if (strlen(path) >= sizeof(addr.sun_path))
-		return fail("GODWIT_COMMIT_SOCK is too long");
+		return fail("%s is too long for a socket", path);
 	strcpy(addr.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, (void *)&addr, sizeof(addr))) {
@@ -104,6 +110,16 @@ static int ask(int fd, pid_t root)
 bool commit_is_asked(void)
 {
 	return getenv("GODWIT_COMMIT_FD") || getenv("GODWIT_COMMIT_SOCK");
+}
+
+int tell_begin(void)
+{
+	const char *path = getenv("GODWIT_BEGIN_SOCK");
+	int fd = path ? connect_to(path) : 0;
+
+	if (path && fd >= 0)
+		close(fd);
+	return fd < 0 ? -1 : 0;
 }
 
 int wait_for_commit(pid_t root)

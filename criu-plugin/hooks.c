@@ -32,7 +32,7 @@ static int init(int now)
 	stage = now;
 	unlinkat(criu_get_image_dir(), "rdma-error", 0);
 	if (stage == CR_PLUGIN_STAGE__RESTORE)
-		ret = restore_init();
+		ret = tell_begin() ?: restore_init();
 	/* CRIU does not call exit() when this fails. */
 	if (ret)
 		error_report();

@@ -152,9 +152,10 @@ void store_drain(void);
 int resume_late(int pid);
 
 /*
- * commit.c: wait for the word to go on, if somebody wants to give it; then say
- * that the tree goes on.
+ * commit.c: say that a restore begins, if somebody wants to know; wait for the
+ * word to go on, if somebody wants to give it; then say that the tree goes on.
  */
+int tell_begin(void);
 int wait_for_commit(pid_t root);
 void commit_goes(void);
 

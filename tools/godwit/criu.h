@@ -24,6 +24,7 @@ struct criu {
 	size_t files;
 };
 
+#define CRIU_WAS_KILLED "criu was killed, or ended, in the middle"
 #define CRIU_INIT { .pid = -1, .pidfd = -1, .sk = -1, .images = -1, .mntns = -1 }
 
 struct criu_options {

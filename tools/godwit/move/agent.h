@@ -61,6 +61,7 @@ struct agent {
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for whoever goes on when we are killed */
 	struct proc_id plugin_id;	/* for a container: the CRIU that podman's runtime started */
+	int plugin_pidfd;		/* the same, until it is undone; or -1 */
 	json_int_t want_processes, want_contexts;	/* how many the source has frozen */
 	json_t *want_creds;	/* of the threads at the source: creds_collect() */
 	struct tree tree;
@@ -141,6 +142,7 @@ int agent_make_mntns(struct agent *a, json_t *outside);	/* before CRIU starts. C
 int agent_start_criu(struct agent *a);
 int agent_restore(struct agent *a, json_t *message);
 void agent_criu_event(struct agent *a);	/* CRIU has something to say */
+void agent_plugin_died(struct agent *a);	/* the plugin's CRIU has ended before all was restored */
 void agent_plugin_event(struct agent *a);
 
 /*
@@ -167,7 +169,10 @@ void podman_path(void);	/* complete PATH: what ssh starts may find neither criu 
 int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
 int container_check_id(json_t *container);
 int agent_restore_container(struct agent *a);
-int agent_plugin_connects(struct agent *a);	/* -1 with fault() */
+/* The plugin connects twice: when CRIU begins, and when all is restored. 1: CRIU has died. -1 with fault() */
+int agent_plugin_connects(struct agent *a);
+/* CRIU has died. If it has failed, podman ends soon, and says why; if not, podman is killed. */
+bool agent_podman_ends(struct agent *a);
 /* All is restored: the deadline is now the time until which podman waits. -1 with fault(): that time is over. */
 int agent_limit_container(struct agent *a);
 void agent_end_container_quiet(struct agent *a);

@@ -34,6 +34,7 @@
 /* How long podman may take to end when its restore is called off; and then the processes that it left. */
 #define PODMAN_MS	20000
 #define REST_MS		5000
+#define LATE_MS		10000	/* how much later than CRIU podman may end */
 
 const char *container_fact(json_t *container, const char *key)
 {
@@ -96,6 +97,7 @@ static void set_environment(const struct agent *a)
 {
 	char *path = state_path(a->id, ".commit");
 
+	setenv("GODWIT_BEGIN_SOCK", path, 1);
 	setenv("GODWIT_COMMIT_SOCK", path, 1);
 	/* (for the reason in agent_start_criu()) */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
@@ -145,6 +147,16 @@ int agent_restore_container(struct agent *a)
 	return agent_save(a) ?: start_podman(a);
 }
 
+/* Wait until it has ended. -1: it still runs. */
+static int wait_for(const struct proc_id *id, int timeout_ms)
+{
+	struct pollfd p = { .fd = proc_is_there(id) ? pidfd_open(id->pid, 0) : -1, .events = POLLIN };
+	int n = p.fd < 0 ? 1 : poll(&p, 1, timeout_ms);
+
+	close_fd(&p.fd);
+	return n > 0 ? 0 : -1;
+}
+
 /* Send the plugin's socket to the keeper. It stays open there, even if the keeper never receives it. */
 static int give_keeper(struct agent *a, int sk)
 {
@@ -167,24 +179,50 @@ void agent_inherit_plugin(struct agent *a)
 	a->commit_sk = sk;
 }
 
+/* CRIU has begun. (It may have ended, too.) */
+static int meet_plugin(struct agent *a, pid_t pid)
+{
+	close_fd(&a->plugin_pidfd);
+	a->plugin_pidfd = pidfd_open(pid, 0);
+	a->plugin_id = proc_identify(pid);
+	return agent_save(a) ?: a->plugin_pidfd < 0;
+}
+
+/* Everything is restored, and the plugin will ask. */
+static int take_plugin(struct agent *a, int sk)
+{
+	int failed = give_keeper(a, sk);
+
+	close_fd(&a->commit_sk);
+	a->commit_sk = sk;
+	listen_no_more(a);
+	return failed || agent_save(a) ? -1 : 0;
+}
+
 int agent_plugin_connects(struct agent *a)
 {
 	pid_t pid;
-	int sk = accept_root(a->commit_listener, &pid), failed;
+	int sk = accept_root(a->commit_listener, &pid), ret = 0;
 
 	if (sk < 0)
 		return 0;
-	if (a->stage != STAGE_RESTORING) {
-		close(sk);
-		return 0;
-	}
 	fault_clear();
-	failed = give_keeper(a, sk);
-	close_fd(&a->commit_sk);
-	a->commit_sk = sk;
-	a->plugin_id = proc_identify(pid);
-	listen_no_more(a);
-	return failed || agent_save(a) ? -1 : 0;
+	if (a->stage == STAGE_RESTORING && a->plugin_pidfd >= 0 && pid == a->plugin_id.pid)
+		return take_plugin(a, sk);
+	if (a->stage == STAGE_RESTORING)
+		ret = meet_plugin(a, pid);
+	close(sk);
+	return ret;
+}
+
+bool agent_podman_ends(struct agent *a)
+{
+	close_fd(&a->plugin_pidfd);
+	if (wait_for(&a->criu_id, LATE_MS) == 0)
+		return true;
+	proc_kill_tree(&a->criu_id);
+	proc_kill_descendants();
+	return false;
 }
 
 /* -------------------------------------------------------- restored, run -- */
@@ -253,16 +291,6 @@ enum criu_event agent_podman_event(struct agent *a)
 	}
 	explain(a);
 	return CRIU_FAILED;
-}
-
-/* Wait until it has ended. -1: it still runs. */
-static int wait_for(const struct proc_id *id, int timeout_ms)
-{
-	struct pollfd p = { .fd = proc_is_there(id) ? pidfd_open(id->pid, 0) : -1, .events = POLLIN };
-	int n = p.fd < 0 ? 1 : poll(&p, 1, timeout_ms);
-
-	close_fd(&p.fd);
-	return n > 0 ? 0 : -1;
 }
 
 void agent_await_plugin(struct agent *a)
@@ -394,6 +422,7 @@ void agent_undo_container(struct agent *a)
 	fault_clear();
 	podman_path();
 	call_off(a);
+	close_fd(&a->plugin_pidfd);
 	if (json_object_get(a->container, "begun"))
 		undo_podman(a);
 	a->plugin_id = (struct proc_id){ 0 };

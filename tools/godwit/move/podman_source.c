@@ -295,7 +295,7 @@ int container_archive(struct move *m)
 	tell_runtime(c, true);
 	ret = move_await(m, c->pidfd, m->criu.pidfd);
 	if (ret)
-		return ret < 0 ? -1 : fault("criu was killed, or ended, in the middle");
+		return ret < 0 ? -1 : fault(CRIU_WAS_KILLED);
 	has_ended(m, -1);
 	return c->status ? why(m, "make an archive of") : 0;
 }

@@ -170,6 +170,21 @@ void agent_criu_event(struct agent *a)
 	}
 }
 
+/*
+ * If CRIU was killed, podman waits for the runtime, and the runtime for tasks that wait for CRIU: they keep its connection to the
+ * runtime open.
+ */
+void agent_plugin_died(struct agent *a)
+{
+	if (agent_podman_ends(a)) {
+		agent_criu_event(a);
+		return;
+	}
+	fault_clear();
+	fault(CRIU_WAS_KILLED);
+	agent_failed(a);
+}
+
 void agent_plugin_event(struct agent *a)
 {
 	char text[32];

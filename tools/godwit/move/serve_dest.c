@@ -161,7 +161,11 @@ static void hear(struct agent *a)
 
 static void plugin_connects(struct agent *a)
 {
-	if (agent_plugin_connects(a))
+	int ret = agent_plugin_connects(a);
+
+	if (ret > 0)
+		agent_plugin_died(a);
+	else if (ret)
 		agent_failed(a);
 }
 
@@ -193,14 +197,15 @@ static void loop(struct agent *a)
 	while (a->stage != STAGE_END && !a->over) {
 		/* (what we said reached nobody) */
 		bool unheard = a->wire.in >= 0 && a->wire.out < 0;
-		struct pollfd p[5] = {
+		struct pollfd p[] = {
 			{ .fd = a->wire.in, .events = POLLIN },
 			{ .fd = a->listener, .events = POLLIN },
 			{ .fd = a->container ? a->criu.pidfd : a->criu.sk, .events = a->gate ? 0 : POLLIN },
 			{ .fd = a->commit_sk, .events = POLLIN },
 			{ .fd = a->commit_listener, .events = POLLIN },
+			{ .fd = a->stage == STAGE_RESTORING ? a->plugin_pidfd : -1, .events = POLLIN },
 		};
-		int n = unheard ? 0 : poll(p, 5, poll_timeout(a));
+		int n = unheard ? 0 : poll(p, sizeof(p) / sizeof(*p), poll_timeout(a));
 
 		if (unheard || (told_to_end && a->stage < STAGE_READY))
 			lost_connection(a);
@@ -220,6 +225,8 @@ static void loop(struct agent *a)
 			agent_plugin_event(a);
 		else if (p[4].revents)
 			plugin_connects(a);
+		else if (p[5].revents)
+			agent_plugin_died(a);
 		else if (p[0].revents)
 			hear(a);
 		else if (p[1].revents)
@@ -314,7 +321,8 @@ int cmd_agent(int argc, char **argv)
 	};
 	struct agent a = {
 		.wire = { -1, -1 }, .attached = -1, .listener = -1, .lock = -1, .incoming = INCOMING_INIT,
-		.criu = CRIU_INIT, .made = MNTNS_MADE_INIT, .commit_sk = -1, .plugin_sk = -1, .commit_listener = -1,
+		.criu = CRIU_INIT, .made = MNTNS_MADE_INIT, .commit_sk = -1, .plugin_sk = -1, .plugin_pidfd = -1,
+		.commit_listener = -1,
 		.copied = json_array(), .warnings = json_array(),
 	};
 	bool again = false;

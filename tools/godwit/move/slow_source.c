@@ -75,7 +75,7 @@ int slow_hear(struct slow *slow, struct move *m, char *text, size_t size)
 	ssize_t n;
 
 	if (ret)
-		return ret < 0 ? -1 : fault("criu was killed, or ended, in the middle");
+		return ret < 0 ? -1 : fault(CRIU_WAS_KILLED);
 	n = recv(slow->sk, answer, sizeof(answer) - 1, 0);
 	if (n <= 0)
 		return fault("a child of godwit was killed");

@@ -18,7 +18,7 @@ static int await(struct move *m)
 {
 	int ret = move_await(m, m->dest.wire.in, m->criu.pidfd);
 
-	return ret == 1 ? fault("criu was killed, or ended, in the middle") : ret;
+	return ret == 1 ? fault(CRIU_WAS_KILLED) : ret;
 }
 
 int move_hear(struct move *m, const char *key)
