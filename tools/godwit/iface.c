@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "iface.h"
@@ -68,29 +69,100 @@ int tool(const char *what, const char *todo, const char *const argv[])
 	return ret ? -1 : 0;
 }
 
+/* What ip shows of an interface here; NULL: there is none. */
+static json_t *show(const char *ifname)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
+	json_t *link = json_incref(json_array_get(list, 0));
+
+	json_decref(list);
+	return link;
+}
+
 /* ----------------------------------------------------------------- make -- */
+
+const struct iface_type *iface_type(const char *name)
+{
+	static const struct iface_type types[] = {
+		{ "macvlan", "a macvlan", "bridge", true },
+		{ "ipvlan", "an ipvlan", "l2", false },
+		{ "veth", "a veth", "", true },
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (!strcmp(types[i].name, name))
+			return &types[i];
+	return NULL;
+}
+
+/*
+ * A MAC address for the port of a veth, which a bridge does not take for its own: it takes the lowest one of its ports. Nor does
+ * the port lower the bridge's MTU.
+ */
+static void draw_port_mac(char mac[18])
+{
+	uint8_t byte[5] = { 0 };
+
+	getrandom(byte, sizeof(byte), 0);
+	snprintf(mac, 18, "fe:%02x:%02x:%02x:%02x:%02x", byte[0], byte[1], byte[2], byte[3], byte[4]);
+}
+
+/* The words of ip that begin a command. A veth has its other end, whose name the kernel chooses, in the bridge. */
+static int begin_make(const struct iface *i, const char *port_mac, const char *port_mtu, const char *argv[])
+{
+	const char *const veth[] = {
+		"ip", "link", "add", "address", port_mac, "mtu", port_mtu, "master", i->parent, "up", "type", "veth", "peer", NULL,
+	};
+	const char *const other[] = { "ip", "link", "add", "link", i->parent, NULL };
+	const char *const *words = strcmp(i->type, "veth") ? other : veth;
+	int n = 0;
+
+	while (words[n]) {
+		argv[n] = words[n];
+		n++;
+	}
+	return n;
+}
+
+static int mtu_of(const char *ifname)
+{
+	json_t *link = show(ifname);
+	int mtu = json_integer_value(json_object_get(link, "mtu"));
+
+	json_decref(link);
+	return mtu;
+}
 
 int iface_make(const struct iface *i, int ns)
 {
-	char *path = xasprintf("/proc/%d/fd/%d", getpid(), ns), *mtu = xasprintf("%d", i->mtu);
+	const struct iface_type *type = iface_type(i->type);
+	int parents = mtu_of(i->parent), n, ret;
+	char *path = xasprintf("/proc/%d/fd/%d", getpid(), ns), *mtu = xasprintf("%d", i->mtu ?: parents);
+	char *port_mtu = xasprintf("%d", parents), port_mac[18];
 	char *what = xasprintf("interface %s of type %s on %s", i->ifname, i->type, i->parent);
-	const char *argv[20] = { "ip", "link", "add", "link", i->parent, "name", i->ifname, "netns", path };
-	int n = 9, ret;
+	const char *argv[32] = { NULL };
 
+	draw_port_mac(port_mac);
+	n = begin_make(i, port_mac, port_mtu, argv);
+	argv[n++] = "name";
+	argv[n++] = i->ifname;
+	argv[n++] = "netns";
+	argv[n++] = path;
+	argv[n++] = "mtu";
+	argv[n++] = mtu;
 	if (i->mac) {
 		argv[n++] = "address";
 		argv[n++] = i->mac;
 	}
-	if (i->mtu) {
-		argv[n++] = "mtu";
-		argv[n++] = mtu;
+	if (*type->mode) {
+		argv[n++] = "type";
+		argv[n++] = i->type;
+		argv[n++] = "mode";
+		argv[n++] = type->mode;
 	}
-	argv[n++] = "type";
-	argv[n++] = i->type;
-	argv[n++] = "mode";
-	argv[n++] = strcmp(i->type, "ipvlan") ? "bridge" : "l2";
 	ret = tool(what, "the kernel must have that type, and the parent carry no other", argv);
 	free(what);
+	free(port_mtu);
 	free(mtu);
 	free(path);
 	return ret;
@@ -176,12 +248,10 @@ char *iface_of_only_device(void)
 
 bool iface_can_be_deleted(const char *ifname)
 {
-	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
-	json_t *info = json_object_get(json_array_get(list, 0), "linkinfo");
-	const char *kind = json_string_value(json_object_get(info, "info_kind")) ?: "";
-	bool can = !strcmp(kind, "macvlan") || !strcmp(kind, "ipvlan");
+	json_t *link = show(ifname), *info = json_object_get(link, "linkinfo");
+	bool can = iface_type(json_string_value(json_object_get(info, "info_kind")) ?: "");
 
-	json_decref(list);
+	json_decref(link);
 	return can;
 }
 
@@ -239,6 +309,24 @@ int iface_check_parent(const char *name)
 	if (!*name || *name == '-' || strlen(name) >= IFNAMSIZ)
 		return fault("interface %s: no interface can have that name: --parent takes one that ip link shows", name);
 	return 0;
+}
+
+int iface_check_bridge(const char *name, const char *where)
+{
+	json_t *link = show(name), *info = json_object_get(link, "linkinfo"), *data = json_object_get(info, "info_data");
+	const char *kind = json_string_value(json_object_get(info, "info_kind")) ?: "";
+	int ret = 0;
+
+	if (strcmp(kind, "bridge"))
+		ret = fault("interface %s: it is no bridge%s, and a veth needs one: take the bridge's name, or macvlan", name, where);
+	else if (json_integer_value(json_object_get(data, "vlan_filtering")))
+		ret = fault("bridge %s: it filters VLANs%s, and godwit does not know which the veth is to be in: take another bridge, "
+			    "or macvlan", name, where);
+	else if (json_integer_value(json_object_get(data, "stp_state")))
+		ret = fault("bridge %s: it has STP%s, so a new port lets nothing pass for some time: take another bridge, or macvlan",
+			    name, where);
+	json_decref(link);
+	return ret;
 }
 
 int iface_check_mac(const char *mac)

@@ -11,6 +11,15 @@
 #include "address.h"
 #include "godwit.h"
 
+struct iface_type {
+	const char *name, *one;		/* one: "a macvlan" */
+	const char *mode;		/* the only one that godwit makes; "": it has none */
+	bool has_mac;			/* else it has its parent's */
+};
+
+/* The types of interface that godwit makes. NULL: this is none. A veth lies on a bridge, which its other end is a port of. */
+const struct iface_type *iface_type(const char *name);
+
 struct iface {
 	const char *device, *ifname, *parent, *type;
 	const char *mac;		/* NULL: any, or its parent's */
@@ -49,6 +58,8 @@ int iface_check_unused(const char *device);
 /* Do the kernel, ip and rdma all take it for a name? -1 with fault(). */
 int iface_check_name(const char *what, const char *name, size_t max);
 int iface_check_parent(const char *name);
+/* Can a veth lie on it? where: " here" or " there", for the message. */
+int iface_check_bridge(const char *name, const char *where);
 int iface_check_mac(const char *mac);
 int iface_parse_address(struct iface *i, const char *text);	/* ADDRESS/LENGTH, of a host */
 

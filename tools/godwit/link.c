@@ -110,6 +110,8 @@ static int link_add(struct link *l)
 		return -1;
 	if (!if_nametoindex(l->iface.parent))
 		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->iface.parent);
+	if (!strcmp(l->iface.type, "veth") && iface_check_bridge(l->iface.parent, " here"))
+		return -1;
 	if (rdma_device_exists(l->iface.device))
 		return fault("device %s: there is one of that name: take another name, or that one away (godwit link del %s)",
 			     l->iface.device, l->iface.device);
@@ -221,7 +223,7 @@ static int take_away(const struct link *l, const char *ifname)
 		ret = iface_delete_device(l->iface.device) ?:
 		      iface_delete(ifname, what, "its device is gone; take it away with ip link delete");
 	else
-		ret = fault("device %s: %s, which it lies on, is no macvlan or ipvlan: rdma link delete %s", l->iface.device, what,
+		ret = fault("device %s: %s, which it lies on, is no macvlan, ipvlan or veth: rdma link delete %s", l->iface.device, what,
 			    l->iface.device);
 	free(what);
 	return ret;
@@ -252,15 +254,17 @@ static int link_del(struct link *l)
 
 static int check_arguments(const struct link *l)
 {
+	const struct iface_type *type = iface_type(l->iface.type);
+
 	if (iface_check_name("device", l->iface.device, 64) || iface_check_name("interface", l->iface.ifname, IFNAMSIZ) ||
 	    (l->iface.mac && iface_check_mac(l->iface.mac)) || (l->iface.parent && iface_check_parent(l->iface.parent)))
 		return -1;
-	if (!strcmp(l->iface.type, "veth"))
-		return fault("type veth: godwit does not make these yet: take macvlan, or make one and use rdma link add");
-	if (strcmp(l->iface.type, "macvlan") && strcmp(l->iface.type, "ipvlan"))
-		return fault("type %s: there is none of that name: take macvlan or ipvlan", l->iface.type);
-	if (l->iface.mac && !strcmp(l->iface.type, "ipvlan"))
-		return fault("type ipvlan: it has the MAC address of its parent: leave --mac out, or take macvlan");
+	if (!type)
+		return fault("type %s: there is none of that name: take macvlan, ipvlan or veth", l->iface.type);
+	if (l->iface.mac && !type->has_mac)
+		return fault("type %s: it has the MAC address of its parent: leave --mac out, or take macvlan", type->name);
+	if (!strcmp(l->iface.type, "veth") && !l->iface.parent)
+		return fault("type veth: it lies on a bridge: give the bridge's name with --parent");
 	return 0;
 }
 

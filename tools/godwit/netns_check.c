@@ -25,9 +25,12 @@ static void check_parent(const struct iface *i, json_t *problems)
 			i->ifname);
 	else if (!up)
 		problem(problems, "interface %s: it is down there, and %s is to lie on it: set it up", i->parent, i->ifname);
+	else if (!strcmp(i->type, "veth") && iface_check_bridge(i->parent, " there"))
+		problem(problems, "%s", fault_text());
 	else if (mtu < i->mtu)
 		problem(problems, "interface %s: its MTU there is %d, and that of %s is %d: raise it there", i->parent, (int)mtu,
 			i->ifname, i->mtu);
+	fault_clear();
 	json_decref(list);
 }
 

@@ -99,26 +99,80 @@ static int find_parent(const struct view *v, json_t *link, const char *ifname, c
 	return parent ? 0 : fault("interface %s in %s: the interface that it lies on is gone: make it again", ifname, v->path);
 }
 
+/* What a person has set on the port of a bridge; NULL: nothing that can be told. */
+static const char *port_setting(json_t *port)
+{
+	static const char *const on[] = { "learning", "flood", "mcast_flood", "bcast_flood", NULL };
+	json_t *data = json_object_get(json_object_get(port, "linkinfo"), "info_slave_data"), *value;
+	const char *key;
+
+	if (!has(json_object_get(port, "flags"), "UP"))
+		return "down";
+	if (strcmp(text_of(port, "qdisc"), "noqueue"))
+		return text_of(port, "qdisc");
+	json_object_foreach(data, key, value)
+		if (json_is_boolean(value) && json_is_true(value) != one_of(on, key))
+			return key;
+	if (strcmp(text_of(data, "state"), "forwarding"))
+		return "state";
+	if (strcmp(text_of(data, "group_fwd_mask_str"), "0x0"))
+		return "group_fwd_mask";
+	if (json_integer_value(json_object_get(data, "multicast_router")) != 1)
+		return "mcast_router";
+	return json_object_get(data, "backup_port") ? "backup_port" : NULL;
+}
+
+/* Is it a port as iface_make() makes them? In this host's own namespace. Puts the bridge in the port's place. */
+static int look_at_port(const struct view *v, const char *ifname, char port[IFNAMSIZ])
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", port, NULL });
+	json_t *link = json_array_get(list, 0);
+	const char *bridge = text_of(link, "master"), *setting = port_setting(link);
+	int ret = 0;
+
+	if (!*bridge || strcmp(text_of(json_object_get(link, "linkinfo"), "info_slave_kind"), "bridge"))
+		ret = fault("interface %s in %s: its other end, %s, is no port of a bridge, and such a veth can't be moved: make it one",
+			    ifname, v->path, port);
+	else if (setting)
+		ret = fault("interface %s in %s: its other end, %s, is a port with a setting of its own (%s), which can't be moved: "
+			    "change it back", ifname, v->path, port, setting);
+	else
+		ret = iface_check_bridge(bridge, " here");
+	snprintf(port, IFNAMSIZ, "%s", bridge);
+	json_decref(list);
+	return ret;
+}
+
+static int find_bridge(const struct view *v, const char *ifname, char port[IFNAMSIZ])
+{
+	int ret;
+
+	ns_come_back(v->ours);
+	ret = look_at_port(v, ifname, port);
+	return ns_enter(v->ns) ?: ret;
+}
+
 static int add_link(struct view *v, json_t *link)
 {
 	json_t *info = json_object_get(link, "linkinfo"), *its;
 	const char *kind = text_of(info, "info_kind"), *ifname = text_of(link, "ifname");
 	const char *mode = text_of(json_object_get(info, "info_data"), "mode");
-	bool macvlan = !strcmp(kind, "macvlan");
+	const struct iface_type *type = iface_type(kind);
 	char parent[IFNAMSIZ] = "";
 
-	if (!macvlan && strcmp(kind, "ipvlan"))
-		return fault("interface %s in %s: it is of type %s, and only a macvlan or ipvlan can be moved: use one "
+	if (!type)
+		return fault("interface %s in %s: it is of type %s, and only a macvlan, ipvlan or veth can be moved: use one "
 			     "(godwit link add), or take it away", ifname, v->path, *kind ? kind : text_of(link, "link_type"));
-	if (strcmp(mode, macvlan ? "bridge" : "l2"))
+	if (strcmp(mode, type->mode))
 		return fault("interface %s in %s: it is %s of mode %s, and only mode %s can be moved: make it again", ifname,
-			     v->path, macvlan ? "a macvlan" : "an ipvlan", mode, macvlan ? "bridge" : "l2");
-	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent))
+			     v->path, type->one, mode, type->mode);
+	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent) ||
+	    (!strcmp(kind, "veth") && find_bridge(v, ifname, parent)))
 		return -1;
 	its = json_pack("{ss ss ss ss sI s[] s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
 			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes",
 			"neighbours");
-	if (macvlan)
+	if (type->has_mac)
 		json_object_set(its, "mac", json_object_get(link, "address"));
 	json_array_append_new(v->links, its);
 	return 0;
@@ -151,7 +205,7 @@ static const char *odd_address(json_t *a, bool on_link)
 	if (other)
 		return strcmp(other, "address") ? other : "one with a peer";
 	if (!on_link)
-		return "not of a macvlan or ipvlan";
+		return "not of a macvlan, ipvlan or veth";
 	return strcmp(text_of(a, "scope"), "global") ? "not of global scope" : NULL;
 }
 
@@ -297,7 +351,7 @@ static int add_device(struct view *v, json_t *device)
 		return 0;
 	rdma_netdev(name, of);
 	if (!link || strcmp(of, ifname) || json_object_get(link, "device"))
-		return fault("device %s in %s: it is not the one rxe device of a macvlan or ipvlan: take it away", name, v->path);
+		return fault("device %s in %s: it is not the one rxe device of an interface that can be moved: take it away", name, v->path);
 	json_object_set_new(link, "device", json_string(name));
 	return iface_check_name("device", name, 64);
 }

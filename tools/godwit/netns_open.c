@@ -25,8 +25,7 @@ const char *netns_name(const char *path)
 static int parse_iface(struct iface *i, json_t *link)
 {
 	json_t *addresses = json_object_get(link, "addresses"), *text;
-	const char *mode = text_of(link, "mode") ?: "";
-	bool macvlan;
+	const struct iface_type *type;
 	size_t j;
 
 	*i = (struct iface){
@@ -36,8 +35,8 @@ static int parse_iface(struct iface *i, json_t *link)
 	};
 	if (!i->ifname || !i->type || !i->parent || i->mtu <= 0)
 		return fault("network namespace: what it is to have makes no sense: use the same godwit at both ends");
-	macvlan = !strcmp(i->type, "macvlan");
-	if ((!macvlan && strcmp(i->type, "ipvlan")) || strcmp(mode, macvlan ? "bridge" : "l2") || !macvlan == !!i->mac)
+	type = iface_type(i->type);
+	if (!type || strcmp(text_of(link, "mode") ?: "", type->mode) || type->has_mac != !!i->mac)
 		return fault("interface %s: such a %s can't be made: use the same godwit at both ends", i->ifname, i->type);
 	if (iface_check_name("interface", i->ifname, IFNAMSIZ) || iface_check_parent(i->parent) ||
 	    (i->mac && iface_check_mac(i->mac)) || (i->device && iface_check_name("device", i->device, 64)))
