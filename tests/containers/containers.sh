@@ -34,7 +34,7 @@ contained_hosts() {
 	local h
 	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
 	cluster_up --hosts 3 "$@"
-	for h in h1 h2 h3; do on $h modprobe macvlan; done
+	for h in h1 h2 h3; do on $h modprobe -a macvlan ipvlan veth bridge 8021q; done
 	[ $# = 0 ] || { disk_for_podman h1 && disk_for_podman h2; }
 	# (h1 makes the image that the others take)
 	prepared h1
@@ -67,16 +67,19 @@ goes_on_inside() {
 	expect 60 flows_inside
 }
 
-# talk RUNTIME [WITH]: the container web at h1 talks to one at h3; a test may choose other options
+# talk RUNTIME [WITH [server]]: the container web at h1 talks to one at h3, and is the client if nothing else is said. WITH has more
+# words for podman run at h1. A test may choose other options.
 client_options="--qps 4 --size 16K --timeout 16 --retry-cnt 1 --rnr-retry 1" server_options=
 talk() {
-	local before
+	local before server=h3 client=h1 to=10.78.0.3
+	local -A words=([h1]=${2:-})
+	if [ "${3:-}" = server ]; then server=h1 client=h3 to=10.78.0.1; fi
 	# shellcheck disable=SC2086 # words
-	contained h3 "$1" "" $server_options
-	wait_for 60 on h3 ip netns exec web sh -c 'ss -Htln "sport = :18600" | grep -q .'
+	contained $server "$1" "${words[$server]:-}" $server_options
+	wait_for 60 on $server ip netns exec web sh -c 'ss -Htln "sport = :18600" | grep -q .'
 	before=$(packets_inside)
 	# shellcheck disable=SC2086
-	contained h1 "$1" "${2:-}" $client_options 10.78.0.3
+	contained $client "$1" "${words[$client]:-}" $client_options $to
 	wait_for 60 flows_inside
 }
 
