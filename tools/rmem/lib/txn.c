@@ -145,10 +145,25 @@ static size_t queue_message(const struct txn *t, size_t first, union queue_body 
 	return sizeof(*queue) + count * sizeof(*queue->ops);
 }
 
-/* Sends some messages at once, and waits for all of them. A failure of the connection counts first, then the first refusal. */
+/* If it returns 0, the transaction may take place from now on. */
+static int begin_go(struct rmem *r, unsigned int generation, struct request *request)
+{
+	struct txn *t = &r->txn;
+	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count) };
+	int ret = request_begin(r, generation, RMEM_GO, &body, sizeof(body), request);
+
+	t->sent = !ret;
+	return ret;
+}
+
+/*
+ * Sends some messages at once, and waits for all of them. A failure of the connection counts first, then the first refusal.
+ * Behind the last part of the queue goes RMEM_GO, without a wait for the answers: it has the number of entries, so it is refused if
+ * one of the parts was.
+ */
 static int send_some(struct rmem *r, unsigned int generation, size_t *first)
 {
-	struct request requests[WINDOW] = { 0 };
+	struct request requests[WINDOW + 1] = { 0 };
 	union queue_body body;
 	int begun = 0, ret = 0;
 
@@ -161,16 +176,23 @@ static int send_some(struct rmem *r, unsigned int generation, size_t *first)
 		begun++;
 		*first += (size - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op);
 	}
+	if (!ret && *first == r->txn.count) {
+		ret = begin_go(r, generation, &requests[begun]);
+		begun += !ret;
+	}
 	for (int i = 0; i < begun; i++) {
 		int one = request_end(r, &requests[i]);
 
-		if (!ret || (ret > 0 && one < 0))
-			ret = one;
+		/* (a connection that breaks ends all requests) */
+		if (one < 0)
+			return one;
+		ret = ret ? ret : one;
 	}
 	return ret;
 }
 
-static int send_queue(struct rmem *r, unsigned int generation)
+/* The queue, and RMEM_GO. */
+static int send_all(struct rmem *r, unsigned int generation)
 {
 	size_t first = 0;
 	int ret = 0;
@@ -208,19 +230,12 @@ static int refused(struct rmem *r, unsigned int generation, int status)
 static int go(struct rmem *r)
 {
 	struct txn *t = &r->txn;
-	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count) };
 	unsigned int generation = r->generation;
 	int ret;
 
 	t->state = TXN_GOING;
 	t->sent = false;
-	ret = send_queue(r, generation);
-	if (ret < 0)
-		return ret;
-	if (ret > 0)
-		return refused(r, generation, ret);
-	t->sent = true;
-	ret = request_call(r, generation, RMEM_GO, &body, sizeof(body), NULL, 0);
+	ret = send_all(r, generation);
 	if (ret < 0)
 		return ret;
 	if (ret == RMEM_OK) {
