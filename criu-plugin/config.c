@@ -186,7 +186,7 @@ int load_config(void)
 		return fail("GODWIT_LATE is neither warn nor refuse");
 	if (done || commit_is_asked() || getenv("GODWIT_HOLDS"))
 		return 0;
-	/* (a FIFO must not keep us waiting) */
+	/* Without O_NONBLOCK, a FIFO of this name would keep us waiting. */
 	fd = open(CONFIG_FILE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 && errno != ENOENT)
 		return fail(CONFIG_FILE " cannot be read: %m");

@@ -14,7 +14,7 @@
 
 #include "plugin.h"
 
-/* (CRIU refuses a plugin with more hooks than CRIU has, for all processes.) */
+/* CRIU refuses a plugin with more hooks than CRIU has, for all processes. */
 _Static_assert(CR_PLUGIN_HOOK__MAX == 12, "this plugin is for CRIU 4.1");
 
 /* CRIU's cr_plugin_ctl: a list of plugins, and one for each hook. */

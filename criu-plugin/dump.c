@@ -43,7 +43,10 @@ static int begin(void)
 {
 	if (dump.began)
 		return 0;
-	/* (a mistake shows while the task runs; no setting matters here) */
+	/*
+	 * A mistake in the configuration shows here, while the task runs. No
+	 * setting matters for a dump.
+	 */
 	if (check_criu() || load_config())
 		return -1;
 	if (in_image_dir("parent"))

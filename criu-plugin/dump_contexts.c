@@ -168,7 +168,7 @@ static struct dumped_context *add_context(int fd, const char *node)
 	c = device < 0 ? NULL :
 	    append(&dump.contexts, sizeof(*c), dump.num_contexts);
 	if (!c) {
-		free(ctx);	/* (fd stays the caller's) */
+		free(ctx);	/* fd stays the caller's */
 		return NULL;
 	}
 	c->ctx = ctx;

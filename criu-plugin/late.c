@@ -121,12 +121,12 @@ int check_time(void)
 	struct list list = {};
 	const char *more;
 
-	/* (the program that gives the word knows whether peers wait) */
+	/* The program that gives the word knows whether peers wait. */
 	if (commit_is_asked() ||
 	    !inventory->has_stop_time || !inventory->pause_timeout)
 		return 0;
 	limit = inventory->pause_timeout * SECOND;
-	/* (if the source's clock is ahead of this one, nobody knows) */
+	/* If the source's clock is ahead, nobody knows how late it is. */
 	if (time < inventory->stop_time || time - inventory->stop_time <= limit)
 		return 0;
 	name_connections(&list);

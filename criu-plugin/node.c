@@ -68,7 +68,7 @@ static int read_node(const char *path, struct node *node)
 	return share_lock();
 }
 
-/* (other devices may vanish meanwhile: they are skipped) */
+/* Other devices may vanish meanwhile. They are skipped. */
 static bool is_file_of(const char *uverbs, const char *device)
 {
 	char name[64];
@@ -169,7 +169,7 @@ static int put_file(int dir, const struct node *node)
 		set_access(&as, &st);
 	}
 	snprintf(new, sizeof(new), ".%s.%d", node->name, getpid());
-	/* (left by a restore that was killed) */
+	/* A restore that was killed may have left this file. */
 	unlinkat(dir, new, 0);
 	mask = umask(0);
 	err = mknodat(dir, new, S_IFCHR | as.mode, as.rdev) ? errno : 0;
@@ -207,7 +207,7 @@ static int open_path(int at, int dir, const char *name, int flags)
 	flags |= O_CLOEXEC | O_NOCTTY;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
 	fd = open(path, flags);
-	/* (a container without /proc) */
+	/* A container without /proc does not have this path. */
 	return fd < 0 && errno == ENOENT ? openat(dir, name, flags) : fd;
 }
 
@@ -251,7 +251,7 @@ int open_node(const struct node *node, int flags)
 	char name[NAME_MAX + 1];
 	int dir, at, fd = -1;
 
-	/* (a link that the container made is not followed) */
+	/* A link that the container made is not followed. */
 	dir = open(NODES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0)
 		return fail(NODES " cannot be read by the restored process: %m: its container needs it, with %s (c %u %u) in it",

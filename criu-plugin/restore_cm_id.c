@@ -87,7 +87,10 @@ static int translate(const RdmaCmIdEntry *id, union address *a)
 		if (strcmp(c->source->name, id->device))
 			continue;
 		address_to_gid(a, &old);
-		/* (such as a loopback address, which is the same here) */
+		/*
+		 * An address that is not the device's, such as a loopback
+		 * address, is the same here.
+		 */
 		if (!has_gid(c->source, old.raw))
 			return 0;
 		if (choose_gid(c->source, c->here, old.raw, &gid))
@@ -151,8 +154,8 @@ static int resolve_peer(int fd, const RdmaCmIdEntry *id)
 	load_address(&then, &id->dst_addr);
 	gid_to_address(c->here, &gid, then.in.sin_port, &dst);
 	/*
-	 * (The peer does not get the REQ, but the kernel sends none before it
-	 * knows the peer's hardware address.)
+	 * The peer does not get the REQ. But the kernel sends no REQ before it
+	 * knows the peer's hardware address.
 	 */
 	return cm_resolve_addr(fd, id, &src, &dst) || cm_resolve_route(fd, id) ? -1 : 0;
 }

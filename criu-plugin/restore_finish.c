@@ -68,7 +68,7 @@ static int check_files(const struct resuming *r)
 
 static int set_option(pid_t tid, void *options)
 {
-	/* (this fails for a zombie, which was restored as one) */
+	/* This fails for a zombie, which was restored as a zombie. */
 	ptrace(PTRACE_SETOPTIONS, tid, NULL, *(long *)options);
 	return 0;
 }

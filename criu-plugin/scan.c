@@ -25,7 +25,7 @@ enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN])
 	else
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	node[0] = '\0';
-	/* (do not ask a file system's server, which may be slow or frozen) */
+	/* Do not ask the server of a file system: it may be slow or frozen. */
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return FILE_NOT_RDMA;
 	if (S_ISCHR(st.stx_mode))

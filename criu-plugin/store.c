@@ -166,7 +166,7 @@ void store_drain(void)
 {
 	int sock, fd;
 
-	/* (without RDMA there is none) */
+	/* Without RDMA there is no store. */
 	if (!store || store->id < 0)
 		return;
 	sock = open_socket();

@@ -191,7 +191,7 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
 	if (!ctx)
 		return 0;
-	/* (fails if the context is not stopped, or goes on already) */
+	/* This fails if the context is not stopped, or goes on already. */
 	ibv_abort_context(ctx);
 	ibv_detach_context(ctx);
 	return 0;

@@ -49,7 +49,7 @@ int device_name(const char *node, char name[64])
 	FILE *file;
 
 	name[0] = '\0';
-	/* (a node is the name of a folder's entry, so it is not longer) */
+	/* A node is the name of an entry of a folder, so it is not longer than NAME_MAX. */
 	snprintf(path, sizeof(path), VERBS_CLASS "/%.*s/ibdev", NAME_MAX, node);
 	file = fopen(path, "re");
 	if (!file)

@@ -97,7 +97,7 @@ static bool number(char **at, int base, char end, uint64_t *value)
 	return true;
 }
 
-/* (a process has some thousand mappings, and sscanf() takes ten times as long) */
+/* A process has some thousand mappings, and sscanf() takes ten times as long as this function. */
 bool proc_map_parse(pid_t pid, char *line, struct proc_map *map)
 {
 	uint64_t start, end, offset, major, minor, inode;

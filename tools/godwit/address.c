@@ -268,7 +268,7 @@ int addresses_wait_gids(const struct addresses *list, int timeout_ms)
 		struct in6_addr gid = as_gid(&list->address[i]);
 		const char *ifname = list->address[i].ifname;
 
-		/* (the kernel adds the GID from a work item, and sysfs has no way to wait for that) */
+		/* The kernel adds the GID from a work item, and sysfs has no way to wait for that. */
 		while (rdma_on_interface(ifname) && !rdma_has_gid(ifname, &gid)) {
 			if (now_ns() > end)
 				return fault("address %s: its GID did not appear on %s's RDMA device",

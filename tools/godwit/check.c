@@ -160,7 +160,7 @@ static int check(struct move *m)
 
 	if (m->process.pid && host_check_root())
 		return failed(EXIT_REFUSED);
-	/* (first: ssh, and the destination's look at itself, take as long as what we do here) */
+	/* The connection comes first: ssh and the destination's look at itself take as long as our own look, and run meanwhile. */
 	if (m->host) {
 		move_make_id(m);
 		if (dest_start(&m->dest, m->host, m->ssh, m->id, false))
@@ -238,7 +238,7 @@ int cmd_check(int argc, char **argv)
 		case 't': m.host = parse_text(optarg); break;
 		default: usage();
 		}
-	/* (ssh would take a host that begins with - for an option) */
+	/* ssh would take a host that begins with - for an option. */
 	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
 		usage();
 	m.process.pid = argc > optind ? parse_pid(argv[optind]) : 0;

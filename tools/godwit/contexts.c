@@ -81,7 +81,7 @@ static int inspect(struct context *c, struct ibv_context *ctx)
 	if (ret)
 		return ret;
 	c->ours = true;
-	/* (the process runs: the dump may grow between two calls) */
+	/* The process runs, so the dump may grow between two calls. */
 	for (int tries = 0; tries < 10; tries++) {
 		count = size;
 		ret = ibv_inspect_context(ctx, &count, c->dump, size);
@@ -282,7 +282,7 @@ int contexts_abort(struct contexts *list)
 		c->ours = ctx && ibv_query_migration(ctx, &c->query) == 0;
 		if (c->ours && c->query.state == RXE_MIGR_CTX_STOPPED)
 			ret = ibv_abort_context(ctx);
-		/* (the CRIU plugin tries the same: it may have been faster) */
+		/* The CRIU plugin tries the same, and may have been faster. */
 		if (ret && ibv_query_migration(ctx, &c->query) == 0 &&
 		    c->query.state == RXE_MIGR_CTX_STOPPED) {
 			fault("process %d, descriptor %d: its connections can't be set going again: %s",

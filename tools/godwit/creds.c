@@ -44,7 +44,7 @@ static void add_lines(json_t *creds, const char *status)
 	}
 }
 
-/* (without a security module the kernel gives an error, where AppArmor says "unconfined": both mean the same) */
+/* Without a security module the kernel gives an error. AppArmor says "unconfined". Both mean the same. */
 static void add_label(json_t *creds, pid_t pid, pid_t tid)
 {
 	char *path = xasprintf("/proc/%d/task/%d/attr/current", pid, tid);
@@ -116,7 +116,7 @@ static int add_thread(json_t *kinds, json_t *threads, json_t *limits, pid_t pid,
 	state = status_line(status, "State");
 	numbers = status_line(status, "NSpid");
 	inner = strrchr(numbers, ' ');
-	/* (CRIU restores a dead thread with credentials of CRIU's own) */
+	/* CRIU restores a dead thread with credentials of CRIU's own. */
 	if (state[0] != 'Z' && state[0] != 'X') {
 		creds = json_object();
 		add_lines(creds, status);

@@ -135,7 +135,7 @@ int criu_request(struct criu *criu, const CriuReq *req)
 
 static void common_options(CriuOpts *opts, const struct criu *criu, const struct criu_options *options)
 {
-	/* (by a descriptor: CRIU would take a path for a link) */
+	/* CRIU gets the folder by a descriptor, because CRIU would take a path for a symbolic link. */
 	opts->images_dir_fd = criu->images;
 	opts->log_file = (char *)options->log;
 	opts->has_log_level = true;

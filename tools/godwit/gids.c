@@ -57,7 +57,7 @@ json_t *gids_json(const char *device)
 		char text[INET6_ADDRSTRLEN];
 
 		inet_ntop(AF_INET6, &gid[i].gid, text, sizeof(text));
-		/* (a VLAN has the link-local GID of the interface below it; a restore finds GIDs by value, so it takes the first) */
+		/* A VLAN has the link-local GID of the interface below it. A restore finds GIDs by value, so it takes the first. */
 		if (!gid[i].rocev2 || gids_find(list, text))
 			continue;
 		json_array_append_new(list, json_pack("{s:s, s:o, s:b, s:i, s:b, s:i}", "gid", text,
@@ -138,7 +138,7 @@ const char *gids_choose(json_t *here, json_t *there, const char *old, const char
 		return NULL;
 	}
 	json_array_foreach(there, i, entry) {
-		/* (a secondary address may have come with another process, and may leave with it; a temporary address ends) */
+		/* A secondary address may have come with another process, and may leave with it. A temporary address ends. */
 		if (subnet_of(entry, &new) || new.address.secondary || !stands_for(&new, &gone))
 			continue;
 		several = found;

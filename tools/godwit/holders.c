@@ -141,7 +141,7 @@ static int outside_fd(const struct proc_fd *fd, void *arg)
 	struct outside *o = arg;
 	char device[64];
 
-	/* (another godwit holds them only while it looks) */
+	/* Another godwit holds these files only while it looks at them. */
 	if (tree_has(o->tree, fd->pid))
 		return 0;
 	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) == FILE_UVERBS) {

@@ -52,7 +52,7 @@ static int add_map(const struct proc_map *map, void *arg)
 		used->its = 0;
 	used->pid = map->pid;
 	used->its += length;
-	/* (a restore makes shared memory again from its beginning on) */
+	/* A restore makes shared memory again from the beginning of that memory on. */
 	if (map->shared && used->its < map->offset + length)
 		used->its = map->offset + length;
 	if (used->bytes < used->its)
@@ -94,7 +94,7 @@ uint64_t huge_free(uint64_t size)
 	uint64_t extra = pool_value(size, "nr_overcommit_hugepages"), surplus = pool_value(size, "surplus_hugepages");
 	uint64_t free_pages = pool_value(size, "free_hugepages"), reserved = pool_value(size, "resv_hugepages");
 
-	/* (reserved pages are counted as free) */
+	/* The kernel counts reserved pages as free. */
 	free_pages += extra > surplus ? extra - surplus : 0;
 	return free_pages > reserved ? free_pages - reserved : 0;
 }

@@ -43,7 +43,7 @@ int images_remove(const char *dir)
 	return rmdir(dir) ? fault("images: %s can't be removed: %s", dir, strerror(errno)) : 0;
 }
 
-/* (the folder, and its parent, need not be there yet) */
+/* The folder and its parent need not be there yet. */
 static void file_system_of(const char *base, struct statfs *fs)
 {
 	char *path = xstrdup(base), *slash;
@@ -199,7 +199,7 @@ static int open_new(const char *path, json_t *message)
 
 	if (fd < 0)
 		return fd;
-	/* (the owner first: to change it clears bits of the mode) */
+	/* The owner is set first, because a change of the owner clears bits of the mode. */
 	if (fchown(fd, json_integer_value(json_object_get(message, "uid")),
 		   json_integer_value(json_object_get(message, "gid"))) ||
 	    fchmod(fd, mode & 07777)) {
@@ -342,7 +342,7 @@ char *images_lock_table(const char *dir)
 	char *text = read_file(path);
 	const char *at = text;
 
-	/* (CRIU prints its run id twice; the second one counts) */
+	/* CRIU prints its run id twice. The second one counts. */
 	while (at && (at = strstr(at, key))) {
 		at += sizeof(key) - 1;
 		free(table);

@@ -111,7 +111,7 @@ static int tell_device(const char *device, void *arg)
 		return -1;
 	ret = ibv_migration_key(ctx, arg, NULL);
 	ibv_close_device(ctx);
-	/* (all devices of this host have the same key) */
+	/* All devices of this host have the same key, so the first device is enough. */
 	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
 }
 

@@ -137,7 +137,7 @@ static int link_add(struct link *l)
 struct search {
 	struct link *l;
 	char *ifname;
-	ino_t *seen;	/* (all namespaces lie in one file system) */
+	ino_t *seen;	/* all namespaces lie in one file system */
 	size_t n;
 };
 
@@ -319,7 +319,7 @@ int cmd_link(int argc, char **argv)
 		return failed(EXIT_USAGE);
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
-	/* (a signal would leave half of it. A signal still ends the programs that we run: then we undo all) */
+	/* A signal to us would leave the work half done. A signal still ends the programs that we run, and then we undo all. */
 	block_signals();
 	ret = add ? link_add(&l) : link_del(&l);
 	close_fd(&l.ns);

@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 	if (!strcmp(name ? name + 1 : argv[0] ?: "", "criu"))
 		return cmd_relay(argc, argv);
 	signal(SIGPIPE, SIG_IGN);
-	/* (podman must not ask another host) */
+	/* podman must not ask another host. */
 	unsetenv("CONTAINER_HOST");
 	unsetenv("CONTAINER_CONNECTION");
 	if (argc < 2)

@@ -77,7 +77,7 @@ static int recover(struct move *m, int status)
 {
 	json_t *state = state_load(m->id);
 
-	/* (tasks that have ended since leave the tree: nothing is to be done for them) */
+	/* Tasks that have ended since leave the tree. Nothing is to be done for them. */
 	tree_refresh(&m->plan.tree, m->process.pid);
 	if (state) {
 		move_remember_stopped(m, state);
@@ -192,7 +192,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		case 'v': *verbose = true; break;
 		default: usage();
 		}
-	/* (ssh would take a host that begins with - for an option) */
+	/* ssh would take a host that begins with - for an option. */
 	if (optind != argc - !m->container.name || !m->host || m->host[0] == '-' || m->images_base[0] != '/' ||
 	    (m->container.name ? m->copy.n || m->device_map || m->gids_asked : m->container.parent || m->volumes.n))
 		usage();

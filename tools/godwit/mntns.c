@@ -45,7 +45,7 @@ static unsigned int flags_of(const char *options, char **unknown)
 			*unknown = xstrdup(name);
 	}
 	free(copy);
-	/* (mountinfo names every kind of access time but strictatime. MOUNT_ATTR_RELATIME is 0, hence RELATIME) */
+	/* mountinfo names every kind of access time but strictatime. MOUNT_ATTR_RELATIME is 0, so RELATIME stands for it. */
 	if (!(flags & (MOUNT_ATTR_NOATIME | RELATIME)))
 		flags |= MOUNT_ATTR_STRICTATIME;
 	return flags & ~RELATIME;
@@ -54,7 +54,7 @@ static unsigned int flags_of(const char *options, char **unknown)
 /* Options of a tmpfs as mount() takes them. */
 static char *tmpfs_options(const char *super)
 {
-	const char *rest = strchr(super, ',');	/* (the first is "rw" or "ro") */
+	const char *rest = strchr(super, ',');	/* the first option is "rw" or "ro" */
 
 	return xstrdup(rest ? rest + 1 : "");
 }
@@ -188,7 +188,7 @@ static void add_bind(struct compare *c, const struct mount *its, const char *sou
 	json_t *own = json_pack("{s:o, s:o, s:b, s:i}", "point", path_json(its->point), "bind", path_json(source), "folder",
 				S_ISDIR(st->st_mode), "flags", (int)flags_of(its->options, NULL));
 
-	/* (a file or folder mounted on itself is the destination's own, like anything that is not mounted) */
+	/* A file or folder that is mounted on itself is the destination's own, like anything that is not mounted. */
 	if (strcmp(source, its->point))
 		json_object_set_new(own, "owner", json_pack("[i, i, i]", (int)st->st_uid, (int)st->st_gid,
 							    (int)(st->st_mode & 07777)));

@@ -55,9 +55,9 @@ static int run_tar(const char *const argv[], bool save)
 	unsetenv("TAR_OPTIONS");
 	ret = run(argv, NULL, &said);
 	/*
-	 * (When tar saves, status 1 means that a file changed meanwhile, which frozen tasks prevent. tar also says that it
-	 * leaves out a socket, which is no fault. When tar extracts, it only warns of an attribute that it can't set: so all
-	 * that it says is a fault.)
+	 * When tar saves, status 1 means that a file changed meanwhile, which frozen tasks prevent. tar also says that it leaves
+	 * out a socket, which is no fault. When tar extracts, it only warns of an attribute that it can't set. So all that tar says
+	 * then is a fault.
 	 */
 	ret = ret || (!save && said && *said) ? fault("tar: %s", said && *said ? text_last_line(said) : "it is not installed") : 0;
 	free(said);
@@ -92,7 +92,7 @@ static int count(const char *path, const struct stat *st, int type, struct FTW *
 {
 	(void)path;
 	(void)ftw;
-	/* (a file that is removed in this moment has no link) */
+	/* A file that is removed in this moment has no link. */
 	counted += (uint64_t)st->st_blocks * 512 / (type == FTW_F && st->st_nlink ? st->st_nlink : 1);
 	return 0;
 }

@@ -84,7 +84,7 @@ static int open_source(json_t *own, json_t *list, const struct mounts *host, con
 	return ret;
 }
 
-/* (a file of /proc or /sys that this host does not have needs no protection) */
+/* A file of /proc or /sys that this host does not have needs no protection. */
 static int take_source(json_t *own, json_t *list, const struct mounts *host)
 {
 	char *point = text_of(own, "point"), *bind = text_of(own, "bind");
@@ -216,7 +216,7 @@ static int mount_at(json_t *list, size_t n, const char *point, unsigned long pro
 		make_place(number_of(above, "tree"), rest);
 	place = mntns_open(AT_FDCWD, point);
 	ret = place < 0 ? -1 : move_mount(fd, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
-	/* (a bound mount would be in the group of propagation of the mount that it is a copy of) */
+	/* Without this a bound mount would be in the group of propagation of the mount that it is a copy of. */
 	ret = ret ?: mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr));
 	if (ret)
 		fault("mount %s: the process has %s mounted there, and it can't be mounted on that place there: %s", point,
@@ -273,7 +273,7 @@ static int set_all_flags(json_t *changed, json_t *list)
 	return 0;
 }
 
-/* (it is no error if this host does not have one mounted either) */
+/* If this host has nothing mounted at such a place either, that is no error. */
 static int unmount_absent(json_t *list)
 {
 	int ret = 0;

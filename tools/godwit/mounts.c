@@ -123,7 +123,7 @@ static void put_parents_first(struct mounts *mounts)
 
 		if (at <= i) {
 			moved = 0;
-		} else if (moved++ < mounts->n) {	/* (a list that was read while it changed may lead in a circle) */
+		} else if (moved++ < mounts->n) {	/* a list that was read while it changed may lead in a circle */
 			struct mount late = mounts->mount[i];
 
 			memmove(&mounts->mount[i], &mounts->mount[i + 1], (at - i) * sizeof(late));

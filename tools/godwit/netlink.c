@@ -213,7 +213,7 @@ int nl_route(const struct nl_address *to, const struct nl_address *from, int ifi
 	size_t size = address_size(to->family);
 	struct rtmsg msg = {
 		.rtm_family = to->family, .rtm_dst_len = 8 * size, .rtm_src_len = from ? 8 * size : 0,
-		/* (without this, where there is no route, IPv4 takes the address for one on the interface's link) */
+		/* Without this flag, where there is no route, IPv4 takes the address for one on the interface's link. */
 		.rtm_flags = to->family == AF_INET ? RTM_F_FIB_MATCH : 0,
 	};
 	struct route route = { 0 };
@@ -227,7 +227,7 @@ int nl_route(const struct nl_address *to, const struct nl_address *from, int ifi
 	ret = nl_talk(NETLINK_ROUTE, &r, read_route, &route);
 	if (ret)
 		return ret;
-	/* (IPv6 may answer with a route of another interface) */
+	/* IPv6 may answer with a route of another interface. */
 	if (!route.local && route.ifindex && route.ifindex != ifindex)
 		return -EHOSTUNREACH;
 	*mtu = route.mtu;

@@ -50,7 +50,7 @@ static int remove_ifaces(struct netns *n, void *made)
 	bool empty = true;
 	int ret = 0;
 
-	/* (made: how many interfaces were made; NULL: all) */
+	/* made says how many interfaces were made. NULL means all. */
 	for (size_t i = made ? *(size_t *)made : n->n; i-- > 0;)
 		if (remove_iface(n, &n->iface[i]))
 			ret = -1;
@@ -94,7 +94,7 @@ int netns_remove(json_t *json)
 
 	if (!ret && n.ns >= 0) {
 		ret = netns_inside(&n, remove_ifaces, NULL);
-		/* (a namespace that was there before belongs to somebody) */
+		/* A namespace that was there before belongs to somebody. */
 		if (ret > 0 && !json_is_false(json_object_get(json, "made")) && !in_use(&n))
 			ret = remove_namespace(&n);
 		else if (ret >= 0)
@@ -162,7 +162,7 @@ static int fill(struct netns *n, void *arg)
 	for (size_t i = 0; i < n->n; i++)
 		if (iface_add_addresses(&n->iface[i]) || iface_up(&n->iface[i]))
 			return -1;
-	/* (permanent, as long as neighbours can't be asked) */
+	/* The entries of neighbours are permanent as long as the kernel can't ask neighbours. */
 	if (add_routes(n, false) || add_routes(n, true) || netns_set_neighbours(n, "permanent"))
 		return -1;
 	for (size_t i = 0; i < n->n; i++)
@@ -198,7 +198,7 @@ static void take_back(struct netns *n, size_t made, bool namespace)
 
 	if (ret >= 0 && namespace)
 		ret = remove_namespace(n);
-	else if (ret >= 0 && made == n->n)	/* (the table that keeps them quiet comes after the last interface) */
+	else if (ret >= 0 && made == n->n)	/* the table that keeps them quiet comes after the last interface */
 		ret = netns_inside(n, inside_end_quiet, NULL);
 	if (ret < 0)
 		fprintf(stderr, "godwit: warning: network namespace %s: a part of it stays: take it away with ip netns delete\n",

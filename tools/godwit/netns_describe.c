@@ -219,7 +219,7 @@ static int add_address(struct view *v, const char *ifname, json_t *a)
 
 	if (!strcmp(ifname, "lo") && !strcmp(scope, "host"))
 		return 0;
-	/* (the kernel gives the interface such an address there, too) */
+	/* The kernel gives the interface such an address there, too. */
 	if (ipv6 && !strcmp(scope, "link") && !strcmp(text_of(a, "protocol"), "kernel_ll"))
 		return 0;
 	if (json_object_get(a, "dynamic"))
@@ -285,7 +285,7 @@ static int add_route(struct view *v, json_t *route, bool ipv6)
 	if (odd || !link)
 		return fault("route %s in %s: it has %s of its own, and only a destination and a gateway can be moved: make it "
 			     "again without", dst, v->path, odd ?: "an interface");
-	/* (so that the route shows its family) */
+	/* A default route without a gateway is written as a prefix, so that the route shows its family. */
 	if (!*gateway && !strcmp(dst, "default"))
 		dst = ipv6 ? "::/0" : "0.0.0.0/0";
 	its = json_pack("{ss}", "dst", dst);

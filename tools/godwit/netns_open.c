@@ -65,7 +65,7 @@ static int check_routes(json_t *routes)
 	json_array_foreach(routes, i, route) {
 		const char *dst = text_of(route, "dst") ?: "", *gateway = text_of(route, "gateway");
 
-		/* ("default" has the family of its gateway) */
+		/* A "default" route has the family of its gateway. */
 		if ((gateway ? !is_address(gateway, false) : !strcmp(dst, "default")) ||
 		    (strcmp(dst, "default") && !is_address(dst, true)))
 			return fault("route %s: it makes no sense: use the same godwit at both ends", dst);

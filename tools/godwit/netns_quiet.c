@@ -69,7 +69,7 @@ int inside_end_quiet(struct netns *n, void *set)
 {
 	int ret = nl_table_delete(NFPROTO_NETDEV, NETNS_TABLE);
 
-	/* (from now on the kernel may ask neighbours) */
+	/* From now on the kernel may ask neighbours. */
 	if (set && netns_set_neighbours(n, "stale"))
 		return -1;
 	return ret && ret != -ENOENT ?

@@ -43,7 +43,7 @@ static int change_tables(int type, const int *family, size_t n, const char *name
 		return fd;
 	part[0] = nft_request(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	for (size_t i = 0; i < n; i++) {
-		/* (a part that fails is answered in any case, and first) */
+		/* If a part fails, the kernel answers it in any case, and before it acknowledges the last part. */
 		part[i + 1] = nft_request(NFNL_SUBSYS_NFTABLES << 8 | type,
 					  i == n - 1 ? NLM_F_ACK : 0, family[i], 0);
 		nl_put_attr(&part[i + 1], NFTA_TABLE_NAME, name, strlen(name) + 1);

@@ -114,7 +114,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
-	/* (if it is in a container, that problem says enough) */
+	/* If the process is in a container, that problem says enough. */
 	alone = !contained && !plan_supervisor(plan);
 	look_at_tasks(plan);
 	if (alone)
@@ -127,7 +127,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	    (!contained && plan_watches(plan)) ||
 	    plan_rdma(plan, addresses, asked))
 		goto fail;
-	/* (a network namespace of its own goes along, addresses and all) */
+	/* A network namespace of the tree's own goes along, with its addresses and all else. */
 	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
 		goto fail;
 	return 0;

@@ -166,7 +166,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 			       id->id, src);
 	else if (id->state == RXE_MIGR_CM_LISTENING && has_threads(fd->pid))
 		say_refuses(plan, object, "its process has threads");
-	/* (the peer of a queue pair may have moved since the id was connected) */
+	/* The peer of a queue pair may have moved since the id was connected. */
 	if (has)
 		add_peer(plan, fd, id->id, ip_text(&dgid, dst));
 	else if (!why && (id->state == RXE_MIGR_CM_ADDR_RESOLVED || id->state == RXE_MIGR_CM_ROUTE_RESOLVED))
@@ -251,7 +251,7 @@ void plan_cm_there(struct plan *plan, const char *host, json_t *guids)
 		int fd = json_integer_value(json_object_get(object, "fd"));
 		bool file = is_object(object, "object", "rdma_cm");
 
-		/* (an id that has a note is left out: its process has threads, and the note says so) */
+		/* An id that has a note is left out: its process has threads, and the note says so. */
 		if (!file && !(is_object(object, "object", "cm_id") && is_object(object, "state", "listening") &&
 			       !json_object_get(object, "note")))
 			continue;

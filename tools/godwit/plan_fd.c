@@ -305,7 +305,7 @@ static void look_at_locks(struct plan *plan, const struct proc_fd *fd)
 				json_array_append(plan->leased, path);
 			continue;
 		}
-		/* (nobody else has locked a file in a tmpfs of the namespace's own) */
+		/* Nobody else has locked a file in a tmpfs of the namespace's own. */
 		if (!name)
 			continue;
 		whole = !strcmp(kind, "FLOCK");

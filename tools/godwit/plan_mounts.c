@@ -156,7 +156,7 @@ static void look_at_link(struct plan *plan, pid_t pid, const char *name, const c
 	free(path);
 }
 
-/* (our plugin maps the rings of RDMA; a mapped file on no mount that we know is memory) */
+/* Rings of RDMA are left out, because our plugin maps them. A mapped file on no mount that we know is memory. */
 static int look_at_map(const struct proc_map *map, void *arg)
 {
 	struct plan *plan = arg;

@@ -20,7 +20,7 @@ static const struct kind {
 	{ "net", "network", true },
 	{ "ipc", "IPC", true },
 	{ "uts", "UTS", true },
-	/* (a process that has moved once has a time namespace, in which its clocks went on) */
+	/* A process that has moved once has a time namespace, in which its clocks went on. */
 	{ "time", "time", true },
 };
 
@@ -61,7 +61,7 @@ static void look_at_interfaces(struct plan *plan)
 	char *text = read_file(path), *line, *save;
 
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
-		/* (the two lines of headings have no colon) */
+		/* The two lines of headings have no colon. */
 		if (sscanf(line, " %31[^:]:", name) == 1 && strchr(line, ':') && strcmp(name, "lo"))
 			plan_problem(plan, "process %d: its network namespace has the interface %s, which can't be moved: "
 				     "only one that has no interface but lo can", root, name);

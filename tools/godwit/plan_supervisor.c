@@ -32,7 +32,7 @@ static const struct {
 	const char *start, *whose;
 } runtimes[] = {
 	{ "libpod-conmon-", "podman" },
-	{ "libpod-payload-", "podman" },	/* (below the control group of a unit) */
+	{ "libpod-payload-", "podman" },	/* below the control group of a unit */
 	{ "libpod-", "podman" },
 	{ "docker-", "Docker" },
 	{ "cri-containerd-", "containerd" },
@@ -126,7 +126,7 @@ static bool find_unit(char *cgroup, struct unit *unit)
 
 	unit->uid = -1;
 	for (name = strtok_r(cgroup, "/", &save); name; name = strtok_r(NULL, "/", &save)) {
-		name += *name == '_';	/* (systemd puts _ before a name that would be one of the kernel's files) */
+		name += *name == '_';	/* systemd puts _ before a name that would be one of the kernel's files */
 		if (ends_in(name, ".slice"))
 			continue;
 		if (!ends_in(name, ".service") || name[strspn(name, UNIT_LETTERS)])
@@ -167,7 +167,7 @@ static json_t *ask_systemd(const struct unit *unit)
 	const char *const hosts[] = {
 		"timeout", "-k", "1", "10", "systemctl", "show", "--property", PROPERTIES, "--", unit->name, NULL,
 	};
-	/* (a user's manager answers only that user. We keep root's group, so that the user can't trace us) */
+	/* A user's manager answers only that user. We keep root's group, so that the user can't trace us. */
 	const char *const users[] = {
 		"timeout", "-k", "1", "10", "setpriv", "--reuid", uid, "--clear-groups", "env", folder, "systemctl", "--user",
 		"show", "--property", PROPERTIES, "--", unit->name, NULL,
@@ -225,7 +225,7 @@ static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, 
 	free(whose);
 }
 
-/* (systemctl shows what counts for the unit that runs; its file may have changed since) */
+/* systemctl shows what counts for the unit that runs. The unit's file may have changed since. */
 static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
 {
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
@@ -263,7 +263,7 @@ static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
 	char *copy = xstrdup(cgroup);
 	struct unit unit = { 0 };
 
-	/* (the folder is there if systemd is process 1) */
+	/* The folder is there if systemd is process 1. */
 	if (find_unit(copy, &unit) && !access("/run/systemd/system", F_OK)) {
 		know_unit(plan, &unit);
 		refuse_unit(plan, pid, &unit);
@@ -282,7 +282,7 @@ bool plan_supervisor(struct plan *plan)
 		pid_t pid = plan->tree.task[i].pid;
 		char *cgroup = proc_cgroup(pid);
 
-		/* (most processes are in the control group of their parent) */
+		/* Most processes are in the control group of their parent. */
 		if (cgroup && strcmp(cgroup, before)) {
 			if (look_at_container(plan, pid, cgroup))
 				contained = true;

@@ -54,7 +54,7 @@ static char *path_by_handle(const struct mounts *mounts, struct watch *w, bool *
 
 		if (fd >= 0) {
 			*opened = true;
-			/* (the file may have lost the name, or another file has it now) */
+			/* The file may have lost the name, or another file may have it now. */
 			if (readlink(link, text, sizeof(text) - 1) > 0 && !stat(text, &st) && st.st_ino == w->ino)
 				path = xstrdup(text);
 		}
@@ -177,7 +177,7 @@ static void look_at_line(struct look *look, const struct proc_fd *fd, const char
 
 	if (!strncmp(line, "fanotify flags:", 15))
 		return;
-	/* (CRIU would look for the file in the namespace; we look in the host's) */
+	/* CRIU would look for the file in the process's mount namespace. We look in the host's. */
 	if (look->plan->mntns.own && (!strncmp(line, "inotify wd:", 11) || !strncmp(line, "fanotify ", 9)))
 		plan_problem(look->plan, "process %d, descriptor %d: it watches a file from within a mount namespace of its own: "
 			     "end the watch before", fd->pid, fd->fd);

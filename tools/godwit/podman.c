@@ -25,7 +25,7 @@ int podman_check(const char *where)
 	return ret;
 }
 
-/* (timeout: podman may wait for a lock whose owner hangs) */
+/* podman may wait for a lock whose owner hangs, so podman runs under timeout. */
 int podman_set_policy(json_t *container, const char *policy)
 {
 	const char *id = json_string_value(json_object_get(container, "id")) ?: "";

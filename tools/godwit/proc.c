@@ -34,7 +34,7 @@ char *proc_name(pid_t pid)
 	free(path);
 	if (!len)
 		return xstrdup("?");
-	name[len - 1] = '\0';	/* (the newline at the end is not part of the name; any other one is) */
+	name[len - 1] = '\0';	/* the newline at the end is not part of the name; any other one is */
 	clean = text_clean(name);
 	free(name);
 	return clean;

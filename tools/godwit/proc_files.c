@@ -66,7 +66,7 @@ static void files_add(struct proc_files *files, const char *path, const struct s
 
 	if (path[0] != '/' || !S_ISREG(st->st_mode))
 		return;
-	/* (CRIU carries unlinked files along; they have no links, whatever they are called) */
+	/* CRIU carries unlinked files along. Such files have no links, whatever they are called. */
 	if (st->st_nlink == 0 || (len > 10 && !strcmp(path + len - 10, " (deleted)")))
 		return;
 	for (size_t i = 0; i < files->n; i++)
@@ -92,7 +92,7 @@ static int files_add_fd(const struct proc_fd *fd, void *arg)
 	const struct files_look *look = arg;
 	char *path;
 
-	/* (memfds and shared memory are CRIU's to carry) */
+	/* CRIU carries memfds and shared memory along. */
 	if (!strncmp(fd->link, "/memfd:", 7) || !strncmp(fd->link, "/SYSV", 5) || !S_ISREG(fd->st.st_mode))
 		return 0;
 	path = proc_fd_path(fd, look->ns);

@@ -36,7 +36,7 @@ static bool parse_tcp(const char *text, unsigned long wanted, struct proc_tcp *t
 	unsigned int lport, rport, state;
 	unsigned long inode;
 
-	/* (a copy of the line: sscanf() first measures all the text that it gets) */
+	/* We copy the line, because sscanf() first measures all the text that it gets. */
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
 	if (sscanf(line, " %*d: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*s %*s %*s %*s %*s %lu",
 		   local, &lport, remote, &rport, &state, &inode) != 6 || inode != wanted)

@@ -23,7 +23,7 @@ static int ask_for_ids(const char *device, void *arg)
 
 	if (!ctx)
 		return -1;
-	/* (the process runs: there may be more ids by the next call) */
+	/* The process runs, so there may be more ids by the next call. */
 	while ((ret = ibv_query_cm_ids(ctx, q->fd, 0, &q->count, q->ids, room)) == ENOSPC) {
 		room = q->count + 16;
 		free(q->ids);
@@ -57,12 +57,12 @@ int rdma_resolve(const char *address)
 	struct rdma_cm_id *id;
 	int err = 0;
 
-	/* (only the plugin knows of which link it is: that of its device) */
+	/* Only the plugin knows on which link a link-local address is: on the link of the id's device. */
 	if (!strncasecmp(address, "fe80:", 5))
 		return 0;
 	if (getaddrinfo(address, NULL, &hints, &info))
 		return EINVAL;
-	/* (without an event channel rdma_resolve_addr() waits for the answer) */
+	/* Without an event channel rdma_resolve_addr() waits for the answer. */
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		err = errno;
 	} else {

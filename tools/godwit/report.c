@@ -150,7 +150,7 @@ static void print_closing_line(const struct report *report)
 		printf("godwit: the peer at %s has a driver without this protocol, or another key or none: it could not be told\n",
 		       json_string_value(gid));
 	printf("godwit: moved %s to %s", what(report), report->host);
-	/* (a keeper that took over knows no times) */
+	/* A keeper that took over knows no times. */
 	if (report->blackout >= 0)
 		printf(": blackout %.0f ms, checkpoint %.0f ms, transfer %.0f ms (%.1f MiB), restore %.0f ms",
 		       report->blackout / 1e6, report->checkpoint / 1e6, report->transfer / 1e6,

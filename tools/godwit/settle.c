@@ -32,7 +32,7 @@ static int settle_there(const char *id, json_t *state, bool commit)
 	if (!commit)
 		json_decref(dest_ask(&dest, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
 	dest_close(&dest);
-	/* (the source, if it lives, lets nothing run without asking here) */
+	/* If the source lives, it lets nothing run without asking here. */
 	if (commit && podman_give_policy(json_object_get(state, "container")))
 		fprintf(stderr, "godwit: warning: %s\n", fault_text());
 	printf("godwit: %s: %s\n", id, commit ? "the process runs here" : "forgotten");

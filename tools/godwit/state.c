@@ -28,7 +28,7 @@ int state_address(const char *id, const char *suffix, struct sockaddr_un *sun)
 	return fits ? 0 : fault("move %s: it can't have such a name", id);
 }
 
-/* (an abstract name vanishes with the last descriptor) */
+/* The lock is an abstract name, which vanishes with the last descriptor. */
 int state_lock(const char *id)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
@@ -79,7 +79,7 @@ static int add_state(json_t *all, const char *path)
 	if (json_string_value(json_object_get(state, "id")) && json_string_value(json_object_get(state, "stage")))
 		return json_array_append_new(all, state);
 	json_decref(state);
-	/* (the move may have ended since the file was found) */
+	/* The move may have ended since the file was found. */
 	if (access(path, F_OK) && errno == ENOENT)
 		return 0;
 	return fault("%s: it tells of a move and can't be read: see to what it left, and remove it", path);

@@ -63,7 +63,7 @@ static void *read_all(struct ibv_context *ctx, int (*query)(struct ibv_context *
 	void *list = NULL;
 	int room = 0;
 
-	/* (there may be more entries by the next call) */
+	/* There may be more entries by the next call. */
 	for (int tries = 0; tries < 10; tries++) {
 		*count = 0;
 		*err = query(ctx, count, list, room);
@@ -115,7 +115,7 @@ static json_t *call_json(const char *device, const struct rxe_migr_call *c)
 			 "answer", c->answer == RXE_MIGR_ANSWER_AWAITED ? "awaited" : "missed", "since", since);
 }
 
-/* (an older driver does not know the question, and has no calls) */
+/* An older driver does not know the question, and has no calls. */
 static int add_calls(struct status *status, const char *device, struct ibv_context *ctx)
 {
 	struct rxe_migr_call *list;

@@ -49,7 +49,7 @@ int tree_refresh(struct tree *tree, pid_t root)
 	if (tree_collect(&now, root))
 		return -1;
 	for (size_t i = 0; i < now.n; i++) {
-		/* (a task that is traced does not look stopped) */
+		/* A task that is traced does not look stopped, so what was seen before counts. */
 		for (size_t j = 0; j < tree->n; j++)
 			if (tree->task[j].pid == now.task[i].pid)
 				now.task[i].was_stopped = tree->task[j].was_stopped;
@@ -143,7 +143,7 @@ static void kill_below(pid_t pid)
 
 void proc_kill_descendants(void)
 {
-	/* (a process may have forked while we looked: go on until waitpid() finds no child) */
+	/* A process may have forked while we looked. So go on until waitpid() finds no child. */
 	do
 		kill_below(getpid());
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);

@@ -91,7 +91,7 @@ static uint64_t shared_extents(const struct tree *tree)
 			file.length += all.extent[next].length;
 			file.end = all.extent[next].end > file.end ? all.extent[next].end : file.end;
 		}
-		/* (offsets into devices say nothing) */
+		/* Offsets into devices say nothing, so the sum of the lengths counts if it is less. */
 		sum += file.length < file.end ? file.length : file.end;
 	}
 	free(all.extent);

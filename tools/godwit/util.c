@@ -18,7 +18,7 @@
 
 #define REASON_MAX 1024
 
-static char reason[REASON_MAX * 4];	/* (at worst, each byte becomes \xHH) */
+static char reason[REASON_MAX * 4];	/* at worst, each byte becomes \xHH */
 
 int fault(const char *format, ...)
 {
@@ -214,7 +214,7 @@ void stand_alone(const char *output)
 	int out = output ? open(output, O_WRONLY | O_CREAT | O_TRUNC, 0600) : null;
 	sigset_t none;
 
-	/* (first: once signals end us, a ^C at the terminal must not reach us) */
+	/* setsid() comes first: once signals end us, a ^C at the terminal must not reach us. */
 	setsid();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -234,7 +234,7 @@ void go_first(void)
 	fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;	/* no autogroups: sessions have no shares */
-	/* (this fails without CAP_SYS_NICE: then it takes longer) */
+	/* This fails without CAP_SYS_NICE. Then the work takes longer. */
 	(void)!write(fd, "-20", 3);
 	close(fd);
 }
@@ -257,7 +257,7 @@ void reap_children(int timeout_ms)
 	}
 }
 
-/* (stderr is left out: warnings are no JSON) */
+/* stderr is left out, because warnings are no JSON. */
 json_t *run_json(const char *const argv[])
 {
 	char *text = NULL;

@@ -26,7 +26,7 @@ static int await(int fd, short events, int timeout_ms)
 
 static int write_all(int fd, const char *data, size_t length)
 {
-	/* (non-blocking: it takes what there is room for, and we see when there is no room for long) */
+	/* A non-blocking write takes what there is room for, and we see when there is no room for long. */
 	if (length)
 		fcntl(fd, F_SETFL, O_WRONLY | O_NONBLOCK);
 	while (length) {
@@ -149,7 +149,7 @@ int wire_receive(const struct wire *wire, json_t **message, void *data, size_t *
 		return -1;
 	memcpy(&be, head, 4);
 	be = ntohl(be);
-	/* (the rest of a frame follows soon, or its sender is dead) */
+	/* The rest of a frame follows soon, or its sender is dead. */
 	if (head[4] == WIRE_JSON && be <= WIRE_MAX)
 		return receive_json(wire, message, be);
 	if (head[4] == WIRE_DATA && be <= size) {

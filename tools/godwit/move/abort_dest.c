@@ -18,7 +18,7 @@ void agent_undo(struct agent *a)
 	incoming_drop(&a->incoming);
 	if (a->container)
 		agent_undo_container(a);
-	/* (if an agent was killed, they need not be our children) */
+	/* If an agent was killed, CRIU and the tasks need not be our children. */
 	proc_kill_tree(&a->criu_id);
 	proc_kill_tree(&a->root_id);
 	proc_kill_descendants();
@@ -28,7 +28,7 @@ void agent_undo(struct agent *a)
 	a->criu_id = a->root_id = (struct proc_id){ 0 };
 	a->gate = a->adding = a->goes = false;
 	fault_clear();
-	/* (while the addresses are still quiet, for sockets of dead tasks go on sending) */
+	/* Sockets of dead tasks go on sending, so we kill them while the addresses are still quiet. */
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_end_quiet(&a->addresses, a->id));

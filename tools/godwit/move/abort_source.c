@@ -62,8 +62,8 @@ static int revive(struct move *m)
 		contexts_abort(&contexts);
 	report_fault(&m->report);
 	/*
-	 * (while CRIU lives, it lets the tasks go itself. So take our signals back before, and nobody sees the tasks stopped by
-	 * them)
+	 * While CRIU lives, it lets the tasks go itself. So we take our signals back before that, and nobody sees the tasks stopped
+	 * by our signals.
 	 */
 	if (m->criu_asks && m->shared->stop_sent && criu_wait(&m->criu, 0))
 		tree_release(&m->plan.tree);
@@ -166,7 +166,7 @@ int move_abort(struct move *m)
 	if (netns && netns_unlock_tcp(netns))
 		report_fault(&m->report);
 	if (m->shared->stage >= MOVE_FREEZING && revive(m)) {
-		/* (a process that ended by itself before it was frozen is not lost) */
+		/* A process that ended by itself before it was frozen is not lost. */
 		ret = m->shared->stage >= MOVE_FROZEN ? -1 : 0;
 		free(reason);
 		reason = set_aside();

@@ -99,7 +99,7 @@ void agent_check_container(json_t *container, json_t *problems)
 	size_t i;
 
 	podman_path();
-	/* (the plugin keeps the tasks frozen until the commit, also without RDMA) */
+	/* The plugin keeps the tasks frozen until the commit, also without RDMA. */
 	note(problems, host_check_plugin());
 	note(problems, check_runtime(container));
 	if (netns)

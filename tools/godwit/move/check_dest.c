@@ -179,7 +179,7 @@ static char *taker(json_t *live, const char *device, const char *key, json_int_t
 	json_array_foreach(live, i, object) {
 		const char *name = json_string_value(json_object_get(object, "ifname"));
 		json_t *value = json_object_get(object, key);
-		/* (rdma prints keys in hexadecimal, as strings; the application chooses the lowest byte of a key) */
+		/* rdma prints keys in hexadecimal, as strings. The application chooses the lowest byte of a key. */
 		bool same = json_is_string(value) ?
 			strtoll(json_string_value(value), NULL, 16) >> 8 == number >> 8 :
 			value && json_integer_value(value) == number;
@@ -403,7 +403,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	json_t *list = json_array();
 
 	fault_clear();
-	/* (first: an unfinished move may be why an address is taken) */
+	/* Moves are checked first: an unfinished move may be why an address is taken. */
 	check_moves(list);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")) ||
 	    addresses_check_destination(&a->addresses) || check_ssh(&a->addresses) || host_check_nft())
@@ -413,7 +413,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 		problem(list, "%s", a->criu_trouble);
 	check_pids(list, json_object_get(message, "pids"));
 	check_ptys(list, json_object_get(message, "ptys"));
-	/* (first: a folder that is not there is why its files are not) */
+	/* Mounts are checked before files: a folder that is not there is why its files are not there. */
 	check_mntns(list, json_object_get(message, "mntns"));
 	agent_check_files(message, list, digests);
 	check_watches(list, json_object_get(message, "watches"));

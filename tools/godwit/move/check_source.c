@@ -15,7 +15,7 @@
 
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* how long a process may be frozen, if the operator does not say */
-#define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* (peers round their time, and to ask them takes a while) */
+#define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* peers round their time, and to ask them takes a while */
 #define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer, or for ever, and its peers may not */
 #define CHECK_TRIES	5
 
@@ -139,7 +139,7 @@ json_t *move_problems_there(struct move *m)
 		return NULL;
 	}
 	problems = json_array();
-	/* (a container with a network namespace gets its own device there, with all addresses) */
+	/* A container with a network namespace gets its own device there, with all addresses. */
 	if (!container_netns(m)) {
 		move_map_gids(m, problems);
 		move_map_devices(m);
@@ -218,9 +218,9 @@ int move_plan(struct move *m)
 
 	if (move_check_others(m))
 		return -1;
-	/* (asked once: if peers were not asked for want of a key, a key that comes a moment later must not let the move begin) */
+	/* We look for the key once. If there is none, peers are not asked, and a later key must not let the move begin. */
 	mute = why_mute();
-	/* (without a destination we do not know which addresses go along, so peers are not asked) */
+	/* Without a destination we do not know which addresses go along, so peers are not asked. */
 	ret = m->host && !mute ? plan_ask_peers(m->process.pid, &asked) : 0;
 	if (!ret)
 		ret = plan_make(&m->plan, m->process.pid, m->container.name, &m->addresses, &asked);

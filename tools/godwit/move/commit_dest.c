@@ -39,7 +39,7 @@ void agent_plugin_goes(struct agent *a)
 	a->goes = true;
 	end_quiet(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
-		close_fd(&a->commit_sk);	/* (if CRIU has ended, the loop hears of it) */
+		close_fd(&a->commit_sk);	/* if CRIU has ended, the loop hears of it */
 }
 
 /* Tell the plugin, which answers; or, if there is a gate, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
@@ -60,7 +60,7 @@ static void let_go(struct agent *a)
 /* Written down before anything can run, so that nobody says "undone" of a copy that ran. */
 int agent_commit(struct agent *a)
 {
-	/* (a source whose connection broke says "commit" again) */
+	/* A source whose connection broke says "commit" again. */
 	if (a->stage == STAGE_RUNNING)
 		agent_tell_resumed(a);
 	if (a->stage == STAGE_LOST)
@@ -194,7 +194,7 @@ void agent_take_over(struct agent *a)
 		find_again(a);
 		return;
 	}
-	/* (if the tasks are gone, the addresses stay quiet, so that they do not refuse the packets of peers) */
+	/* If the tasks are gone, the addresses stay quiet, so that they do not refuse the packets of peers. */
 	if (proc_is_there(&a->root_id))
 		end_quiet(a);
 	if (a->commit_sk >= 0 && write(a->commit_sk, "commit\ngo\n", 10) < 0)
@@ -258,7 +258,7 @@ void agent_resumed(struct agent *a)
 	if (!a->running_ns)
 		return;
 	if (contexts_query(&a->contexts)) {
-		/* (the process may have ended by now, as it likes) */
+		/* The process runs and may end as it likes, so it may be gone by now. */
 		fault_clear();
 		contexts_free(&a->contexts);
 	}

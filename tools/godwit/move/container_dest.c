@@ -99,7 +99,7 @@ static void set_environment(const struct agent *a)
 
 	setenv("GODWIT_BEGIN_SOCK", path, 1);
 	setenv("GODWIT_COMMIT_SOCK", path, 1);
-	/* (for the reason in agent_start_criu()) */
+	/* The reason for this value is in agent_start_criu(). */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
 	unsetenv("GODWIT_COMMIT_FD");
 	free(path);
@@ -340,7 +340,7 @@ void agent_keep_container_quiet(struct agent *a)
 void agent_give_policy(struct agent *a)
 {
 	podman_path();
-	/* (agent_set_stage() ignores it) */
+	/* agent_set_stage() makes us ignore SIGCHLD, and then we could not wait for podman. */
 	signal(SIGCHLD, SIG_DFL);
 	if (podman_give_policy(a->container))
 		agent_warn(a, fault_text());
@@ -359,7 +359,7 @@ static void call_off(struct agent *a)
 	close_fd(&a->commit_sk);
 }
 
-/* (timeout: podman may wait for a lock whose owner hangs) */
+/* podman may wait for a lock whose owner hangs, so each command runs under timeout. */
 static void remove_by(struct agent *a, const char *const argv[], const char *what, const char *name)
 {
 	char *text = NULL;
@@ -379,7 +379,7 @@ static void remove_volume(struct agent *a, const char *name)
 	remove_by(a, argv, "volume", name);
 }
 
-/* (if podman made no container, the volumes are not ours: podman refuses to restore over a volume that it has) */
+/* If podman made no container, the volumes are not ours: podman refuses to restore over a volume that podman has. */
 static void remove_from_podman(struct agent *a)
 {
 	const char *id = container_fact(a->container, "id"), *runtime = container_fact(a->container, "runtime");
@@ -390,11 +390,11 @@ static void remove_from_podman(struct agent *a)
 	json_t *volume;
 	size_t i;
 
-	/* (if podman can't tell, it may have made it) */
+	/* If podman can't tell whether the container exists, podman may have made it. */
 	if (podman_exists("container", id) == 0)
 		return;
 	fault_clear();
-	/* (podman does not know what runs of a restore that was killed: the runtime does) */
+	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
 	remove_by(a, rm, "container", container_fact(a->container, "name"));
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
@@ -413,7 +413,7 @@ static void undo_podman(struct agent *a)
 	proc_kill_tree(&a->plugin_id);
 	proc_kill_tree(&a->root_id);
 	proc_kill_descendants();
-	/* (podman may have made it after the first try, before it was killed) */
+	/* podman may have made the container after the first try to remove it, before podman was killed. */
 	remove_from_podman(a);
 }
 

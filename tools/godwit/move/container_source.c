@@ -170,7 +170,7 @@ static json_t *volume(struct move *m, json_t *mount)
 {
 	const char *name = find_text(mount, "Name"), *source = find_text(mount, "Source");
 	const char *destination = find_text(mount, "Destination");
-	char *real = realpath(source, NULL);	/* (the paths of --shared are real ones, too) */
+	char *real = realpath(source, NULL);	/* the paths of --shared are real ones, too */
 	json_t *fact = NULL;
 
 	if (!strcmp(find_text(mount, "Type"), "volume")) {
@@ -215,7 +215,7 @@ static bool allows_all(json_t *rule, unsigned int number)
 
 static bool may_open_any(struct move *m, unsigned int number)
 {
-	/* (as reals: an infinite limit is too large for an integer of jansson) */
+	/* Numbers are read as reals, because an infinite limit is too large for an integer of jansson. */
 	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL), *rule;
 	bool any = false;
 	size_t i;

@@ -56,7 +56,7 @@ void move_unlock_network(struct move *m)
 {
 	const char *logs = m->container.work ?: m->images;
 	char *table = m->lock_table ? xstrdup(m->lock_table) : logs ? images_lock_table(logs) : NULL;
-	/* (13 bytes: "CRIU-" and the first part of a UUID) */
+	/* The 13 bytes are "CRIU-" and the first part of a UUID. */
 	int ret = table ? nl_tables_delete_cut(NFPROTO_INET, table, 13) : 0;
 
 	if (ret) {

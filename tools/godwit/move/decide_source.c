@@ -33,7 +33,7 @@ static int still_stopped(struct move *m)
 /* A peer that answered before does not answer. c: a context with such a peer. */
 static int is_silent(struct move *m, const struct context *c)
 {
-	uint32_t qpn = c->query.silent_qpn;	/* (inspecting asks anew) */
+	uint32_t qpn = c->query.silent_qpn;	/* contexts_inspect() asks anew, and may change it */
 	const struct rxe_migr_rec_qp *qp;
 	char peer[INET6_ADDRSTRLEN] = "?";
 
@@ -93,7 +93,7 @@ static char *turn_forward(struct move *m)
 	char *text = xasprintf("%s; but %s was told meanwhile to let it run", fault_is_set() ? fault_text() : "it failed", m->host);
 
 	fault_clear();
-	m->stop_ns = 0;	/* (nobody knows when it was let go) */
+	m->stop_ns = 0;	/* nobody knows when the copy was let go */
 	move_decide(m);
 	return text;
 }

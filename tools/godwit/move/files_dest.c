@@ -60,7 +60,7 @@ static int look_at(json_t *file, const char *path, int64_t deadline, char digest
 		return fault("file %s: it is not there: %s", path, what);
 	if (!is_as(&st, size, mtime))
 		stat_anew(path, &st);
-	/* (a file that both hosts share may have grown since the source looked) */
+	/* A file that both hosts share may have grown since the source looked. */
 	if (st.st_size < size || (st.st_size > size && !(writable && mtime)))
 		return fault("file %s: it has %lld bytes there and %lld here: %s", path, (long long)st.st_size,
 			     (long long)size, what);
@@ -258,7 +258,7 @@ static void put_back(struct agent *a, size_t n)
 	struct stat st;
 
 	if (json_is_true(json_object_get(copy, "was")) && lstat(old, &st) == 0) {
-		/* (rename() does nothing if both are names of one file) */
+		/* rename() does nothing if both are names of one file. */
 		if (!is_ours_to_replace(copy, path, st.st_ino) || rename(old, path)) {
 			fault("file %s: what was there before is %s now, and can't be put back: %s", path, old,
 			      is_ours_to_replace(copy, path, st.st_ino) ? strerror(errno) : "another file has its name");

@@ -131,7 +131,7 @@ void files_drop_copied(struct move *m)
 	struct proc_files *files = &m->plan.files;
 	size_t kept = 0;
 
-	/* (a copy is another file: nobody has locked it there) */
+	/* A copy is another file, which nobody has locked there. */
 	drop_copied(m, m->plan.watches);
 	drop_copied(m, m->plan.locks);
 	for (size_t i = 0; i < files->n; i++)
@@ -149,7 +149,7 @@ void files_ask(struct move *m, json_t *question)
 	size_t i;
 
 	content_warm_up();
-	/* (the question lists files in the order of the plan) */
+	/* The question lists files in the order of the plan. */
 	json_array_foreach(json_object_get(question, "files"), i, file)
 		if (paths_cover(&m->share, m->plan.files.file[i].path))
 			json_object_set_new(file, "shared", json_true());
@@ -239,7 +239,7 @@ static int digest_all(struct move *m, const void *arg, int sk)
 	const struct proc_files *files = arg;
 	char digest[DIGEST_TEXT];
 
-	move_sync(m);	/* (so that the destination reads what was written) */
+	move_sync(m);	/* so that the destination reads what was written */
 	for (size_t i = 0; i < files->n; i++) {
 		if (!is_to_compare(m, &files->file[i]))
 			continue;

@@ -32,12 +32,12 @@ static int start_dump(struct move *m)
 	m->images = images_make(m->images_base, m->id);
 	if (!m->images)
 		return -1;
-	/* (CRIU looks at a lot before it freezes anything: "pre-dump" sets this anew) */
+	/* CRIU looks at a lot before it freezes anything. So "pre-dump" sets the time and the deadline anew. */
 	m->freeze_ns = now_ns();
 	m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 	move_renew_later(m, INT64_MAX);
 	move_set_stage(m, MOVE_FREEZING);
-	/* (tells the CRIU plugin that we are there: if CRIU is killed while stop signals are pending, we set contexts going) */
+	/* This tells the CRIU plugin that we are there. If CRIU is killed while stop signals are pending, we set contexts going. */
 	setenv("GODWIT_HOLDS", "1", 1);
 	return m->container.name ? container_dump(m) : process_dump(m);
 }
@@ -92,7 +92,7 @@ static int until_dumped(struct move *m)
 			m->freeze_ns = now_ns();
 			m->deadline = m->freeze_ns + m->limit_ms * INT64_C(1000000);
 			move_renew_later(m, INT64_MAX);
-			/* (a task that was stopped during the check may have been woken since) */
+			/* A task that was stopped during the check may have been woken since. */
 			tree_refresh(&m->plan.tree, m->process.pid);
 			tree_see_stopped(&m->plan.tree);
 		}
@@ -176,7 +176,7 @@ int move_find_stop_time(struct move *m)
 	}
 	if (!m->stop_ns)
 		m->stop_ns = m->freeze_ns;
-	/* (peers have answered STOP by now, and may wait for less than we assumed) */
+	/* Peers have answered STOP by now, and may wait for less time than we assumed. */
 	move_renew_later(m, contexts_peers_wait(&m->plan.contexts));
 	return contexts_keep_open(&m->plan.contexts);
 }

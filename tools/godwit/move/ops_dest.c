@@ -43,7 +43,7 @@ static int op_check(struct agent *a, json_t *message, json_t **answer)
 		return fault("it is too late to ask what speaks against the move");
 	addresses_free(&a->addresses);
 	problems = agent_check(a, message, digests);
-	/* (the source has to read these files, too: we wait for it) */
+	/* The source has to read these files, too, so we wait for the source. */
 	json_array_foreach(json_object_get(message, "files"), i, file)
 		if (json_object_get(digests, json_string_value(json_object_get(file, "path")) ?: ""))
 			bytes += json_integer_value(json_object_get(file, "size"));
@@ -59,7 +59,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 
 	if (a->stage != STAGE_IDLE)
 		return fault("the move is under way already");
-	/* (twice the source's limit: the source gives up first) */
+	/* The deadline is twice the source's limit, so that the source gives up first. */
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;
 	addresses_free(&a->addresses);
 	if (addresses_from_json(&a->addresses, json_object_get(message, "addresses")))
@@ -94,7 +94,7 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 {
 	if (a->stage == STAGE_COMMITTED || a->stage == STAGE_RUNNING)
 		return fault("it is too late: the process runs here");
-	/* (some tasks may have run: only a person may call that undone) */
+	/* Some tasks may have run, so only a person may call that undone. */
 	if (a->stage == STAGE_LOST && !json_object_get(message, "word"))
 		return agent_lost();
 	agent_undo(a);

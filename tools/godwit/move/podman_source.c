@@ -23,7 +23,7 @@
 #include "text.h"
 
 #define ARCHIVE		"archive.tar"
-#define MESSAGES	"podman.err"	/* (images_send() leaves this name out) */
+#define MESSAGES	"podman.err"	/* images_send() leaves this name out */
 #define END_MS		10000
 #define KILL_MS		30000
 
@@ -186,7 +186,7 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	struct container *c = &m->container;
 	int ret;
 
-	/* (runc always names such a file; if it is not there, CRIU ignores it) */
+	/* runc always names such a file. If the file is not there, CRIU ignores it. */
 	if (opts->config_file && access(opts->config_file, F_OK) == 0)
 		return fault("%s: it tells CRIU what godwit can't heed in a move: take it away for that", opts->config_file);
 	if (opts->pid != m->process.pid)
@@ -210,7 +210,7 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 	opts->ghost_limit = UINT32_MAX;
 	if (container_netns(m))
 		opts->network_lock = CRIU_NETWORK_LOCK_METHOD__SKIP;
-	/* (whoever goes on for us must find the folders) */
+	/* If we are killed, our keeper or a person goes on, and must find the folders. */
 	if (move_save(m))
 		return -1;
 	ret = criu_start(&m->criu, NULL, -1);

@@ -17,7 +17,7 @@ int container_take_policy(struct move *m)
 
 	if (!policy || !*policy)
 		return 0;
-	/* (saved first: to give back what was not taken does no harm) */
+	/* We save before we take the policy: to give back what was not taken does no harm. */
 	json_object_set_new(m->container.facts, "policy_taken", json_true());
 	return move_save(m) ?: podman_set_policy(m->container.facts, "no");
 }

@@ -84,7 +84,7 @@ int cmd_relay(int argc, char **argv)
 		fprintf(stderr, "criu: godwit, which asked for this checkpoint, is gone\n");
 		return EXIT_FAILURE;
 	}
-	/* (godwit migrate has the socket, too: only when godwit migrate closes it, the runtime sees it closed) */
+	/* godwit migrate has the socket, too. So the runtime sees the socket closed only when godwit migrate closes it. */
 	close(fd);
 	return read(sk, &byte, 1) == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

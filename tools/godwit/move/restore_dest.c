@@ -53,7 +53,7 @@ int agent_start_criu(struct agent *a)
 
 	snprintf(number, sizeof(number), "%d", a->plugin_sk);
 	setenv("GODWIT_COMMIT_FD", number, 1);
-	/* (the plugin must not give the copy up by itself: only the source knows what becomes of it) */
+	/* The plugin must not give the copy up by itself: only the source knows what becomes of the copy. */
 	setenv("GODWIT_COMMIT_TIMEOUT", "1000000", 1);
 	ret = criu_start(&a->criu, a->images, a->plugin_sk);
 	close_fd(&a->plugin_sk);
@@ -130,7 +130,7 @@ static void criu_ended(struct agent *a, enum criu_event event)
 	criu_close(&a->criu);
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
 		a->running_ns = now_ns();
-		/* (saved for our keeper: it must not count tasks that run and may end) */
+		/* This is saved for our keeper, which must not count the tasks: they run, and may end. */
 		a->ran = true;
 		agent_save(a);
 		fault_clear();
@@ -192,7 +192,7 @@ void agent_plugin_event(struct agent *a)
 
 	fault_clear();
 	text[n > 0 ? n : 0] = '\0';
-	/* (if a process moves, CRIU has told us its root already) */
+	/* If a process moves, and no container, CRIU has told us the root of the tree already. */
 	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
 		sscanf(text, "ready %d", &a->root);
 	if (n > 0 && a->stage == STAGE_RESTORING)

@@ -14,8 +14,8 @@
 #define MIB(bytes)	((unsigned long long)(bytes) >> 20)
 
 /*
- * (Images are the memory, and some hundred kilobytes.) Without memory for the process the kernel would end some process, be it
- * ours or another.
+ * Images are as large as the memory, and some hundred kilobytes more. Without memory for the process the kernel would end some
+ * process, be it ours or another.
  */
 static void check_space(json_t *list, const char *base, uint64_t images, uint64_t in_ram)
 {

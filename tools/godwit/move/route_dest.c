@@ -66,7 +66,7 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 
 	if (find_way(moving, device, gids, flow, &way))
 		return -1;
-	/* (an address that moves along brings the route to its own subnet) */
+	/* An address that moves along brings the route to its own subnet. */
 	if (!way.moves || !nl_same_subnet(&way.from, &way.to))
 		ret = nl_route(&way.to, way.moves ? NULL : &way.from, if_nametoindex(way.ifname), &route_mtu);
 	if (ret)
@@ -75,7 +75,7 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 	mtu = interface_mtu(way.ifname);
 	if (route_mtu && route_mtu < mtu)
 		mtu = route_mtu;
-	/* (if such packets do not pass at the source either, none was ever sent) */
+	/* If such packets do not pass at the source either, none was ever sent. */
 	if (path_mtu > path_mtu_within(mtu) && here > path_mtu_within(mtu))
 		return fault("%s, QP %u: its path MTU is %d, and from %s to %s, with an MTU of %d, %d is the most: set that MTU to "
 			     "%d or more, or connect with a smaller path MTU", device, qpn, path_mtu, way.ifname, way.to_text,

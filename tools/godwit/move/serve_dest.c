@@ -41,7 +41,7 @@ static int listen_for_attach(struct agent *a)
 		return fault("%s: %s", STATE_DIR, strerror(errno));
 	if (state_address(a->id, ".sock", &sun))
 		return -1;
-	unlink(sun.sun_path);	/* (we have the lock: if the socket is there, its owner was killed) */
+	unlink(sun.sun_path);	/* we have the lock: if the socket is there, its owner was killed */
 	a->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (a->listener < 0 || bind(a->listener, (struct sockaddr *)&sun, sizeof(sun)) ||
 	    listen(a->listener, 4))
@@ -55,7 +55,7 @@ static void accept_attach(struct agent *a)
 
 	if (sk < 0)
 		return;
-	/* (stdin and stdout of its ssh) */
+	/* These are stdin and stdout of the ssh connection that attaches. */
 	if (fds_receive(sk, fd, 2, 0)) {
 		close(sk);
 		return;
@@ -175,7 +175,7 @@ static int poll_timeout(const struct agent *a)
 
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
-	/* (without podman, the copy waits for as long as it takes) */
+	/* Without podman, the copy waits for as long as it takes. */
 	if (a->stage == STAGE_READY && !a->container)
 		return -1;
 	left = (a->deadline - now_ns()) / 1000000;
@@ -195,7 +195,7 @@ static void over(struct agent *a)
 static void loop(struct agent *a)
 {
 	while (a->stage != STAGE_END && !a->over) {
-		/* (what we said reached nobody) */
+		/* agent_tell() closes wire.out if a message could not be sent: then that message reached nobody. */
 		bool unheard = a->wire.in >= 0 && a->wire.out < 0;
 		struct pollfd p[] = {
 			{ .fd = a->wire.in, .events = POLLIN },
@@ -287,7 +287,7 @@ static int keep(struct agent *a, pid_t worker)
 	path = state_path(a->id, ".sock");
 	unlink(path);
 	free(path);
-	/* (when we end, ssh ends, and the source connects again and asks) */
+	/* When we end, ssh ends. Then the source connects again and asks. */
 	if (agent_load(a) == 0)
 		agent_take_over(a);
 	return EXIT_LOST;

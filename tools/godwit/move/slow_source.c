@@ -38,7 +38,7 @@ static void child(struct move *m, slow_fn *work, const void *arg, int sk, pid_t 
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	prctl(PR_SET_NAME, "godwit-slow"); /* (whoever kills godwit by its name means the parent) */
+	prctl(PR_SET_NAME, "godwit-slow"); /* whoever kills godwit by its name means the parent */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || null < 0)
 		_exit(1);
@@ -86,7 +86,7 @@ int slow_hear(struct slow *slow, struct move *m, char *text, size_t size)
 	return 0;
 }
 
-/* (a child that hangs in the kernel is not waited for; it is gone when we are) */
+/* We do not wait for a child that hangs in the kernel. It is gone when we are gone. */
 void slow_end(struct slow *slow)
 {
 	if (slow->pid > 0) {

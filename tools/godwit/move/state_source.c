@@ -33,7 +33,7 @@ int move_save(struct move *m)
 {
 	json_t *stopped = json_array();
 
-	/* (another process may have the number later) */
+	/* Another process may have the number later, so the start time of this process is noted with it. */
 	if (!m->process.start)
 		m->process = proc_identify(m->process.pid);
 	for (size_t i = 0; i < m->plan.tree.n; i++)

@@ -7,7 +7,7 @@
 static int until_ready(struct move *m)
 {
 	report_phase("freeze", "process %d", m->process.pid);
-	/* (saved first: of two moves that begin at once, at least one sees what the other has written down) */
+	/* We save before we look: if two moves begin at once, at least one sees what the other has written down. */
 	if (move_save(m) || move_check_others(m) || (m->container.name && container_take_policy(m)) ||
 	    addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
 		return -1;
@@ -16,7 +16,7 @@ static int until_ready(struct move *m)
 		return -1;
 	/* From here to the decision CRIU only waits. If it dies, no task is to run before we have tidied up. */
 	m->shared->stop_sent = true;
-	/* (saved first: to take back a signal that was not sent does no harm) */
+	/* We save before we send the signals: to take back a signal that was not sent does no harm. */
 	if (move_save(m))
 		return -1;
 	tree_send_stop(&m->plan.tree);

@@ -17,7 +17,7 @@ void agent_tell(struct agent *a, json_t *message)
 		json_decref(message);
 		return;
 	}
-	/* (the loop drops the other half of the connection, and does what the stage asks for then) */
+	/* The loop then drops the other half of the connection, and does what the stage asks for. */
 	if (wire_send(&a->wire, message)) {
 		fault_clear();
 		close_fd(&a->wire.out);

@@ -9,7 +9,7 @@
 #include "move.h"
 
 #define BYE_TRY_S	10
-#define BYE_MS	40000	/* (podman may take 25 s there) */
+#define BYE_MS	40000	/* podman may take 25 s there */
 /* How long another agent there may take to go on in the place of a killed one. */
 #define BUSY_S	40
 
@@ -71,7 +71,7 @@ json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move 
 		fault_clear();
 		if (m->heard_ns > begin)
 			begin = m->heard_ns;
-		/* (a new connection in any case: if the agent was killed, the one that we start undoes what was left) */
+		/* We connect anew in any case: if the agent was killed, the agent that we start undoes what was left. */
 		if (answer || (tries && now_ns() > begin + patience))
 			return answer;
 		if (tries == 0)
@@ -108,7 +108,7 @@ void move_say_bye(struct move *m)
 		return;
 	answer = ask_bye(m);
 	if (!answer) {
-		/* (if the agent was killed, the one that we start tidies up) */
+		/* If the agent was killed, the agent that we start tidies up. */
 		dest_close(&m->dest);
 		fault_clear();
 		m->dest.until = now_ns() + BYE_TRY_S * INT64_C(1000000000);

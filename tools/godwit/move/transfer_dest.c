@@ -12,7 +12,7 @@ int agent_take_addresses(struct agent *a, json_t *message, json_t **answer)
 	(void)answer;
 	if (a->stage != STAGE_PREPARED)
 		return fault("it is too late, or too early, for addresses");
-	/* (saved first: to take away an address that is not there does no harm) */
+	/* We save before we add addresses: to take away an address that is not there does no harm. */
 	a->adding = true;
 	if (agent_save(a) || addresses_add(&a->addresses))
 		return -1;

@@ -209,7 +209,7 @@ struct search {
 	struct owner *owner;
 };
 
-/* (store_owner() would make an owner of a name that is new) */
+/* store_owner() would make an owner if the name is new. */
 static int find_one(struct owner *owner, void *arg)
 {
 	struct search *search = arg;

@@ -87,7 +87,7 @@ int each_name(struct store *store, DIR *dir, int (*each)(struct store *, const c
 	struct dirent *entry;
 	int ret = 0;
 
-	/* (other names may begin with a dot, too: a region's file begins with its client's name) */
+	/* Other names may begin with a dot, too: the name of a region's file begins with the name of its client. */
 	while (!ret && (entry = readdir(dir)))
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
 			ret = each(store, entry->d_name, arg);
@@ -116,7 +116,7 @@ uint64_t log_number(const char *name)
 
 /* ---------------------------------------------------------------- index -- */
 
-/* (integers are below 2^63 here. A tag may be any number of 64 bits, so it is a string.) */
+/* Integers are below 2^63 here. A tag may be any number of 64 bits, so it is a string. */
 static json_t *region_json(const struct region *region)
 {
 	char tag[17];
@@ -185,7 +185,7 @@ int write_index(struct store *store, uint64_t log)
 	free(text);
 	if (size < 0)
 		return store_fault(&store->why, "memory: there is none for %s/%s: free some", store->path, INDEX);
-	/* (the old file is closed before it loses its name: a process with an open file that has no name could not be moved) */
+	/* The old file is closed before it loses its name: a process with an open file that has no name could not be moved. */
 	if (store->index >= 0)
 		close(store->index);
 	store->index = -1;

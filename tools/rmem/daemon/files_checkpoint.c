@@ -78,7 +78,7 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	uint64_t from, to;
 	char name[128];
 
-	/* (a region that has ended since then needs no file) */
+	/* A region that has ended since then needs no file. */
 	(void)at;
 	if (!region)
 		return 0;
@@ -186,7 +186,7 @@ static int remove_unnamed(struct store *store, const char *name, void *arg)
 	return 0;
 }
 
-/* (if the folder can't be opened now, since no descriptor is left, it is swept another time) */
+/* If the folder can't be opened now, since no descriptor is left, the folder is swept another time. */
 static void sweep_folder(struct store *store, int folder, int (*each)(struct store *, const char *name, void *), void *arg)
 {
 	DIR *dir = open_folder(folder);
@@ -246,7 +246,7 @@ static int checkpoint(struct store *store)
 	store->again = log->copying;
 	if (say_copying(log))
 		return -1;
-	/* (the old log stays until the new index is there; if it has no record, lsn + 1 is its own number, and is skipped) */
+	/* The old log stays until the new index is there. If that log has no record, lsn + 1 is its number, and is skipped. */
 	first = log->file.first > log->lsn ? log->file.first + 1 : log->lsn + 1;
 	store->checkpoint = first;
 	if (write_regions(store) || log_create(log, first, &file))

@@ -54,7 +54,7 @@ int store_fault(char **why, const char *format, ...)
 		return -1;
 	va_start(args, format);
 	if (vasprintf(why, format, args) < 0)
-		*why = strdup("memory: there is none for a message"); /* (there may be none for this either) */
+		*why = strdup("memory: there is none for a message"); /* there may be none for this either */
 	va_end(args);
 	return -1;
 }
@@ -143,7 +143,7 @@ static size_t padded(uint32_t size)
 
 uint64_t log_size(uint64_t len)
 {
-	/* (the first record may be short, so that the others begin where a page does, and the last one is padded) */
+	/* The first record may be short, so that the others begin where a page does. The last record is padded. */
 	return len + (len / LOG_DATA_MAX + 2) * (sizeof(struct record) + 8);
 }
 
@@ -272,7 +272,7 @@ static int was_synced(struct log *log, uint64_t at, uint64_t end, uint64_t lsn)
 	struct log_entry entry;
 	int64_t ret = window ? 0 : store_fault(log->why, "memory: there is none to read the log: free some");
 
-	/* (records lie at multiples of 8 bytes, and the first 8 bytes of a record are its magic and its crc) */
+	/* Records lie at multiples of 8 bytes, and the first 8 bytes of a record are its magic and its crc. */
 	for (; !ret && at < end; at += STEP) {
 		uint64_t part = end - at < STEP ? end - at : STEP;
 

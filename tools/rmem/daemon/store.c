@@ -167,7 +167,7 @@ struct store *store_open(const struct store_options *options, char **why)
 	if (!store)
 		goto no_memory;
 	store->options = *options;
-	store->options.region_gone = NULL; /* (nobody has seen a region that ends while the log is read) */
+	store->options.region_gone = NULL; /* nobody has seen a region that ends while the log is read */
 	if (!options->segment)
 		store->options.segment = SEGMENT;
 	store->dir = store->regions = store->index = store->log.file.fd = -1;

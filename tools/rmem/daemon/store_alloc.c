@@ -14,7 +14,7 @@ static enum rmem_status may_alloc(struct owner *owner, uint64_t size, uint32_t f
 	if ((owner->store->options.huge ? round_up(size, STRIDE) : size) > owner_room(owner))
 		return RMEM_FULL;
 	add_cost(&cost, 0, 0);
-	/* (the region's file needs a block for the number of its checkpoint, even while nothing else is in it) */
+	/* The region's file needs a block for the number of its checkpoint, even while nothing else is in the file. */
 	if (!(flags & RMEM_SLAB))
 		cost.files += RMEM_PAGE;
 	return may_log(owner->store, &cost, RESERVE);
@@ -28,7 +28,7 @@ enum rmem_status store_alloc(struct owner *owner, uint64_t tag, uint64_t size, u
 	if (!size)
 		return RMEM_EMPTY;
 	*region = region_of_tag(owner, tag);
-	if (*region) /* (a region's size is rounded up to whole pages) */
+	if (*region) /* a region's size is rounded up to whole pages */
 		return size <= (*region)->size && round_up(size, RMEM_PAGE) == (*region)->size && flags == (*region)->flags ?
 		       RMEM_OK : RMEM_OTHER_SIZE;
 	if (size > SIZE_MAX_REGION)

@@ -11,7 +11,7 @@ void add_cost(struct cost *cost, uint64_t addr, uint64_t len)
 {
 	cost->bytes += len;
 	cost->log += log_size(len);
-	/* (and a page of checksums) */
+	/* The files also need a page of checksums. */
 	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE + RMEM_PAGE : 0;
 }
 
@@ -25,10 +25,10 @@ static bool fits(const struct store *store, const struct cost *cost, uint64_t re
 	uint64_t files = store->uncopied + cost->files;
 	struct statvfs fs;
 
-	/* (some file systems in memory do not tell how much they have) */
+	/* Some file systems in memory do not tell how much room they have. */
 	if (fstatvfs(store->dir, &fs) || !fs.f_blocks)
 		return true;
-	/* (a file has at most as many pages of checksums as pages of bytes) */
+	/* A file has at most as many pages of checksums as pages of bytes. */
 	if (files > 2 * store->mapped)
 		files = 2 * store->mapped;
 	return store->log.used + cost->log + files + reserve <= (uint64_t)fs.f_bavail * fs.f_frsize;
@@ -55,7 +55,7 @@ enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t 
 	if (cost->bytes > STORE_TXN_SIZE || cost->log - cost->bytes > STORE_TXN_SIZE)
 		return RMEM_FULL;
 	if (!fits(store, cost, reserve)) {
-		/* (if the disk fails in the checkpoint, the next store_sync() says so) */
+		/* If the disk fails in the checkpoint, the next store_sync() says so. */
 		if (log->lsn >= log->file.first && (sync_log(store) || files_checkpoint(store)))
 			return RMEM_FULL;
 		if (!fits(store, cost, reserve))

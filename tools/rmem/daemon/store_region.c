@@ -20,7 +20,7 @@ static uint64_t host_free(const struct store *store)
 
 	if (store->options.huge)
 		return host_meminfo("HugePages_Free") * STRIDE;
-	/* (if it can't be read, it is 0, and nothing is lent) */
+	/* If this can't be read, it is 0, and nothing is lent. */
 	host_available(&available);
 	return available > store->options.headroom ? available - store->options.headroom : 0;
 }
@@ -39,7 +39,7 @@ uint64_t memory_room(const struct store *store)
 static int map_region(struct stored *stored, bool huge)
 {
 	void *mem = MAP_FAILED;
-	/* (memfd_create() encodes the size of huge pages as mmap() does) */
+	/* memfd_create() encodes the size of huge pages as mmap() does. */
 	int fd = memfd_create("rmem", MFD_CLOEXEC | (huge ? MFD_HUGETLB | MAP_HUGE_2MB : 0));
 
 	if (fd < 0)
@@ -172,7 +172,7 @@ void region_end(struct region *region)
 
 int region_restore(struct owner *owner, uint64_t tag, uint64_t addr, uint64_t size, uint32_t flags, struct region **region)
 {
-	/* (each new region has a higher address, but the index has regions in the order of tags: so look at both neighbours) */
+	/* Each new region has a higher address, but the index has regions in the order of tags. So look at both neighbours. */
 	size_t i = addr_index(owner, addr);
 
 	if (addr < ADDR_FIRST || addr % STRIDE || addr > ADDR_END || !size || size % RMEM_PAGE || size > SIZE_MAX_REGION ||

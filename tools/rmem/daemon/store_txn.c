@@ -82,7 +82,7 @@ static struct region *freed_by(const struct owner *owner, const struct queued *e
 {
 	struct region *region = entry->kind == RMEM_OP_FREE ? region_of_tag(owner, entry->src) : NULL;
 
-	/* (a slab may have been evicted since, and its tag given to another region) */
+	/* A slab may have been evicted since, and its tag given to another region. */
 	return region && region->addr == entry->dst ? region : NULL;
 }
 
@@ -160,7 +160,7 @@ static enum rmem_status look_through(struct owner *owner)
 			return RMEM_FULL;
 	}
 	add_cost(&cost, 0, 0);
-	/* (a transaction that only frees makes room, so it may use the reserve) */
+	/* A transaction that only frees makes room, so it may use the reserve. */
 	return may_log(owner->store, &cost, cost.files ? RESERVE : 0);
 }
 
@@ -251,7 +251,7 @@ enum rmem_status store_flush(struct owner *owner, uint64_t addr, uint64_t len)
 	if (status)
 		return status;
 	while (len) {
-		/* (a page is in one record, so a record ends where a page does) */
+		/* A page is in one record, so a record ends where a page does. */
 		uint64_t part = LOG_DATA_MAX - addr % RMEM_PAGE;
 
 		if (part > len)

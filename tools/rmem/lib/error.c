@@ -57,7 +57,7 @@ int leave(struct rmem *r, int ret)
 	return ret;
 }
 
-/* (a look at the coarse clock costs nothing, and nobody here asks for less than a second) */
+/* A look at the coarse clock costs nothing, and nobody here asks for less than a second. */
 int64_t now_ms(void)
 {
 	struct timespec t;

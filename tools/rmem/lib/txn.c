@@ -183,7 +183,7 @@ static int send_some(struct rmem *r, unsigned int generation, size_t *first)
 	for (int i = 0; i < begun; i++) {
 		int one = request_end(r, &requests[i]);
 
-		/* (a connection that breaks ends all requests) */
+		/* A connection that breaks ends all requests. */
 		if (one < 0)
 			return one;
 		ret = ret ? ret : one;
