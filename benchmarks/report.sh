@@ -4,7 +4,7 @@
 # moment when this file is read.
 # shellcheck disable=SC2154 # lib.sh sets $top, and each benchmark $report
 commit=$(git -C "$top" describe --always 2>/dev/null) || commit=unknown
-# (a change in the reports is no change of what is measured)
+# A change in the reports does not change what is measured.
 changes=$(git -C "$top" status --porcelain -- . ':!docs/benchmarks' 2>&1) || true
 [ -z "$changes" ] || commit+=", changed"
 

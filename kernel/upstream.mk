@@ -36,7 +36,7 @@ build/$(1)/linux/.patched: build/kernel/upstream/.done $(wildcard kernel/patches
 	$(Q)$(kernel_ucma) $$(@D)/drivers/infiniband/core/ucma.c >$$(@D)/$(RXE)/rxe_migr_ucma.h
 	$(Q)touch $$@
 
-# (only files that changed are copied, so that only these are compiled again)
+# Only files that changed are copied, so that only these are compiled again.
 build/$(1)/rdma_rxe.ko: build/$(1)/linux/.patched $(kernel_ours) kernel/upstream.mk
 	$(Q)for f in $(wildcard kernel/src/*.[ch]); do \
 		cmp -s $$$$f build/$(1)/linux/$(RXE)/$$$${f##*/} || cp $$$$f build/$(1)/linux/$(RXE)/; done

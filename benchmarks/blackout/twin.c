@@ -32,7 +32,7 @@ static void map(size_t pages, const char *permissions, size_t written, const cha
 	int prot = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) |
 		   (permissions[2] == 'x' ? PROT_EXEC : 0);
 	int fd = *path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	/* (one page more, which is given back: without a gap the kernel makes one mapping of neighbours) */
+	/* One page more is mapped, and then given back. Without this gap the kernel makes one mapping of two neighbours. */
 	char *at = mmap(NULL, (pages + 1) * PAGE, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | (*path ? 0 : MAP_ANONYMOUS), fd, offset);
 
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
 	for (;;) {
 		if (write(fd, &byte, 1) != 1 || read(fd, &byte, 1) != 1)
 			err(1, "%s does not answer", argv[4]);
-		/* (another host has another clock: if the clock jumps either way, this loop ends) */
+		/* Another host has another clock. If the clock jumps, either way, this loop ends. */
 		for (last = now_ms(); now_ms() - last < 50;)
 			;
 	}

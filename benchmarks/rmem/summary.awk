@@ -9,7 +9,7 @@ function keep(key, value) {
 	values[key, ++number[key]] = value
 }
 
-# (a few numbers: insertion)
+# It sorts by insertion, since there are only a few numbers.
 function median(key,    i, j, v, n) {
 	n = number[key]
 	for (i = 2; i <= n; i++) {

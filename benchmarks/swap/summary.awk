@@ -2,12 +2,13 @@
 #
 # Lines in:
 #	ROUND WAY KIND NS P50-NS P99-NS FAULTS PAGES HOST-US SERVER-NS WAITED-NS RAN SERVER-NS WAITED-NS RAN
-# (the server's before, and after). Tables out, of medians; ratios are medians of each round's. A row that misses its goal says so.
+# The last six fields are the server's: three from before, and three from after. Tables out, of medians; ratios are medians of each
+# round's. A row that misses its goal says so.
 function keep(key, value) {
 	values[key, ++number[key]] = value
 }
 
-# (a few numbers: insertion)
+# It sorts by insertion, since there are only a few numbers.
 function median(key,    i, j, v, n) {
 	n = number[key]
 	for (i = 2; i <= n; i++) {

@@ -70,7 +70,10 @@ static uint64_t *quarter_at(uint64_t quarter)
 	return memory + quarter * QUARTER;
 }
 
-/* (edges follow from a node's number, which is in the upper bits, but its page is looked at before one is gone along) */
+/*
+ * The edges of a node follow from its number, which is in the upper bits. All the same the walk looks at the node's page before
+ * it goes along an edge.
+ */
 static uint64_t edge(uint64_t page, unsigned int i)
 {
 	return (word_of(page, 0, i) >> 40) % pages;

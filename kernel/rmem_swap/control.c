@@ -121,7 +121,7 @@ static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 		rs_save_tell(d, lost);
 }
 
-/* (we also answer for a slab that we do not have: else the donor would wait, and then take all that it asked for) */
+/* We also answer for a slab that we do not have. Otherwise the donor would wait, and then take all that it asked for. */
 static void evict(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rs_slab *slab = find_slab(d, named);

@@ -76,7 +76,7 @@ static const struct attribute_group *groups[] = { &group, NULL };
 
 /* ------------------------------------------------------------------ the block device */
 
-/* (open_mutex is held) */
+/* The block layer calls this with open_mutex held. */
 static int open_dev(struct gendisk *disk, blk_mode_t mode)
 {
 	struct rs_dev *dev = disk->private_data;
@@ -232,7 +232,7 @@ static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	ret = device_add_disk(NULL, dev->gendisk, groups);
 	if (ret)
 		return ret;
-	/* (the tick begins before anybody can find the device, and remove it) */
+	/* The tick begins before anybody can find the device and remove it. */
 	queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
 	list_add_tail(&dev->list, &rs_devs);
 	return 0;
@@ -306,7 +306,7 @@ static void del(struct rs_dev *dev)
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
 	rs_donors_leave(dev);
-	/* (the donors that left have taken buffers to save their pages) */
+	/* The donors that left have taken buffers to save their pages. */
 	rs_pages_wait(dev);
 	/* No request and no buffer is left, so these works do not queue themselves again. */
 	cancel_work_sync(&dev->again_work);

@@ -129,7 +129,7 @@ static void written(struct bio *bio)
 		rs_count(&dev->stats, RS_DISK_ERRORS);
 		atomic_inc(&dev->disk_failed);
 	} else if (buf->alone && buf->io) {
-		/* (a buffer of save.c has no request) */
+		/* A buffer of save.c has no request. */
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);
@@ -281,7 +281,7 @@ static bool take_next(struct rs_dev *dev, struct rs_io **io, struct rs_buf **buf
 	return *io || *buf;
 }
 
-/* (one of each in turn: if the disk takes no more for now, a read need not wait for all writes that wait) */
+/* One of each goes in turn. So a read need not wait for all writes that wait, if the disk takes no more for now. */
 void rs_disk_work(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(work, struct rs_dev, disk_work);

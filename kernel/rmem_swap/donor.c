@@ -58,7 +58,7 @@ static void release(struct kref *ref)
 	queue_work(rs_slow_wq, &d->free_work);
 }
 
-/* (the last one may be put by the donor's own workqueue, which can't destroy itself) */
+/* The donor's own workqueue may put the last reference. A workqueue can't destroy itself, so free_work runs on another one. */
 void rs_donor_put(struct rs_donor *d)
 {
 	kref_put(&d->ref, release);
@@ -241,7 +241,7 @@ static void wait_in_line(struct leaver *leaver, struct rs_donor *d)
 	list_add_tail(&leaver->list, &d->leavers);
 }
 
-/* (a leaver is gone as soon as it is told) */
+/* A leaver is gone as soon as it is told. */
 static void tell_leavers(struct rs_donor *d, u64 kept)
 {
 	struct leaver *leaver, *next;
@@ -342,7 +342,7 @@ static int replace(struct rs_dev *dev, struct rs_donor *d, struct rs_donor **old
 		*old = NULL;
 		return -EEXIST;
 	}
-	/* (until its last I/O has ended, the old donor counts, and finds its slabs by the pointer to itself) */
+	/* Until its last I/O has ended, the old donor goes on counting, and finds its slabs by the pointer to itself. */
 	if (*old && READ_ONCE((*old)->ibdev)) {
 		NL_SET_ERR_MSG(extack, "the donor's lost connection is still being ended: try again");
 		*old = NULL;
@@ -395,7 +395,7 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 		*made = d;
 		return 0;
 	}
-	/* (the donor's workqueue destroys what was made) */
+	/* The donor's workqueue destroys what was made. */
 	rs_donor_fail(d, "it was not added");
 	flush_work(&d->lost_work);
 	rs_donor_put(d);
@@ -429,7 +429,7 @@ static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 	if (wait_in_time(d, &leaver->done))
 		return 0;
 	mutex_lock(&dev->lock);
-	/* (a leaver that is not on the list was told just now) */
+	/* A leaver that is not on the list was told just now. */
 	if (!list_empty(&leaver->list)) {
 		if (d->was_up && !d->gone && !dev->going && rs_alone(d, 0, dev->n_slabs)) {
 			list_del_init(&leaver->list);

@@ -12,7 +12,7 @@ static const struct genl_multicast_group groups[] = {
 	{ .name = RMEM_SWAP_GROUP, .flags = GENL_MCAST_CAP_NET_ADMIN },
 };
 
-/* (requests run side by side: one may wait for a donor that moves) */
+/* Requests run side by side, since one may wait for a donor that moves. */
 struct genl_family rs_family __ro_after_init = {
 	.name = RMEM_SWAP_FAMILY,
 	.version = RMEM_SWAP_VERSION,
@@ -25,7 +25,7 @@ struct genl_family rs_family __ro_after_init = {
 
 bool rs_registered; /* only then the family has group numbers of its own */
 
-/* (if there is no memory for the message, nobody is told; STATUS shows the state) */
+/* If there is no memory for the message, nobody is told. STATUS shows the state. */
 void rs_event(struct rs_dev *dev, enum rmem_swap_what what, struct rs_donor *d, const char *reason, const struct rs_slab *slab)
 {
 	struct sk_buff *msg = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_NOWAIT | __GFP_NOWARN);

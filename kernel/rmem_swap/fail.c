@@ -29,10 +29,10 @@ void rs_donor_fail(struct rs_donor *d, const char *format, ...)
 	spin_unlock_irqrestore(&d->lock, flags);
 	if (!first)
 		return;
-	/* (ask() in talk.c waits for this, and then looks for RS_FAILED) */
+	/* ask() in talk.c waits for this, and then looks for RS_FAILED. */
 	complete(&d->asked);
 	wake_up_all(&d->dev->wait);
-	/* (queue_work() orders RS_FAILED before what lost_work reads of the verbs objects) */
+	/* queue_work() orders RS_FAILED before what lost_work reads of the verbs objects. */
 	queue_work(d->wq, &d->lost_work);
 }
 

@@ -13,7 +13,7 @@
 /*
  * The kernel receives packets into its reserves of memory only while it knows a socket that frees memory by what it receives
  * (sk_set_memalloc()). The RDMA device receives by a socket that is not ours, and takes such packets. This socket of ours
- * receives nothing; the kernel only knows it. (Without it the device works, too, but may wait longer for memory.)
+ * receives nothing; the kernel only knows it. Without it the device works, too, but may wait longer for memory.
  */
 static struct socket *known;
 

@@ -130,7 +130,7 @@ static const char *take_evict(struct rs_donor *d, struct rmem_msg *msg, u32 size
 	return wrong;
 }
 
-/* (a newer question makes the older one void) */
+/* A newer question makes the older one void. */
 static const char *take_ask_heat(struct rs_donor *d, struct rmem_msg *msg, u32 size)
 {
 	struct rmem_ask_heat *ask = rs_body_of(msg);
@@ -164,7 +164,7 @@ static const char *take_notice(struct rs_donor *d, struct rmem_msg *msg, u32 siz
 		wrong = take_ask_heat(d, msg, size);
 	if (!wrong) {
 		queue_work(d->wq, &d->notice_work);
-		/* (the workqueue may be waiting for the disk) */
+		/* The workqueue may be waiting for the disk. */
 		wake_up_all(&d->dev->wait);
 	}
 	return wrong;

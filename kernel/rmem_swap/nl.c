@@ -89,7 +89,7 @@ static int check_right(const struct genl_split_ops *op, struct sk_buff *skb, str
 	return -EPERM;
 }
 
-/* (user_ptr[0] is NULL before this. It is not called for STATUS, which is a dump) */
+/* user_ptr[0] is NULL before this. STATUS is a dump, so this is not called for it. */
 static int begin_request(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
 {
 	int ret = check_right(op, skb, info);

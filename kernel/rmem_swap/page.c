@@ -283,12 +283,12 @@ struct rs_io *rs_page_written(struct rs_io *io, bool ok)
 		buf->io = NULL;
 	}
 	to_disk(page, buf);
-	/* (the buffer is pending already: a thread that waits for the last reference waits for the disk next) */
+	/* The buffer is pending already. A thread that waits for the last reference to the slab waits for the disk next. */
 	rs_slab_put(io);
 	if (!late)
 		post = run_page(dev, page);
 	spin_unlock_irqrestore(&bucket->lock, flags);
-	/* (a flush that comes after the end of the request waits for the buffer, which is pending already) */
+	/* A flush that comes after the end of the request waits for the buffer, which is pending already. */
 	if (!late)
 		rs_io_end(io, BLK_STS_OK);
 	return post;

@@ -86,7 +86,7 @@ static void run(struct rs_io *io)
 	}
 }
 
-/* (a discard of many pages may sleep: BLK_MQ_F_BLOCKING) */
+/* A discard of many pages may sleep, so the tags have BLK_MQ_F_BLOCKING. */
 static blk_status_t queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *data)
 {
 	struct request *rq = data->rq;

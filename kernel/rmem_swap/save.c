@@ -135,7 +135,7 @@ static void save_slab(const struct saving *s, unsigned int index)
 
 static u64 count_alone(struct rs_dev *dev, unsigned int index)
 {
-	/* (a slab begins at a whole word of the bitmap) */
+	/* A slab begins at a whole word of the bitmap. */
 	unsigned long word = ((unsigned long)index << dev->slab_shift) / BITS_PER_LONG;
 
 	return bitmap_weight_and(dev->remote + word, dev->bad + word, rs_slab_pages(dev, index));
@@ -153,7 +153,7 @@ u64 rs_alone(struct rs_donor *d, unsigned int first, unsigned int end)
 	return n;
 }
 
-/* (a donor that leaves may take slabs back meanwhile, and must not wait longer than the time of grace) */
+/* A donor that leaves may take slabs back meanwhile, and must not wait for longer than the time of grace. */
 static u64 pass(const struct saving *s)
 {
 	struct rs_donor *d = s->d;
@@ -201,7 +201,7 @@ u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .evictions = evictions };
 	u64 alone;
 
-	/* (nothing of this donor goes to the disk, so do not wait for the disk) */
+	/* Nothing of this donor goes to the disk, so do not wait for the disk. */
 	if (test_bit(RS_FAILED, &d->flags) || !has_any(&s))
 		return 0;
 	alone = pass(&s);

@@ -15,7 +15,7 @@ struct position {
 
 static_assert(sizeof(struct position) <= sizeof_field(struct netlink_callback, ctx));
 
-/* (enum rs_count and enum rmem_swap_attr have the counters in the same order) */
+/* enum rs_count and enum rmem_swap_attr have the counters in the same order. */
 static_assert(RMEM_SWAP_A_OUT_REMOTE + RS_DISCARDED == RMEM_SWAP_A_DISCARDED);
 static_assert(RMEM_SWAP_A_OUT_REMOTE + RS_LOST == RMEM_SWAP_A_LOST);
 
@@ -49,7 +49,7 @@ static int put_donor_counts(struct sk_buff *skb, struct rs_stats *stats)
 
 static u64 pages_of_slab(struct rs_dev *dev, unsigned int index)
 {
-	/* (a slab begins at a whole word of the bitmap: it has 256 pages at least) */
+	/* A slab has at least 256 pages, so it begins at a whole word of the bitmap. */
 	return bitmap_weight(dev->remote + (((u64)index << dev->slab_shift) / BITS_PER_LONG), rs_slab_pages(dev, index));
 }
 

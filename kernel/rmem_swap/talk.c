@@ -35,7 +35,7 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 	d->ask_type = type;
 	d->ask_id++;
 	spin_unlock_irq(&d->lock);
-	/* (if the donor failed before that, nobody will complete d->asked; if it fails later, rs_donor_fail() does) */
+	/* If the donor failed before reinit_completion(), nobody completes d->asked. If it fails later, rs_donor_fail() does. */
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
 	ret = rs_post_message(d, size);
@@ -43,7 +43,7 @@ static int ask(struct rs_donor *d, enum rmem_type type, u32 body, struct answer 
 		rs_donor_fail(d, "the queue pair does not take a message: %d", ret);
 		return -ENOTCONN;
 	}
-	/* (idle: a donor may move for minutes, and the task must not be reported as hung) */
+	/* A donor may move for minutes. The task waits in TASK_IDLE, so that it is not reported as hung. */
 	wait_for_completion_state(&d->asked, TASK_IDLE);
 	if (test_bit(RS_FAILED, &d->flags))
 		return -ENOTCONN;
@@ -119,7 +119,7 @@ int rs_talk_room(struct rs_donor *d, u64 *left)
 	return 0;
 }
 
-/* (the status does not matter: if the donor has taken the slab already, or never had it, it does not keep it for us, either) */
+/* The status does not matter: a donor that has taken the slab already, or never had it, does not keep it for us, either. */
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rmem_evict *request = rs_body_of(d->out);
@@ -247,7 +247,7 @@ static int free_some(struct rs_donor *d, u32 *count)
 	return *count ? free_queued(d, *count) : 0;
 }
 
-/* (MAX_ROUNDS: a donor that evicts meanwhile, or goes on listing what was freed, must not hold us for ever) */
+/* A donor that evicts meanwhile, or goes on listing what was freed, must not hold us for ever: hence MAX_ROUNDS. */
 int rs_talk_free_all(struct rs_donor *d)
 {
 	unsigned int rounds;

@@ -147,7 +147,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 	};
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT, .port_num = d->port,
-		/* (the donor sends a WRITE of no bytes to see whether we live; no memory of ours has a remote key) */
+		/* The donor sends a WRITE of no bytes to see whether we live. No memory of ours has a remote key. */
 		.qp_access_flags = IB_ACCESS_REMOTE_WRITE,
 	};
 
@@ -380,7 +380,7 @@ static bool is_unused(struct rs_ibdev *ibdev)
 	return unused;
 }
 
-/* (the donors' workqueues destroy the objects; the last one wakes us under the lock, and does not touch ibdev afterwards) */
+/* The donors' workqueues destroy the objects. The last one wakes us under rs_ib_lock, and does not touch ibdev afterwards. */
 static void remove_one(struct ib_device *ib, void *data)
 {
 	struct rs_ibdev *ibdev = data;

@@ -35,7 +35,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		call = rxe_migr_connected(qp);
 		rxe_migr_set_call(qp, call ? RXE_MIGR_CALL_AWAITED :
 					     RXE_MIGR_CALL_NONE);
-		/* (a QP that has no peer yet connects here: no connection moved) */
+		/* A QP that has no peer yet connects here: no connection moved. */
 		qp->migr.restored &= call;
 		qp->migr.call_ns = qp->migr.restored ? ktime_get_ns() : 0;
 		if (qp->migr.peer == RXE_MIGR_PEER_STOPPED) {

@@ -269,7 +269,7 @@ rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 	if (!rxe_migr_has_ids(mad))
 		return NULL;
 
-	/* (a REP made here has local_id, which is not wire_id, and is not found) */
+	/* A REP made here has local_id, not wire_id, and is not found. */
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->deaf && conn->remote_id == remote_id &&
 		    conn->wire_id == id &&

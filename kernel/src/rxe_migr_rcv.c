@@ -57,7 +57,7 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
 		return;
 
-	/* (RESUME does not count: only STOP_ACK says how far a UC peer has sent) */
+	/* RESUME does not count: only STOP_ACK says how far a UC peer has sent. */
 	if (hdr->opcode == RXE_MIGR_OPCODE_STOP_ACK)
 		qp->migr.stop_acked = true;
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME ||

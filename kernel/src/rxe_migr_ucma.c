@@ -96,7 +96,7 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 		out->state = RXE_MIGR_CM_STRAY;
 		return 0;
 	}
-	/* (so that it does not go on in between) */
+	/* The QP does not go on while this holds its mutex. */
 	mutex_lock(&qp->migr.mutex);
 	if (stop && READ_ONCE(qp->migr_state) == RXE_MIGR_QP_STOPPED)
 		err = rxe_migr_stop_conn(qp, be32_to_cpu(conn->local_id),

@@ -189,7 +189,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* (a STOP or a RESUME that came meanwhile has set another deadline) */
+	/* A STOP or a RESUME that came meanwhile has set another deadline. */
 	if ((qp->migr_state != RXE_MIGR_QP_PAUSED &&
 	     qp->migr_state != RXE_MIGR_QP_RESUMING) ||
 	    qp->migr.has_deadline) {

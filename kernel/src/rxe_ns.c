@@ -141,7 +141,7 @@ int rxe_ns_add(const char *ibdev_name, struct net_device *ndev)
 		err = -ENODEV;
 		rxe = rxe_get_dev_from_net(ndev);
 		if (rxe) {
-			/* (ndev may have got another device where it is now) */
+			/* ndev may have got another device where it is now. */
 			if (net_eq(rxe->ns.net, net))
 				ib_unregister_device_queued(&rxe->ib_dev);
 			ib_device_put(&rxe->ib_dev);
@@ -177,7 +177,7 @@ static void __net_exit rxe_ns_exit_net(struct net *net)
 
 	mutex_lock(&rxe_ns_mutex);
 	list_for_each_entry(rxe, &ns->devs, ns.list) {
-		/* (one that has ended already is about to leave) */
+		/* A device that has ended already is about to leave. */
 		if (!ib_device_try_get(&rxe->ib_dev))
 			continue;
 		ib_unregister_device_queued(&rxe->ib_dev);

@@ -36,7 +36,7 @@ contained_hosts() {
 	cluster_up --hosts 3 "$@"
 	for h in h1 h2 h3; do on $h modprobe -a macvlan ipvlan veth bridge 8021q; done
 	[ $# = 0 ] || { disk_for_podman h1 && disk_for_podman h2; }
-	# (h1 makes the image that the others take)
+	# h1 makes the image that the others take.
 	prepared h1
 	prepared h2 &
 	prepared h3

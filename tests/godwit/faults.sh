@@ -28,7 +28,7 @@ power_off() {
 ride_off() {
 	local off share own_ssh
 	share=$("$lab_tool" share --name "$lab_default")
-	# (so that the source soon knows that h2 is off)
+	# With these options the source soon knows that h2 is off.
 	own_ssh="ssh -o BatchMode=yes -o ControlPath=none -o ConnectTimeout=$(seconds 5)"
 	own_ssh+=" -o ServerAliveInterval=$(seconds 2) -o ServerAliveCountMax=5"
 	power_off "$1" &

@@ -81,7 +81,7 @@ static void post_receive(struct link *l, unsigned int slot)
 	struct ibv_sge sge = { (uintptr_t)l->buffers + slot * RMEM_MSG_SIZE, RMEM_MSG_SIZE, l->mr->lkey };
 	struct ibv_recv_wr *bad, wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
 
-	/* (a broken queue pair receives nothing) */
+	/* A broken queue pair receives nothing. */
 	ibv_post_recv(l->qp, &wr, &bad);
 }
 
@@ -190,7 +190,7 @@ void link_open(struct link *l, const struct who *who)
 	int64_t end = now_ms() + options.patience * 1000LL;
 	int status;
 
-	/* (the donor may have no place for another handshake just then) */
+	/* The donor may have no place for another handshake just then. */
 	while ((status = link_shake(l, who, NULL)) == CLOSED && now_ms() < end)
 		usleep(20000);
 	if (status != RMEM_OK)
@@ -215,7 +215,7 @@ void link_send(struct link *l, uint32_t size)
 	struct ibv_send_wr *bad, wr = { .wr_id = SEND_ID, .sg_list = &sge, .num_sge = !!size, .opcode = IBV_WR_SEND };
 
 	l->sent++;
-	/* (a broken queue pair takes nothing; then there is no answer) */
+	/* A broken queue pair takes nothing. Then there is no answer. */
 	ibv_post_send(l->qp, &wr, &bad);
 }
 
@@ -248,7 +248,7 @@ const struct rmem_msg *link_receive(struct link *l, int64_t ms, uint32_t *size)
 		memcpy(message, l->buffers + wc.wr_id * RMEM_MSG_SIZE, wc.byte_len);
 		*size = wc.byte_len;
 		post_receive(l, wc.wr_id);
-		/* (a notice may come at any time) */
+		/* A notice may come at any time. */
 		if (wc.byte_len >= sizeof(struct rmem_msg) && ((struct rmem_msg *)message)->id == 0)
 			continue;
 		l->received++;

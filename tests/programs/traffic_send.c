@@ -423,7 +423,7 @@ static void bind_windows(struct qp *q)
 			.mr = q->w->reach_mr, .addr = (uintptr_t)q->windows + m * MW_SIZE, .length = MW_SIZE,
 			.mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
 		};
-		flush(q);	/* (before the key changes: the bind takes the window's old key) */
+		flush(q);	/* before the key changes: the bind takes the window's old key */
 		q->mw[m]->rkey = b->bind_mw.rkey;
 		q->others++;
 		q->bound++;

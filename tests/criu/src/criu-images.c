@@ -223,7 +223,7 @@ int main(int argc, char **argv)
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
-	/* (the last change has cut the file) */
+	/* The last change has cut the file. */
 	MUST(!write_context(7, &records, &entry) && !write_inventory(&inventory));
 	forge("rdma-7.img", 7, &entry);
 	forge(INVENTORY, UINT32_MAX, &entry);

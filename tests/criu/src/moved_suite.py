@@ -188,7 +188,7 @@ def main(folder, work, seed, moves, wanted, only=''):
         if rest['said'] != 'ok' or not rest['points'] or not rest['points'][-1][0]:
             continue
         taken += 1
-        # (drawn from its name too: it is moved in the same way when it is taken alone)
+        # The draw depends on the test's name, too. So a test is moved in the same way when it is taken alone.
         why = differs(mover, test, rest, moves, random.Random(seed + name_of(test)))
         if why:
             different += 1

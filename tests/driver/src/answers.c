@@ -209,7 +209,7 @@ static void acknowledged(void)
 
 /*
  * The peer has done all requests except the last, and says so while all are sent again. Nothing else comes from the peer.
- * (Requests that are sent again then stay on the wire.)
+ * Requests that are sent again then stay on the wire.
  */
 static void early_nak(int status, int before, int syndrome)
 {

@@ -238,7 +238,7 @@ static void pauses(void)
 
 	ends(cq, 0, IBV_WC_RETRY_EXC_ERR);
 	CHECK(now() - began >= limit);
-	/* (send and receive queue are flushed by a task each) */
+	/* One task flushes the send queue, and another one the receive queue. */
 	for (int i = 0, sends = 1, recvs = 10; i < 5; i++) {
 		struct ibv_wc wc = wire_completion(cq);
 

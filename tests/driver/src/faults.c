@@ -212,7 +212,7 @@ static void reset(void)
 		post(p.qp[0], IBV_WR_SEND, 8, 0, NULL);
 	while (rnr_naks() == before)
 		;
-	usleep(50000); /* (a task that still runs hides the fault) */
+	usleep(50000); /* a task that still runs hides the fault */
 	for (int i = 0; i < 2; i++)
 		IS(0, ibv_modify_qp(p.qp[i], &a, IBV_QP_STATE));
 	connect_pair(&p, 0);
@@ -347,7 +347,7 @@ static void ipv6(void)
 	for (gid_index = 0; gid.raw[0] != 0xfe; gid_index++)
 		CHECK(!ibv_query_gid(ctx, 1, gid_index, &gid));
 	gid_index--;
-	gid = group; /* (the kernel need not ask for a group's address) */
+	gid = group; /* the kernel need not ask for a group's address */
 	p = pair(IBV_QPT_UC, 8, 0);
 	post(p.qp[0], IBV_WR_SEND, 8, 0, NULL);
 	IS(IBV_WC_SUCCESS, completion(p.cq[0]));

@@ -326,7 +326,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	case NO_VERSION: hdr.version = 0; break;
 	case OLD_VERSION: hdr.version = 1; break;
 	case NEXT_VERSION: hdr.version = 3; break;
-	case FLAGS: hdr.flags |= htobe16((k == STOP_ACK ? 16 : 8) << below(12)); break;	/* (8 is GONE) */
+	case FLAGS: hdr.flags |= htobe16((k == STOP_ACK ? 16 : 8) << below(12)); break;	/* 8 is GONE */
 	case RQ_PSN: hdr.rq_psn = htobe32(1u << below(32)); break;
 	case SQ_PSN: hdr.sq_psn = htobe32(1u << below(32)); break;
 	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
@@ -348,7 +348,7 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 		break;
 	case NEW_GID:
 		if (k == MOVED && s.state != TOMB)
-			memset(hdr.new_gid, 0x20, sizeof(hdr.new_gid));	/* (of IPv6) */
+			memset(hdr.new_gid, 0x20, sizeof(hdr.new_gid));	/* an address of IPv6 */
 		else
 			set_gid(hdr.new_gid, FOURTH);
 		break;

@@ -122,7 +122,7 @@ static void make(struct slot *s)
 	s->expects = 0;
 	s->epoch = s->own_epoch = 0;
 	s->asked = (struct packet){ .opcode = 0xff };
-	/* (UD has no states but these) */
+	/* UD has no states but these. */
 	lead(s->qp, a, s->role != HALF_WAY ? IBV_QPS_RTS : s->type == IBV_QPT_UD ? IBV_QPS_INIT : half_way[below(4)]);
 	if (s->type == IBV_QPT_UD && s->role == RUNS)
 		IS(0, ibv_attach_mcast(s->qp, &group, 0));
@@ -262,7 +262,7 @@ static void hear(void)
 			if (hdr->opcode == RXE_MIGR_OPCODE_STOP || hdr->opcode == RXE_MIGR_OPCODE_RESUME)
 				s->own_epoch = be32toh(hdr->epoch);
 		} else if (op >= READ_ANSWER_FIRST && op <= ATOMIC_ACK) {
-			/* (a NAK of a sequence error has the PSN that is expected) */
+			/* A NAK of a sequence error has the PSN that is expected. */
 			s->expects = p.psn + !(op == ACK && p.syndrome == NAK_PSN);
 		} else {
 			s->asked = p;
@@ -364,7 +364,7 @@ static struct packet mad(struct slot *s)
 	p.len = below(8) ? 256 : below(300);
 	for (int i = 0; i < 256; i++)
 		p.data[i] = below(4) ? 0 : rnd();
-	p.data[0] = below(256) ? 1 : rnd();	/* (otherwise the kernel logs it) */
+	p.data[0] = below(256) ? 1 : rnd();	/* otherwise the kernel logs it */
 	p.data[1] = near(7, 8);		/* the CM's class */
 	p.data[2] = near(2, 8);
 	p.data[3] = near(3, 8);

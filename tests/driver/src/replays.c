@@ -123,7 +123,7 @@ static void empty_reads(void)
 	nothing_else();
 }
 
-/* (no provider in use here has ibv_rereg_mr()) */
+/* No provider in use here has ibv_rereg_mr(). */
 static void move_to(struct ibv_mr *region, struct ibv_pd *to)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
@@ -217,7 +217,7 @@ static void flushes(void)
  */
 static void other_kinds(void)
 {
-	enum { SECRET = 0x10000000 };	/* (an address that fits into a length) */
+	enum { SECRET = 0x10000000 };	/* an address that fits into a length */
 	struct ibv_mr *secret = ibv_reg_mr_iova(pd, memory, SIZE, SECRET, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	struct packet p;
 

@@ -52,7 +52,7 @@ static void put_field(struct cursor *c, void *field, size_t size, int bytes)
 {
 	uint64_t value = 0;
 
-	memcpy(&value, field, size);	/* (little-endian, as all that this runs on) */
+	memcpy(&value, field, size);	/* little-endian, as all hosts of this test */
 	put(c, value, bytes);
 }
 
@@ -175,7 +175,7 @@ struct frame wire_frame(const struct packet *packet)
 	struct ifreq ifr;
 
 	put(&c, p.opcode, 1);
-	put(&c, 0x40 | pad << 4, 1);	/* (rxe looks at nothing but pad) */
+	put(&c, 0x40 | pad << 4, 1);	/* rxe looks at nothing but pad */
 	put(&c, 0xffff, 2);
 	put(&c, p.qpn, 4);
 	put(&c, (uint64_t)p.ack << 31 | p.psn, 4);
@@ -236,7 +236,7 @@ void wire_by_udp(const char *from)
 	udp = socket(AF_INET, SOCK_DGRAM, 0);
 	CHECK(udp >= 0 && !setsockopt(udp, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)));
 	CHECK(!bind(udp, (void *)&own, sizeof(own)));
-	near_mac[0] = 2;	/* (not used: the kernel makes the Ethernet header) */
+	near_mac[0] = 2;	/* not used: the kernel makes the Ethernet header */
 }
 
 void wire_send_frame(const struct frame *f)

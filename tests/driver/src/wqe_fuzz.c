@@ -266,7 +266,7 @@ static void work(void)
 				for (unsigned i = 0; i < NUM_QP; i++)
 					broken[i] |= wc[n].status && qps[i]->qp_num == wc[n].qp_num;
 			}
-		/* (also pairs that wait for what never comes) */
+		/* Pairs that wait for what never comes are connected again, too. */
 		for (unsigned i = 0; i < NUM_QP; i += 2)
 			if (broken[i] || broken[i + 1] || below(8) == 0) {
 				reconnect(i);

@@ -389,7 +389,7 @@ static void load_mover(struct cell *c)
 		post(c, SEND);
 	if (behind(c) && c->window == MW2)
 		post_invalidation(c);
-	/* (while it holds completions) */
+	/* The CQ is resized while it holds completions. */
 	if (c->cqs == CQ_RESIZED)
 		MUST(!ibv_resize_cq(c->me.rcq, 3 * SLOTS));
 }
@@ -405,7 +405,7 @@ static void load_peer(struct cell *c)
 	if (behind(c))
 		expect(c, SEND);
 	if (c->state == ERR || c->state == ERR_UNPOLLED)
-		c->me.inbound += FLUSHED;	/* (they have numbers, too) */
+		c->me.inbound += FLUSHED;	/* flushed requests have numbers, too */
 }
 
 /* Six messages for a CQ with room for three */

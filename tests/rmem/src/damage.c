@@ -154,12 +154,12 @@ static int flips(const char *log)
 {
 	int ret = 0;
 
-	/* (the last record only says that what is before it was synced) */
+	/* The last record only says that what is before it was synced. */
 	for (unsigned int i = 0; i < FLIPS && !ret; i++) {
 		off_t at = i < 32 ? (off_t)i : (off_t)die(size_of(log) - 136);
 		unsigned int bits = 1 + die(255);
 
-		/* (4 bytes of the header are reserved, and part of its checksum) */
+		/* Four bytes of the header are reserved. Its checksum covers them, too. */
 		flip(log, at, bits);
 		ret = refused("a flipped byte of the log", strrchr(log, '/'), "damaged at byte ");
 		if (!ret)
@@ -181,7 +181,7 @@ static int cuts(void)
 		size = size_of(log);
 		if (i % 2 && truncate(log, 32 + die(size - 31)))
 			exit(75);
-		/* (a torn last record; or zeros that a file system leaves behind the end) */
+		/* Either the last record is torn, or a file system leaves zeros behind the end. */
 		if (i % 2 == 0 && truncate(log, size - 136 - die(100)))
 			exit(75);
 		if (i % 4 == 0 && truncate(log, size + die(9000)))
@@ -597,7 +597,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 	state = seed;
 	snprintf(good, sizeof(good), "%s/good", folder);
 	snprintf(copy, sizeof(copy), "%s/copy", folder);
-	/* (until a scenario has two checkpoints, and a log of some size) */
+	/* This runs scenarios until one has two checkpoints, and a log of some size. */
 	do {
 		shell("rm -rf %s", good);
 		memset(sh, 0, offsetof(struct shared, plan));

@@ -252,7 +252,7 @@ static int alloc(struct thread *t)
 {
 	uint64_t pages = 1 + below(1ull << below(9));
 
-	/* (the first region has room for the longest put) */
+	/* The first region has room for the longest put. */
 	if (!t->num_regions)
 		pages = MAX_REGION / PAGE;
 	t->fresh = region_new(1 + t->tags++ * MAX_THREADS + t->index, pages * PAGE);

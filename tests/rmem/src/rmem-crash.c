@@ -215,7 +215,7 @@ static struct shared *save(void)
 
 	if (!saved)
 		cannot("memory");
-	/* (a crash may have left no folder) */
+	/* A crash may have left no folder. */
 	shell("rm -rf %s; [ ! -e %s ] || cp -a %s %s", saved_dir, store_dir, store_dir, saved_dir);
 	return memcpy(saved, shared, size);
 }
@@ -241,7 +241,7 @@ static int walk_recovery(uint64_t seed, uint64_t point)
 		put_back(saved);
 		status = run_child(seed + call, 0, call, false);
 		if (status == 0 && call > 1)
-			break; /* (it has fewer calls) */
+			break; /* the recovery has fewer calls */
 		counts.walked++;
 		if (status == CRASHED)
 			status = run_child(seed + call, 8, 0, false);
@@ -280,7 +280,7 @@ static void prepare(const char *program)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, shared_fd, 0);
 	if (shared == MAP_FAILED)
 		cannot("memory");
-	/* (in memory, since no real disk need be waited for) */
+	/* The folder is in memory, since no real disk need be waited for. */
 	if (!mkdtemp(folder) && !mkdtemp(strcpy(folder, "/tmp/rmem-crash.XXXXXX")))
 		cannot(folder);
 	snprintf(store_dir, sizeof(store_dir), "%s/store", folder);

@@ -60,7 +60,7 @@ void fail(struct thread *t, const char *format, ...)
 	char what[512];
 	va_list ap;
 
-	/* (never unlocked: only the first thread that fails says so) */
+	/* This is never unlocked: only the first thread that fails says so. */
 	pthread_mutex_lock(&once);
 	va_start(ap, format);
 	vsnprintf(what, sizeof(what), format, ap);
@@ -315,7 +315,7 @@ int main(int argc, char **argv)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1);
 	sigaddset(&signals, SIGUSR2);
-	/* (of all threads, librmem's too) */
+	/* All threads block these signals, librmem's too. */
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	begin();
 	run(&signals);

@@ -297,7 +297,7 @@ static void decide_all(struct node *node, unsigned int mode)
 {
 	struct names both[] = { node->now, node->durable };
 
-	/* (a file that was unlinked since is not in now, and one that was made since is not in durable) */
+	/* A file that was unlinked meanwhile is only in durable. A file that was made meanwhile is only in now. */
 	for (size_t i = 0; i < 2; i++)
 		for (size_t j = 0; j < both[i].count; j++)
 			decide_all(both[i].at[j].node, mode);
@@ -536,7 +536,7 @@ int ftruncate(int fd, off_t size)
 	return real_ftruncate(fd, size);
 }
 
-/* (The real disk need not be waited for. What a failed sync has not written, no later sync writes either, as in Linux.) */
+/* The real disk need not be waited for. What a failed sync has not written, no later sync writes either, as in Linux. */
 static int sync_node(struct node *node)
 {
 	if (step()) {

@@ -245,12 +245,12 @@ static void serve(void)
 {
 	struct pollfd fds[2] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .events = POLLIN } };
 
-	/* (rmem_poll() comes first: the descriptor does not show what had come before poll()) */
+	/* rmem_poll() comes first, since the descriptor does not show what had come before poll(). */
 	do {
 		if (!deaf)
 			rmem_poll(rmem);
 		fflush(stdout);
-		fds[1].fd = deaf ? -1 : rmem_fd(rmem); /* (negative: poll() ignores it) */
+		fds[1].fd = deaf ? -1 : rmem_fd(rmem); /* poll() ignores a negative descriptor */
 		if (poll(fds, 2, -1) < 0)
 			return;
 	} while (!(fds[0].revents & (POLLIN | POLLHUP)) || take_input());

@@ -72,7 +72,7 @@ static void check_page(uint64_t tag, uint64_t page)
 	uint64_t words[PAGE / 8], expected[PAGE / 8];
 	int ret = rmem_get(rmem, words, address(tag, page), PAGE);
 
-	/* (the donor may just now have asked for the slab: the next call of the library is told so) */
+	/* The donor may just now have asked for the slab. The next call of the library is told so. */
 	if (ret == -ESTALE && tag)
 		return;
 	if (ret)

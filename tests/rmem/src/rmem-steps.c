@@ -233,7 +233,7 @@ static bool wait_for_end(bool both, uint64_t again)
 			donor_killed = true;
 		}
 	}
-	/* (if the donor has not reached its step when the client ends, it must not reach it during the check) */
+	/* If the donor has not reached its step when the client ends, the donor must not reach it during the check. */
 	donor_steps->at = NOTHING;
 	if (waitpid(donor, &status, WNOHANG) == donor) {
 		donor_ended(status, again);
@@ -255,7 +255,7 @@ static void run_point(enum dies dies, bool after, uint64_t at, uint64_t again)
 	start_donor(NOTHING, false);
 	if (!donor_up())
 		fail(75, "the donor does not start");
-	/* (from now on its steps count) */
+	/* From now on the donor's steps count. */
 	donor_steps->taken = 0;
 	start_client(at_client ? at : NOTHING, after, dies == BOTH_AT_CLIENT ? donor : 0);
 	if (dies == BOTH_AT_DONOR)

@@ -126,7 +126,7 @@ static void handshakes(void)
 	must_not("an unknown name", link_shake(&l, &unknown, NULL), RMEM_DENIED);
 	for (i = 0; i < sizeof(spoilt) / sizeof(spoilt[0]); i++)
 		must_not(spoilt[i].what, link_shake(&l, &options.client, &spoilt[i].spoil), spoilt[i].expected);
-	/* (none of them has ended the connection of the client whose name they used) */
+	/* None of them has ended the connection of the client whose name they used. */
 	link_ask(&recorded, RMEM_PING, NULL, 0);
 	link_close(&recorded);
 	/* Some of these are good ones, and come up. */
@@ -224,12 +224,12 @@ static void must_not_reach(const char *what, uint64_t addr, const uint32_t *key,
 	unsigned int i;
 
 	for (i = 0; i < 4; i++) {
-		/* (an error ends a connection, and the next one has other keys) */
+		/* An error ends a connection, and the next one has other keys. */
 		link_open(&l, &options.client);
 		own = link_alloc(&l, TAG, SIZE);
 		memset(l.data, 0xee, len);
 		misdeeds++;
-		/* (an atomic's address must be a multiple of 8 to be sent at all: take the next one, which is out of range, too) */
+		/* The address of an atomic must be a multiple of 8. So take the next multiple, which is out of range, too. */
 		if (!link_reach(&l, opcodes[i], i < 2 ? addr : (addr + 7) & ~7ULL, key ? *key : le32toh(own.rkey), i < 2 ? len : 8))
 			fail("operation %u of %s succeeds", i, what);
 		link_close(&l);
@@ -258,7 +258,7 @@ static void reach(void)
 
 	must_not_reach("another's key and address", theirs, &key, 64);
 	must_not_reach("another's key and an own address", mine, &key, 64);
-	/* (an address belongs to one client: both clients may have the same one) */
+	/* An address belongs to one client, so both clients may have the same one. */
 	if (theirs + 64 <= mine || theirs >= mine + SIZE)
 		must_not_reach("an own key and another's address", theirs, NULL, 64);
 	for (i = 0; i < 4; i++) {
@@ -345,7 +345,7 @@ int main(int argc, char **argv)
 
 	take_options(argc, argv);
 	rng = options.seed;
-	/* (an earlier run may have left some) */
+	/* An earlier run may have left some regions. */
 	link_open(&l, &options.client);
 	link_free_all(&l);
 	link_close(&l);

@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct run *run, const c
 	run->result = 1;
 }
 
-/* (a store that makes room first may find that the disk fails; then it refuses, and says so at the sync) */
+/* A store that makes room first may find that the disk fails. Then it refuses, and says so at the sync. */
 static void not_ok(struct run *run, const char *what, enum rmem_status status)
 {
 	char *why = NULL;
@@ -82,7 +82,7 @@ static struct region *any_region(struct run *run, unsigned int who, bool slab_to
 	return NULL;
 }
 
-/* (tags from TAGS on are slabs, of which nothing is durable) */
+/* Tags from TAGS on are slabs. Nothing of a slab is durable. */
 static void do_alloc(struct run *run, unsigned int who)
 {
 	struct owner *owner = store_owner(run->store, owner_of(who));
@@ -137,7 +137,7 @@ static void do_flush(struct run *run, unsigned int who)
 		return;
 	at = die(run, region->size);
 	len = 1 + die(run, region->size - at);
-	/* (each page is a thing of its own) */
+	/* Each page is a change of its own. */
 	for (uint64_t done = 0, part; done < len; done += part) {
 		part = RMEM_PAGE - (at + done) % RMEM_PAGE;
 		if (part > len - done)
@@ -344,7 +344,7 @@ static void turn(struct run *run)
 		}
 	}
 	if (run->result || !die(run, 6))
-		return; /* (the group goes on) */
+		return; /* the group goes on */
 	phase(run, PHASE_SYNC);
 	if (store_sync(run->store, &why) == RMEM_OK) {
 		model_acked(run->shared);

@@ -138,7 +138,7 @@ int client_run(const struct who *who, struct steps *steps)
 		if (!result) {
 			steps->acked++;
 		} else if (lost(result) || result == -ENODATA || result == -EBUSY) {
-			/* (what is still queued is dropped, since the whole unit is done again) */
+			/* The whole unit is done again, so what is still queued is dropped. */
 			result = again(r);
 			if (!result && rmem_txn_abort(r))
 				result = -EPROTO;

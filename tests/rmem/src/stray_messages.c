@@ -174,7 +174,7 @@ static void make_evicted(void)
 {
 	struct rmem_range range = any_range();
 
-	/* (nothing is evicted from this client) */
+	/* Nothing is evicted from this client. */
 	*(struct rmem_evict *)body = (struct rmem_evict){ htole64(any_tag()), htole64(range.addr), htole32(edge_of(32)),
 							  htole32(below(16) ? 0 : edge_of(32)) };
 	size = sizeof(struct rmem_evict);
@@ -182,7 +182,7 @@ static void make_evicted(void)
 	wrong = true;
 }
 
-/* (nor is this client asked for its heat) */
+/* This client is not asked for its heat, either. */
 static void make_heat(void)
 {
 	struct rmem_heat *heat = body;
@@ -414,7 +414,7 @@ static void one(void)
 		return;
 	}
 	expect_answer(sent);
-	/* (ABORT, so that nothing is queued even if the transaction has failed) */
+	/* This sends ABORT, so that nothing is queued even if the transaction has failed. */
 	if (le16toh(sent->type) == RMEM_GO) {
 		link_ask(&l, RMEM_ABORT, NULL, 0);
 		discarded();
@@ -453,7 +453,7 @@ void messages(void)
 			burst();
 		one();
 	}
-	/* (last of all, a list must name no region of another client) */
+	/* At the end, a list must name no region of another client. */
 	took_list(link_ask(&l, RMEM_LIST, &all, sizeof(all)));
 	link_close(&l);
 }

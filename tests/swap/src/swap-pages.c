@@ -56,7 +56,7 @@ static void fail(const char *format, ...)
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	va_list ap;
 
-	/* (never unlocked: only the first thread that fails says so) */
+	/* This is never unlocked: only the first thread that fails says so. */
 	pthread_mutex_lock(&once);
 	printf("swap-pages: failed: operation %llu: ", LL(atomic_load(&done)));
 	va_start(ap, format);
@@ -77,7 +77,7 @@ static uint64_t word_of(uint64_t page, uint32_t version, unsigned int i)
 	return x ^ (x >> 31);
 }
 
-/* (number and version are the first two words, for a person who looks for where a wrong page comes from) */
+/* Number and version are the first two words, for a person who looks for where a wrong page comes from. */
 static void fill(uint64_t *words, uint64_t page, uint32_t version)
 {
 	words[0] = page;

@@ -195,8 +195,8 @@ int ioctl(int fd, unsigned long request, ...)
 			break;
 		}
 		give_hint_again(fd);
-		/* (a route for which there is no memory is ENOBUFS, a socket ENFILE; and there are calls whose answer is an
-		 * error: that a buffer is too small, say) */
+		/* If there is no memory for a route, the error is ENOBUFS, and for a socket ENFILE. There are also calls whose
+		 * answer is an error anyway, for example that a buffer is too small. */
 		if (error != ENOMEM && error != EAGAIN && error != ENOBUFS && error != ENFILE &&
 		    (!syscall(SYS_ioctl, fd, request, arg) || errno != error)) {
 			fprintf(stderr, "allocation %u failed, and the call with: %s\n", n, strerror(error));

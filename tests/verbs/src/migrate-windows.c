@@ -211,7 +211,7 @@ static void use_windows(struct ibv_context *ctx)
 		receive(&peer, i);
 		CHECK(await(peer.cq).status == IBV_WC_SUCCESS);
 		await_bound(ctx, i);
-		sleep(1);	/* (time to do it again) */
+		sleep(1);	/* time to do it again */
 		IS(IBV_WC_SUCCESS, (int)write_to(i, i, rkey[i]));
 	}
 }
@@ -326,7 +326,7 @@ static void move_windows(void)
 	for (int i = 0; i < NUM; i++)
 		lead_to(peer.qp[i], shared->qpn[0][i]);
 	await_bound(ctx, DONE);
-	sleep(1);	/* (messages are sent, and find no receive) */
+	sleep(1);	/* messages are sent, and find no receive */
 	if (failing)
 		fail_allocations();
 	first = take(ctx, ibv_dump_context);

@@ -267,7 +267,7 @@ static void sweep(void)
 		CHECK(buf[i] == 0x55);
 	IS(0, ibv_query_migration(ctx, &after));
 	CHECK(after.state == before.state && after.stop_ns == 0);
-	/* (only with a length that is enough is the context stopped, and let go again) */
+	/* The context is stopped only if the length is enough, and is let go again, since the dump fails. */
 	IS(EFAULT, ibv_dump_context(ctx, &count, (void *)8, need));
 	CHECK(state_of(ctx) != RXE_MIGR_CTX_STOPPED);
 
@@ -535,7 +535,7 @@ static void failed_in_rtr(void)
 
 static bool has_tombstone(struct ibv_context *ctx, uint32_t qpn)
 {
-	static struct rxe_migr_status qp[8192];	/* (each round leaves some) */
+	static struct rxe_migr_status qp[8192];	/* each round leaves some tombstones */
 	int count;
 
 	IS(0, ibv_query_device_migration(ctx, &count, qp, sizeof(qp) / sizeof(qp[0])));
@@ -611,7 +611,7 @@ static void cm_methods(struct ibv_context *ctx)
 	IS(0, ibv_cm_device(ctx, fd, &known, NULL));
 	CHECK(known.index == 9 && !memcmp(known.guid, set.guid, sizeof(set.guid)));
 
-	/* (the file of a process with several threads gets operations of the driver's) */
+	/* The file of a process with several threads gets operations of the driver. */
 	fd = cm_file(&other);
 	CHECK(!pthread_create(&thread, NULL, wait_for_end, NULL));
 	IS(0, ibv_adopt_cm_file(ctx, fd, 0));

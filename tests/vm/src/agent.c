@@ -243,7 +243,7 @@ static void empty_quarantine(void)
 
 int main(int argc, char **argv)
 {
-	int ready, idle = idle_ms(); /* (a debug kernel has kmemleak, too) */
+	int ready, idle = idle_ms(); /* a debug kernel has kmemleak, too */
 	struct pollfd p[2 + 2 * CMDS_MAX];
 	struct { struct cmd *c; int which; } who[2 * CMDS_MAX];
 	char uptime[64] = "";
