@@ -46,17 +46,46 @@ static ssize_t hot_show(struct device *device, struct device_attribute *attr, ch
 	return sysfs_emit(buf, "%u\n", READ_ONCE(of_device(device)->hot));
 }
 
-static ssize_t hot_store(struct device *device, struct device_attribute *attr, const char *buf, size_t count)
+static ssize_t store(u32 *to, const char *buf, size_t count, u32 least, u32 most)
 {
-	u32 hot;
-	int ret = kstrtou32(buf, 0, &hot);
+	u32 value;
+	int ret = kstrtou32(buf, 0, &value);
 
 	if (ret)
 		return ret;
-	WRITE_ONCE(of_device(device)->hot, hot);
+	if (value < least || value > most)
+		return -EINVAL;
+	WRITE_ONCE(*to, value);
 	return count;
 }
+
+static ssize_t hot_store(struct device *device, struct device_attribute *attr, const char *buf, size_t count)
+{
+	return store(&of_device(device)->hot, buf, count, 0, U32_MAX);
+}
 static DEVICE_ATTR_RW(hot);
+
+static ssize_t period_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(of_device(device)->period));
+}
+
+static ssize_t period_store(struct device *device, struct device_attribute *attr, const char *buf, size_t count)
+{
+	return store(&of_device(device)->period, buf, count, 100, 60000);
+}
+static DEVICE_ATTR_RW(period);
+
+static ssize_t weight_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(of_device(device)->weight));
+}
+
+static ssize_t weight_store(struct device *device, struct device_attribute *attr, const char *buf, size_t count)
+{
+	return store(&of_device(device)->weight, buf, count, 1, 100);
+}
+static DEVICE_ATTR_RW(weight);
 
 static ssize_t buffers_show(struct device *device, struct device_attribute *attr, char *buf)
 {
@@ -70,7 +99,9 @@ static ssize_t slab_show(struct device *device, struct device_attribute *attr, c
 }
 static DEVICE_ATTR_RO(slab);
 
-static struct attribute *attrs[] = { &dev_attr_hot.attr, &dev_attr_buffers.attr, &dev_attr_slab.attr, NULL };
+static struct attribute *attrs[] = {
+	&dev_attr_hot.attr, &dev_attr_period.attr, &dev_attr_weight.attr, &dev_attr_buffers.attr, &dev_attr_slab.attr, NULL
+};
 static const struct attribute_group group = { .name = "rmem", .attrs = attrs };
 static const struct attribute_group *groups[] = { &group, NULL };
 
@@ -177,6 +208,8 @@ static void init_dev(struct rs_dev *dev, const struct rs_dev_config *config)
 	dev->slab_size = config->slab ?: SLAB_DEFAULT;
 	dev->slab_shift = ilog2(dev->slab_size / RMEM_PAGE);
 	dev->hot = config->hot;
+	dev->period = RS_PERIOD_DEFAULT;
+	dev->weight = RS_WEIGHT_DEFAULT;
 	spin_lock_init(&dev->pool_lock);
 	INIT_LIST_HEAD(&dev->free_buffers);
 	INIT_LIST_HEAD(&dev->starved);
@@ -233,7 +266,7 @@ static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	if (ret)
 		return ret;
 	/* The tick begins before anybody can find the device and remove it. */
-	queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
+	queue_delayed_work(rs_slow_wq, &dev->tick, msecs_to_jiffies(dev->period));
 	list_add_tail(&dev->list, &rs_devs);
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Once a second: how hot each slab is, and to which donors hot slabs go. */
+/* Once a period: how hot each slab is, and to which donors hot slabs go. */
 
 #include <linux/random.h>
 #include <linux/sched/mm.h>
@@ -20,15 +20,17 @@ static bool is_hot(const struct rs_dev *dev, const struct rs_slab *slab)
 	return READ_ONCE(slab->heat) > READ_ONCE(dev->hot) * 1000ULL;
 }
 
-static bool measure(struct rs_dev *dev)
+/* The heat of a slab is in thousandths of a page I/O per second. */
+static bool measure(struct rs_dev *dev, u32 period)
 {
+	u32 weight = READ_ONCE(dev->weight);
 	struct rs_slab *slab;
 	bool any = false;
 	u64 now;
 
 	for (slab = dev->slabs; slab < dev->slabs + dev->n_slabs; slab++) {
-		now = atomic_xchg(&slab->ios, 0) * 1000ULL;
-		WRITE_ONCE(slab->heat, (now + 4 * slab->heat) / 5);
+		now = div_u64(atomic_xchg(&slab->ios, 0) * 1000000ULL, period);
+		WRITE_ONCE(slab->heat, div_u64(weight * now + (100 - weight) * slab->heat, 100));
 		any |= is_hot(dev, slab) && READ_ONCE(slab->state) == RS_UNMAPPED;
 	}
 	return any;
@@ -49,10 +51,11 @@ void rs_tick(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(to_delayed_work(work), struct rs_dev, tick);
 
-	if (measure(dev))
+	/* If the period was changed a moment ago, this heat is wrong once. */
+	if (measure(dev, READ_ONCE(dev->period)))
 		queue_work(rs_slow_wq, &dev->place_work);
 	tell_of_disk(dev);
-	queue_delayed_work(rs_slow_wq, &dev->tick, HZ);
+	queue_delayed_work(rs_slow_wq, &dev->tick, msecs_to_jiffies(READ_ONCE(dev->period)));
 }
 
 /* ------------------------------------------------------------------ power of two choices */

@@ -43,6 +43,8 @@
 #define RS_NOTICES 64		/* of one donor that wait at most; a sane donor has one notice under way */
 #define RS_REASON 96
 #define RS_HOT_DEFAULT 20
+#define RS_PERIOD_DEFAULT 1000	/* ms */
+#define RS_WEIGHT_DEFAULT 20	/* per cent */
 
 static_assert(PAGE_SIZE == RMEM_PAGE);
 
@@ -146,6 +148,8 @@ struct rs_dev {
 	unsigned long *remote;		/* a bit for each page: its donor has it */
 	unsigned long *bad;		/* the disk does not have it, since a write failed */
 	u32 hot;
+	u32 period;	/* of a measurement, in ms */
+	u32 weight;	/* of the newest one in a slab's heat, in per cent */
 	struct rs_stats stats;
 	atomic_t disk_failed;		/* pages, since the last event that told of this */
 

@@ -11,6 +11,8 @@
 #define HEADROOM (UINT64_C(8) << 30)
 #define GRACE_MS 5000
 #define MAX_GRACE_MS 600000
+#define SPARE 5
+#define MAX_SPARE (RMEM_HEAT_MAX / 2)
 
 /* ------------------------------------------------------------------ values */
 
@@ -20,6 +22,15 @@ static int read_grace(struct parse *p, const char *text, void *to)
 
 	if (settings_number(text, to, &end) || *end || !*(uint64_t *)to || *(uint64_t *)to > MAX_GRACE_MS)
 		return settings_wrong(p, "'%s' is no time in milliseconds: give 1 to %d", text, MAX_GRACE_MS);
+	return 0;
+}
+
+static int read_spare(struct parse *p, const char *text, void *to)
+{
+	const char *end;
+
+	if (settings_number(text, to, &end) || *end || *(uint64_t *)to > MAX_SPARE)
+		return settings_wrong(p, "'%s' is no number of slabs: give 0 to %u", text, MAX_SPARE);
 	return 0;
 }
 
@@ -53,6 +64,7 @@ static const struct setting donor_settings[] = {
 	{ "huge", settings_bool, offsetof(struct conf, huge) },
 	{ "socket", settings_text, offsetof(struct conf, socket) },
 	{ "grace", read_grace, offsetof(struct conf, grace_ms) },
+	{ "spare", read_spare, offsetof(struct conf, spare) },
 	{ }
 };
 
@@ -116,7 +128,7 @@ static int begin_section(struct parse *p, const char *section)
 
 static void set_defaults(struct conf *conf)
 {
-	*conf = (struct conf){ .headroom = HEADROOM, .grace_ms = GRACE_MS };
+	*conf = (struct conf){ .headroom = HEADROOM, .grace_ms = GRACE_MS, .spare = SPARE };
 	conf->listen = xstrdup("::");
 	conf->port = xstrdup(RMEM_PORT);
 	conf->socket = xstrdup("/run/rmemd/rmemd.sock");

@@ -16,8 +16,7 @@
 #include "host.h"
 #include "rmemd.h"
 
-#define SPARE 5 /* slabs that are asked for and may stay */
-#define MOST (RMEM_HEAT_MAX - SPARE)
+#define MOST (RMEM_HEAT_MAX - donor.conf.spare) /* slabs that go in a round */
 #define UNKNOWN UINT64_MAX
 #define ASK_MS 2000 /* at most; librmem answers at once if the program is in a call */
 
@@ -183,7 +182,7 @@ static int earlier(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Chooses as many slabs as have the bytes that have to go, and SPARE more. */
+/* Chooses as many slabs as have the bytes that have to go, and some more. */
 static void choose(void)
 {
 	unsigned int need = 0;
@@ -194,8 +193,8 @@ static void choose(void)
 	qsort(current.candidates, current.count, sizeof(current.candidates[0]), earlier);
 	while (need < current.count && sum < current.bytes)
 		sum += current.candidates[need++].size;
-	if (current.count > need + SPARE)
-		current.count = need + SPARE;
+	if (current.count > need + donor.conf.spare)
+		current.count = need + donor.conf.spare;
 }
 
 /* ------------------------------------------------------------------ asking */

@@ -44,6 +44,7 @@ struct conf {
 	uint64_t memory, headroom;
 	bool huge;
 	uint64_t grace_ms;
+	uint64_t spare;	/* slabs that are asked for under pressure, and may stay */
 	struct conf_client *clients;
 };
 
