@@ -69,8 +69,7 @@ int tool(const char *what, const char *todo, const char *const argv[])
 	return ret ? -1 : 0;
 }
 
-/* What ip shows of an interface here; NULL: there is none. */
-static json_t *show(const char *ifname)
+json_t *iface_show(const char *ifname)
 {
 	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", ifname, NULL });
 	json_t *link = json_incref(json_array_get(list, 0));
@@ -79,14 +78,25 @@ static json_t *show(const char *ifname)
 	return link;
 }
 
+bool ip_has_flag(const json_t *shown, const char *flag)
+{
+	json_t *value;
+	size_t i;
+
+	json_array_foreach(json_object_get(shown, "flags"), i, value)
+		if (json_is_string(value) && !strcmp(json_string_value(value), flag))
+			return true;
+	return false;
+}
+
 /* ----------------------------------------------------------------- make -- */
 
 const struct iface_type *iface_type(const char *name)
 {
 	static const struct iface_type types[] = {
-		{ "macvlan", "a macvlan", "bridge", true },
-		{ "ipvlan", "an ipvlan", "l2", false },
-		{ "veth", "a veth", "", true },
+		{ .name = "macvlan", .one = "a macvlan", .mode = "bridge", .has_mac = true },
+		{ .name = "ipvlan", .one = "an ipvlan", .mode = "l2" },
+		{ .name = "veth", .one = "a veth", .mode = "", .has_mac = true, .on_bridge = true },
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
@@ -95,10 +105,7 @@ const struct iface_type *iface_type(const char *name)
 	return NULL;
 }
 
-/*
- * A MAC address for the port of a veth, which a bridge does not take for its own: it takes the lowest one of its ports. Nor does
- * the port lower the bridge's MTU.
- */
+/* A MAC address for a port. It begins with fe, because a bridge takes the lowest address of its ports for its own. */
 static void draw_port_mac(char mac[18])
 {
 	uint8_t byte[5] = { 0 };
@@ -107,14 +114,18 @@ static void draw_port_mac(char mac[18])
 	snprintf(mac, 18, "fe:%02x:%02x:%02x:%02x:%02x", byte[0], byte[1], byte[2], byte[3], byte[4]);
 }
 
-/* The words of ip that begin a command. A veth has its other end, whose name the kernel chooses, in the bridge. */
+/*
+ * The words of ip that begin a command. If the interface has a port, the kernel chooses the port's name. The port has the MTU of
+ * the bridge, because a smaller one would lower that of the bridge.
+ */
 static int begin_make(const struct iface *i, const char *port_mac, const char *port_mtu, const char *argv[])
 {
-	const char *const veth[] = {
-		"ip", "link", "add", "address", port_mac, "mtu", port_mtu, "master", i->parent, "up", "type", "veth", "peer", NULL,
+	const char *const with_port[] = {
+		"ip", "link", "add", "address", port_mac, "mtu", port_mtu, "master", i->parent, "up",
+		"type", i->type->name, "peer", NULL,
 	};
-	const char *const other[] = { "ip", "link", "add", "link", i->parent, NULL };
-	const char *const *words = strcmp(i->type, "veth") ? other : veth;
+	const char *const without[] = { "ip", "link", "add", "link", i->parent, NULL };
+	const char *const *words = i->type->on_bridge ? with_port : without;
 	int n = 0;
 
 	while (words[n]) {
@@ -126,7 +137,7 @@ static int begin_make(const struct iface *i, const char *port_mac, const char *p
 
 static int mtu_of(const char *ifname)
 {
-	json_t *link = show(ifname);
+	json_t *link = iface_show(ifname);
 	int mtu = json_integer_value(json_object_get(link, "mtu"));
 
 	json_decref(link);
@@ -135,11 +146,10 @@ static int mtu_of(const char *ifname)
 
 int iface_make(const struct iface *i, int ns)
 {
-	const struct iface_type *type = iface_type(i->type);
-	int parents = mtu_of(i->parent), n, ret;
+	int parents = i->type->on_bridge || !i->mtu ? mtu_of(i->parent) : 0, n, ret;
 	char *path = xasprintf("/proc/%d/fd/%d", getpid(), ns), *mtu = xasprintf("%d", i->mtu ?: parents);
 	char *port_mtu = xasprintf("%d", parents), port_mac[18];
-	char *what = xasprintf("interface %s of type %s on %s", i->ifname, i->type, i->parent);
+	char *what = xasprintf("interface %s of type %s on %s", i->ifname, i->type->name, i->parent);
 	const char *argv[32] = { NULL };
 
 	draw_port_mac(port_mac);
@@ -154,11 +164,11 @@ int iface_make(const struct iface *i, int ns)
 		argv[n++] = "address";
 		argv[n++] = i->mac;
 	}
-	if (*type->mode) {
+	if (*i->type->mode) {
 		argv[n++] = "type";
-		argv[n++] = i->type;
+		argv[n++] = i->type->name;
 		argv[n++] = "mode";
-		argv[n++] = type->mode;
+		argv[n++] = i->type->mode;
 	}
 	ret = tool(what, "the kernel must have that type, and the parent carry no other", argv);
 	free(what);
@@ -248,7 +258,7 @@ char *iface_of_only_device(void)
 
 bool iface_can_be_deleted(const char *ifname)
 {
-	json_t *link = show(ifname), *info = json_object_get(link, "linkinfo");
+	json_t *link = iface_show(ifname), *info = json_object_get(link, "linkinfo");
 	bool can = iface_type(json_string_value(json_object_get(info, "info_kind")) ?: "");
 
 	json_decref(link);
@@ -313,7 +323,7 @@ int iface_check_parent(const char *name)
 
 int iface_check_bridge(const char *name, const char *where)
 {
-	json_t *link = show(name), *info = json_object_get(link, "linkinfo"), *data = json_object_get(info, "info_data");
+	json_t *link = iface_show(name), *info = json_object_get(link, "linkinfo"), *data = json_object_get(info, "info_data");
 	const char *kind = json_string_value(json_object_get(info, "info_kind")) ?: "";
 	int ret = 0;
 

@@ -15,13 +15,15 @@ struct iface_type {
 	const char *name, *one;		/* one: "a macvlan" */
 	const char *mode;		/* the only one that godwit makes; "": it has none */
 	bool has_mac;			/* else it has its parent's */
+	bool on_bridge;			/* its parent must be a bridge, and its other end becomes a port of the bridge */
 };
 
-/* The types of interface that godwit makes. NULL: this is none. A veth lies on a bridge, which its other end is a port of. */
+/* The types of interface that godwit makes. NULL: this is none. */
 const struct iface_type *iface_type(const char *name);
 
 struct iface {
-	const char *device, *ifname, *parent, *type;
+	const char *device, *ifname, *parent;
+	const struct iface_type *type;
 	const char *mac;		/* NULL: any, or its parent's */
 	int mtu;			/* 0: its parent's */
 	struct addresses addresses;
@@ -37,6 +39,10 @@ void ns_come_back(int ours);
 int tool(const char *what, const char *todo, const char *const argv[]);
 
 #define TOOL(what, todo, ...) tool(what, todo, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* What ip shows of an interface in this namespace, as JSON. NULL: ip shows no interface of that name. */
+json_t *iface_show(const char *ifname);
+bool ip_has_flag(const json_t *shown, const char *flag);	/* shown: an interface or a route, as ip shows it */
 
 /* Call this in the namespace of its parent. The interface is made in ns, is down, and has no address. */
 int iface_make(const struct iface *i, int ns);

@@ -110,7 +110,7 @@ static int link_add(struct link *l)
 		return -1;
 	if (!if_nametoindex(l->iface.parent))
 		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->iface.parent);
-	if (!strcmp(l->iface.type, "veth") && iface_check_bridge(l->iface.parent, " here"))
+	if (l->iface.type->on_bridge && iface_check_bridge(l->iface.parent, " here"))
 		return -1;
 	if (rdma_device_exists(l->iface.device))
 		return fault("device %s: there is one of that name: take another name, or that one away (godwit link del %s)",
@@ -254,17 +254,15 @@ static int link_del(struct link *l)
 
 static int check_arguments(const struct link *l)
 {
-	const struct iface_type *type = iface_type(l->iface.type);
+	const struct iface_type *type = l->iface.type;
 
 	if (iface_check_name("device", l->iface.device, 64) || iface_check_name("interface", l->iface.ifname, IFNAMSIZ) ||
 	    (l->iface.mac && iface_check_mac(l->iface.mac)) || (l->iface.parent && iface_check_parent(l->iface.parent)))
 		return -1;
-	if (!type)
-		return fault("type %s: there is none of that name: take macvlan, ipvlan or veth", l->iface.type);
 	if (l->iface.mac && !type->has_mac)
 		return fault("type %s: it has the MAC address of its parent: leave --mac out, or take macvlan", type->name);
-	if (!strcmp(l->iface.type, "veth") && !l->iface.parent)
-		return fault("type veth: it lies on a bridge: give the bridge's name with --parent");
+	if (type->on_bridge && !l->iface.parent)
+		return fault("type %s: it lies on a bridge: give the bridge's name with --parent", type->name);
 	return 0;
 }
 
@@ -283,9 +281,13 @@ static int parse_add(struct link *l, int argc, char **argv)
 		case 'n': l->netns = parse_text(optarg); break;
 		case 'c': l->container = parse_text(optarg); break;
 		case 'p': l->iface.parent = parse_text(optarg); break;
-		case 't': l->iface.type = parse_text(optarg); break;
 		case 'm': l->iface.mac = parse_text(optarg); break;
 		case 'i': l->iface.ifname = parse_text(optarg); break;
+		case 't':
+			l->iface.type = iface_type(parse_text(optarg));
+			if (!l->iface.type)
+				return fault("type %s: there is none of that name: take macvlan, ipvlan or veth", optarg);
+			break;
 		case 'a':
 			if (iface_parse_address(&l->iface, parse_text(optarg)))
 				return -1;
@@ -309,7 +311,7 @@ static int parse_del(struct link *l, int argc, char **argv)
 
 int cmd_link(int argc, char **argv)
 {
-	struct link l = { .iface.type = "macvlan", .ns = -1, .ours = -1 };
+	struct link l = { .iface.type = iface_type("macvlan"), .ns = -1, .ours = -1 };
 	bool add = argc > 1 && !strcmp(argv[1], "add");
 	int ret;
 

@@ -12,26 +12,21 @@
 
 static void check_parent(const struct iface *i, json_t *problems)
 {
-	const char *const argv[] = { "ip", "-j", "link", "show", "dev", i->parent, NULL };
-	json_t *list = if_nametoindex(i->parent) ? run_json(argv) : NULL, *parent = json_array_get(list, 0), *flag;
+	json_t *parent = if_nametoindex(i->parent) ? iface_show(i->parent) : NULL;
 	json_int_t mtu = json_integer_value(json_object_get(parent, "mtu"));
-	bool up = false;
-	size_t j;
 
-	json_array_foreach(json_object_get(parent, "flags"), j, flag)
-		up |= json_is_string(flag) && !strcmp(json_string_value(flag), "UP");
-	if (!list)
+	if (!parent)
 		problem(problems, "interface %s: there is none of that name there, for %s to lie on: name another one", i->parent,
 			i->ifname);
-	else if (!up)
+	else if (!ip_has_flag(parent, "UP"))
 		problem(problems, "interface %s: it is down there, and %s is to lie on it: set it up", i->parent, i->ifname);
-	else if (!strcmp(i->type, "veth") && iface_check_bridge(i->parent, " there"))
+	else if (i->type->on_bridge && iface_check_bridge(i->parent, " there"))
 		problem(problems, "%s", fault_text());
 	else if (mtu < i->mtu)
 		problem(problems, "interface %s: its MTU there is %d, and that of %s is %d: raise it there", i->parent, (int)mtu,
 			i->ifname, i->mtu);
 	fault_clear();
-	json_decref(list);
+	json_decref(parent);
 }
 
 /* Check the namespace that we are in, which messages call `there`: nothing has the MAC address, or one of the IP addresses. */

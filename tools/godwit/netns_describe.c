@@ -28,17 +28,6 @@ static bool one_of(const char *const *list, const char *text)
 	return *list;
 }
 
-static bool has(const json_t *list, const char *text)
-{
-	json_t *value;
-	size_t i;
-
-	json_array_foreach(list, i, value)
-		if (json_is_string(value) && !strcmp(json_string_value(value), text))
-			return true;
-	return false;
-}
-
 /* A key of an object that is none of these; or NULL */
 static const char *other_key(json_t *object, const char *const *known)
 {
@@ -70,7 +59,7 @@ static int check_settings(const struct view *v, json_t *link, const char *ifname
 	static const char *const qdiscs[] = { "noqueue", "noop", NULL };
 	json_t *info = json_object_get(json_object_get(link, "linkinfo"), "info_data");
 
-	if (!has(json_object_get(link, "flags"), "UP"))
+	if (!ip_has_flag(link, "UP"))
 		return fault("interface %s in %s: it is down: set it up, or take it away", ifname, v->path);
 	if (*text_of(link, "master"))
 		return fault("interface %s in %s: it is a part of %s, which can't be moved: take it out", ifname, v->path,
@@ -106,7 +95,7 @@ static const char *port_setting(json_t *port)
 	json_t *data = json_object_get(json_object_get(port, "linkinfo"), "info_slave_data"), *value;
 	const char *key;
 
-	if (!has(json_object_get(port, "flags"), "UP"))
+	if (!ip_has_flag(port, "UP"))
 		return "down";
 	if (strcmp(text_of(port, "qdisc"), "noqueue"))
 		return text_of(port, "qdisc");
@@ -125,8 +114,7 @@ static const char *port_setting(json_t *port)
 /* Is it a port as iface_make() makes them? In this host's own namespace. Puts the bridge in the port's place. */
 static int look_at_port(const struct view *v, const char *ifname, char port[IFNAMSIZ])
 {
-	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", "dev", port, NULL });
-	json_t *link = json_array_get(list, 0);
+	json_t *link = iface_show(port);
 	const char *bridge = text_of(link, "master"), *setting = port_setting(link);
 	int ret = 0;
 
@@ -139,7 +127,7 @@ static int look_at_port(const struct view *v, const char *ifname, char port[IFNA
 	else
 		ret = iface_check_bridge(bridge, " here");
 	snprintf(port, IFNAMSIZ, "%s", bridge);
-	json_decref(list);
+	json_decref(link);
 	return ret;
 }
 
@@ -167,7 +155,7 @@ static int add_link(struct view *v, json_t *link)
 		return fault("interface %s in %s: it is %s of mode %s, and only mode %s can be moved: make it again", ifname,
 			     v->path, type->one, mode, type->mode);
 	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent) ||
-	    (!strcmp(kind, "veth") && find_bridge(v, ifname, parent)))
+	    (type->on_bridge && find_bridge(v, ifname, parent)))
 		return -1;
 	its = json_pack("{ss ss ss ss sI s[] s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
 			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes",
@@ -258,14 +246,14 @@ static const char *odd_route(json_t *route, bool ipv6)
 	static const char *const known[] = { "dst", "gateway", "dev", "protocol", "scope", "flags", "metric", "pref", NULL };
 	static const char *const by_people[] = { "", "boot", "static", NULL };
 	const char *scope = text_of(route, "scope");
-	json_t *metric = json_object_get(route, "metric"), *flags = json_object_get(route, "flags");
+	json_t *metric = json_object_get(route, "metric");
 	bool gateway = json_object_get(route, "gateway");
 
 	if (other_key(route, known))
 		return other_key(route, known);
 	if (!one_of(by_people, text_of(route, "protocol")))
 		return "a protocol";
-	if (json_array_size(flags) > has(flags, "linkdown"))
+	if (json_array_size(json_object_get(route, "flags")) > ip_has_flag(route, "linkdown"))
 		return "flags";
 	if (metric && (!ipv6 || json_integer_value(metric) != 1024))
 		return "a metric";

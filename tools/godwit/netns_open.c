@@ -25,19 +25,18 @@ const char *netns_name(const char *path)
 static int parse_iface(struct iface *i, json_t *link)
 {
 	json_t *addresses = json_object_get(link, "addresses"), *text;
-	const struct iface_type *type;
+	const char *type = text_of(link, "type");
 	size_t j;
 
 	*i = (struct iface){
-		.ifname = text_of(link, "ifname"), .type = text_of(link, "type"), .parent = text_of(link, "parent"),
+		.ifname = text_of(link, "ifname"), .type = iface_type(type ?: ""), .parent = text_of(link, "parent"),
 		.mac = text_of(link, "mac"), .device = text_of(link, "device"),
 		.mtu = json_integer_value(json_object_get(link, "mtu")),
 	};
-	if (!i->ifname || !i->type || !i->parent || i->mtu <= 0)
+	if (!i->ifname || !type || !i->parent || i->mtu <= 0)
 		return fault("network namespace: what it is to have makes no sense: use the same godwit at both ends");
-	type = iface_type(i->type);
-	if (!type || strcmp(text_of(link, "mode") ?: "", type->mode) || type->has_mac != !!i->mac)
-		return fault("interface %s: such a %s can't be made: use the same godwit at both ends", i->ifname, i->type);
+	if (!i->type || strcmp(text_of(link, "mode") ?: "", i->type->mode) || i->type->has_mac != !!i->mac)
+		return fault("interface %s: such a %s can't be made: use the same godwit at both ends", i->ifname, type);
 	if (iface_check_name("interface", i->ifname, IFNAMSIZ) || iface_check_parent(i->parent) ||
 	    (i->mac && iface_check_mac(i->mac)) || (i->device && iface_check_name("device", i->device, 64)))
 		return -1;
