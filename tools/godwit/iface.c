@@ -314,27 +314,47 @@ int iface_check_name(const char *what, const char *name, size_t max)
 	return 0;
 }
 
-int iface_check_parent(const char *name)
+int iface_check_parent_name(const char *name)
 {
 	if (!*name || *name == '-' || strlen(name) >= IFNAMSIZ)
 		return fault("interface %s: no interface can have that name: --parent takes one that ip link shows", name);
 	return 0;
 }
 
-int iface_check_bridge(const char *name, const char *where)
+static int check_bridge(const struct iface *i, const json_t *link, const char *where)
 {
-	json_t *link = iface_show(name), *info = json_object_get(link, "linkinfo"), *data = json_object_get(info, "info_data");
-	const char *kind = json_string_value(json_object_get(info, "info_kind")) ?: "";
-	int ret = 0;
+	json_t *info = json_object_get(link, "linkinfo"), *data = json_object_get(info, "info_data");
 
-	if (strcmp(kind, "bridge"))
-		ret = fault("interface %s: it is no bridge%s, and a veth needs one: take the bridge's name, or macvlan", name, where);
-	else if (json_integer_value(json_object_get(data, "vlan_filtering")))
-		ret = fault("bridge %s: it filters VLANs%s, and godwit does not know which the veth is to be in: take another bridge, "
-			    "or macvlan", name, where);
-	else if (json_integer_value(json_object_get(data, "stp_state")))
-		ret = fault("bridge %s: it has STP%s, so a new port lets nothing pass for some time: take another bridge, or macvlan",
-			    name, where);
+	if (strcmp(json_string_value(json_object_get(info, "info_kind")) ?: "", "bridge"))
+		return fault("interface %s: it is no bridge%s, and %s needs one: take the bridge's name, or macvlan", i->parent,
+			     where, i->type->one);
+	if (json_integer_value(json_object_get(data, "vlan_filtering")))
+		return fault("bridge %s: it filters VLANs%s, and godwit does not know which the %s is to be in: take another "
+			     "bridge, or macvlan", i->parent, where, i->type->name);
+	if (json_integer_value(json_object_get(data, "stp_state")))
+		return fault("bridge %s: it has STP%s, so a new port lets nothing pass for some time: take another bridge, "
+			     "or macvlan", i->parent, where);
+	return 0;
+}
+
+int iface_check_parent(const struct iface *i, const char *where)
+{
+	json_t *link = iface_show(i->parent);
+	int mtu = json_integer_value(json_object_get(link, "mtu")), ret = 0;
+
+	if (!if_nametoindex(i->parent))
+		ret = fault("interface %s: there is none of that name%s, for %s to lie on: name another one", i->parent, where,
+			    i->ifname);
+	else if (!link)
+		ret = fault("interface %s: ip does not show it%s: see to it that ip -j works", i->parent, where);
+	else if (!ip_has_flag(link, "UP"))
+		ret = fault("interface %s: it is down%s, and %s is to lie on it: set it up (ip link set %s up)", i->parent, where,
+			    i->ifname, i->parent);
+	else if (i->type->on_bridge && check_bridge(i, link, where))
+		ret = -1;
+	else if (mtu < i->mtu)
+		ret = fault("interface %s: its MTU%s is %d, and that of %s is %d: raise it%s", i->parent, where, mtu, i->ifname,
+			    i->mtu, where);
 	json_decref(link);
 	return ret;
 }

@@ -63,9 +63,9 @@ int iface_check_unused(const char *device);
 
 /* Do the kernel, ip and rdma all take it for a name? -1 with fault(). */
 int iface_check_name(const char *what, const char *name, size_t max);
-int iface_check_parent(const char *name);
-/* Can a veth lie on it? where: " here" or " there", for the message. */
-int iface_check_bridge(const char *name, const char *where);
+int iface_check_parent_name(const char *name);
+/* Can the interface lie on its parent in this namespace? where: " here" or " there", for the message. -1 with fault(). */
+int iface_check_parent(const struct iface *i, const char *where);
 int iface_check_mac(const char *mac);
 int iface_parse_address(struct iface *i, const char *text);	/* ADDRESS/LENGTH, of a host */
 

@@ -108,9 +108,7 @@ static int link_add(struct link *l)
 		l->iface.parent = l->parent = iface_of_only_device();
 	if (!l->iface.parent)
 		return -1;
-	if (!if_nametoindex(l->iface.parent))
-		return fault("interface %s: this host has none of that name: --parent takes one that ip link shows", l->iface.parent);
-	if (l->iface.type->on_bridge && iface_check_bridge(l->iface.parent, " here"))
+	if (iface_check_parent(&l->iface, " here"))
 		return -1;
 	if (rdma_device_exists(l->iface.device))
 		return fault("device %s: there is one of that name: take another name, or that one away (godwit link del %s)",
@@ -257,7 +255,7 @@ static int check_arguments(const struct link *l)
 	const struct iface_type *type = l->iface.type;
 
 	if (iface_check_name("device", l->iface.device, 64) || iface_check_name("interface", l->iface.ifname, IFNAMSIZ) ||
-	    (l->iface.mac && iface_check_mac(l->iface.mac)) || (l->iface.parent && iface_check_parent(l->iface.parent)))
+	    (l->iface.mac && iface_check_mac(l->iface.mac)) || (l->iface.parent && iface_check_parent_name(l->iface.parent)))
 		return -1;
 	if (l->iface.mac && !type->has_mac)
 		return fault("type %s: it has the MAC address of its parent: leave --mac out, or take macvlan", type->name);

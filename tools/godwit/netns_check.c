@@ -10,25 +10,6 @@
 #include "rdma.h"
 #include "text.h"
 
-static void check_parent(const struct iface *i, json_t *problems)
-{
-	json_t *parent = if_nametoindex(i->parent) ? iface_show(i->parent) : NULL;
-	json_int_t mtu = json_integer_value(json_object_get(parent, "mtu"));
-
-	if (!parent)
-		problem(problems, "interface %s: there is none of that name there, for %s to lie on: name another one", i->parent,
-			i->ifname);
-	else if (!ip_has_flag(parent, "UP"))
-		problem(problems, "interface %s: it is down there, and %s is to lie on it: set it up", i->parent, i->ifname);
-	else if (i->type->on_bridge && iface_check_bridge(i->parent, " there"))
-		problem(problems, "%s", fault_text());
-	else if (mtu < i->mtu)
-		problem(problems, "interface %s: its MTU there is %d, and that of %s is %d: raise it there", i->parent, (int)mtu,
-			i->ifname, i->mtu);
-	fault_clear();
-	json_decref(parent);
-}
-
 /* Check the namespace that we are in, which messages call `there`: nothing has the MAC address, or one of the IP addresses. */
 static void check_taken(const struct iface *i, const char *there, json_t *problems)
 {
@@ -74,7 +55,9 @@ void netns_check(json_t *json, json_t *problems)
 	for (size_t i = 0; i < n.n; i++) {
 		const char *device = n.iface[i].device;
 
-		check_parent(&n.iface[i], problems);
+		if (iface_check_parent(&n.iface[i], " there"))
+			problem(problems, "%s", fault_text());
+		fault_clear();
 		check_taken(&n.iface[i], "the destination", problems);
 		if (device && rdma_device_exists(device))
 			problem(problems, "device %s: there is one of that name there: take it away there (godwit link del %s)",

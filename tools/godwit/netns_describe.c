@@ -111,32 +111,36 @@ static const char *port_setting(json_t *port)
 	return json_object_get(data, "backup_port") ? "backup_port" : NULL;
 }
 
-/* Is it a port as iface_make() makes them? In this host's own namespace. Puts the bridge in the port's place. */
-static int look_at_port(const struct view *v, const char *ifname, char port[IFNAMSIZ])
+/*
+ * Is it a port as iface_make() makes them? In this host's own namespace. Puts the bridge in the port's place. The bridge is
+ * checked before the port's settings, because a bridge that is down or has STP changes the state of its ports.
+ */
+static int look_at_port(const struct view *v, const struct iface_type *type, const char *ifname, char port[IFNAMSIZ])
 {
 	json_t *link = iface_show(port);
 	const char *bridge = text_of(link, "master"), *setting = port_setting(link);
+	struct iface i = { .ifname = ifname, .type = type, .parent = bridge };
 	int ret = 0;
 
 	if (!*bridge || strcmp(text_of(json_object_get(link, "linkinfo"), "info_slave_kind"), "bridge"))
 		ret = fault("interface %s in %s: its other end, %s, is no port of a bridge, and such a veth can't be moved: make it one",
 			    ifname, v->path, port);
+	else if (iface_check_parent(&i, " here"))
+		ret = -1;
 	else if (setting)
 		ret = fault("interface %s in %s: its other end, %s, is a port with a setting of its own (%s), which can't be moved: "
 			    "change it back", ifname, v->path, port, setting);
-	else
-		ret = iface_check_bridge(bridge, " here");
 	snprintf(port, IFNAMSIZ, "%s", bridge);
 	json_decref(link);
 	return ret;
 }
 
-static int find_bridge(const struct view *v, const char *ifname, char port[IFNAMSIZ])
+static int find_bridge(const struct view *v, const struct iface_type *type, const char *ifname, char port[IFNAMSIZ])
 {
 	int ret;
 
 	ns_come_back(v->ours);
-	ret = look_at_port(v, ifname, port);
+	ret = look_at_port(v, type, ifname, port);
 	return ns_enter(v->ns) ?: ret;
 }
 
@@ -155,7 +159,7 @@ static int add_link(struct view *v, json_t *link)
 		return fault("interface %s in %s: it is %s of mode %s, and only mode %s can be moved: make it again", ifname,
 			     v->path, type->one, mode, type->mode);
 	if (check_settings(v, link, ifname) || find_parent(v, link, ifname, parent) ||
-	    (type->on_bridge && find_bridge(v, ifname, parent)))
+	    (type->on_bridge && find_bridge(v, type, ifname, parent)))
 		return -1;
 	its = json_pack("{ss ss ss ss sI s[] s[] s[]}", "ifname", ifname, "type", kind, "mode", mode, "parent",
 			v->parent ?: parent, "mtu", json_integer_value(json_object_get(link, "mtu")), "addresses", "routes",
@@ -431,7 +435,7 @@ json_t *netns_describe(const char *path, const char *parent)
 	const char *name = netns_name(path);
 	json_t *netns = NULL;
 
-	if (!name || (parent && iface_check_parent(parent)))
+	if (!name || (parent && iface_check_parent_name(parent)))
 		goto out;
 	v.ns = ns_open(path);
 	if (v.ns < 0) {

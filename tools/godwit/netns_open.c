@@ -37,7 +37,7 @@ static int parse_iface(struct iface *i, json_t *link)
 		return fault("network namespace: what it is to have makes no sense: use the same godwit at both ends");
 	if (!i->type || strcmp(text_of(link, "mode") ?: "", i->type->mode) || i->type->has_mac != !!i->mac)
 		return fault("interface %s: such a %s can't be made: use the same godwit at both ends", i->ifname, type);
-	if (iface_check_name("interface", i->ifname, IFNAMSIZ) || iface_check_parent(i->parent) ||
+	if (iface_check_name("interface", i->ifname, IFNAMSIZ) || iface_check_parent_name(i->parent) ||
 	    (i->mac && iface_check_mac(i->mac)) || (i->device && iface_check_name("device", i->device, 64)))
 		return -1;
 	json_array_foreach(addresses, j, text)
