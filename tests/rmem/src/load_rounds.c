@@ -82,6 +82,17 @@ static uint64_t parts_length(const struct thread *t)
 	return sum;
 }
 
+static int end_of(struct rmem_op *op, bool wait)
+{
+	int end;
+
+	if (wait)
+		return rmem_wait(rmem, op);
+	while ((end = rmem_test(rmem, op)) == -EAGAIN)
+		sched_yield();
+	return end;
+}
+
 static int move_async(struct thread *t, bool put)
 {
 	struct rmem_op ops[MAX_PARTS] = { { .on_error = below(2) } };
@@ -101,12 +112,7 @@ static int move_async(struct thread *t, bool put)
 		begun = 1;
 	/* The library owns their memory until all of them are done. */
 	for (i = 0; i < begun; i++) {
-		if (ops[0].on_error ? below(2) : i % 2) {
-			end = rmem_wait(rmem, &ops[i]);
-		} else {
-			while ((end = rmem_test(rmem, &ops[i])) == -EAGAIN)
-				sched_yield();
-		}
+		end = end_of(&ops[i], ops[0].on_error ? below(2) : i % 2);
 		if (!result)
 			result = end;
 	}
@@ -170,6 +176,17 @@ static int put_and_get(struct thread *t)
 	return result ? result : step(t, do_gets);
 }
 
+static int put8(uint64_t addr, uint64_t value)
+{
+	struct rmem_op op = { .on_error = below(2) };
+	int result;
+
+	if (below(2))
+		return rmem_put8(rmem, addr, value);
+	result = rmem_put8_async(rmem, addr, value, &op);
+	return result ? result : end_of(&op, below(2));
+}
+
 /* A put of 8 bytes that is torn would show in the model as a put of another length does. */
 static int do_put8(struct thread *t)
 {
@@ -180,7 +197,7 @@ static int do_put8(struct thread *t)
 	fill(t->buf, p->region, p->off, 8, t->rounds + 1);
 	memcpy(&value, t->buf, 8);
 	say(t, "put8 at tag %llu + %llu", TAG(p->region), LL(p->off));
-	result = ask(t, rmem_put8(rmem, p->region->addr + p->off, value));
+	result = ask(t, put8(p->region->addr + p->off, value));
 	if (result)
 		return result;
 	memcpy(p->region->now + p->off, &value, 8);
@@ -200,13 +217,30 @@ static int put8_and_get(struct thread *t)
 	return result ? result : step(t, do_gets);
 }
 
+/* Some flushes at once, of one range, end like one. */
+static int flush_range(uint64_t addr, uint64_t len)
+{
+	struct rmem_op op = { .on_error = true };
+	unsigned int begun, n = 1 + below(4);
+	int result = 0, end;
+
+	if (below(2))
+		return rmem_flush(rmem, addr, len);
+	for (begun = 0; begun < n && !result; begun++)
+		result = rmem_flush_async(rmem, addr, len, &op);
+	if (result && begun == 1)
+		return result;
+	end = end_of(&op, below(2));
+	return result ? result : end;
+}
+
 int do_flush(struct thread *t)
 {
 	const struct part *p = &t->parts[0];
 	int result;
 
 	say(t, "flush of %llu bytes at tag %llu + %llu", LL(p->len), TAG(p->region), LL(p->off));
-	result = ask(t, rmem_flush(rmem, p->region->addr + p->off, p->len));
+	result = ask(t, flush_range(p->region->addr + p->off, p->len));
 	if (result)
 		return result;
 	memcpy(p->region->durable + p->off, p->region->now + p->off, p->len);
@@ -261,6 +295,17 @@ static int alloc(struct thread *t)
 
 /* ------------------------------------------------------------------ transactions */
 
+static int go(void)
+{
+	struct rmem_op op = { .on_error = below(2) };
+	int result;
+
+	if (below(2))
+		return rmem_txn_go(rmem);
+	result = rmem_txn_go_async(rmem, &op);
+	return result ? result : end_of(&op, below(2));
+}
+
 void committed(struct thread *t)
 {
 	uint64_t last = rmem_last_txn(rmem);
@@ -280,7 +325,7 @@ int do_go(struct thread *t)
 	int result;
 
 	say(t, "go, %u copies, %u frees", t->num_copies, t->num_freed);
-	result = ask(t, rmem_txn_go(rmem));
+	result = ask(t, go());
 	if (!result)
 		committed(t);
 	return result;
@@ -293,7 +338,7 @@ int do_abort(struct thread *t)
 	say(t, "abort");
 	result = ask(t, rmem_txn_abort(rmem));
 	if (!result)
-		result = refused(t, rmem_txn_go(rmem), -ENODATA);
+		result = refused(t, go(), -ENODATA);
 	if (result)
 		return result;
 	count(DID_ABORT, 1);
@@ -367,7 +412,7 @@ static int do_bad_go(struct thread *t)
 	say(t, "go with a copy of tag %llu, which was freed before", TAG(t->freed[0]));
 	result = ask(t, rmem_cp(rmem, other->addr, t->freed[0]->addr, 1));
 	if (!result)
-		result = refused(t, rmem_txn_go(rmem), -ERANGE);
+		result = refused(t, go(), -ERANGE);
 	if (!result)
 		pthread_mutex_unlock(&txn_lock);
 	return result;
@@ -386,7 +431,7 @@ int do_leave(struct thread *t)
 		return -ENOTCONN;
 	}
 	say(t, "go after the connection was left");
-	result = refused(t, rmem_txn_go(rmem), -ENODATA);
+	result = refused(t, go(), -ENODATA);
 	if (result)
 		return result;
 	t->leaving = STAYS;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* rmem-async HOST CLIENT KEYFILE: puts 64 blocks of registered memory, all under way at once, and compares what comes back. */
+/*
+ * rmem-async HOST CLIENT KEYFILE: puts 64 blocks of registered memory to a shadow, and has the donor copy them in a transaction,
+ * all of it under way at once. Then it compares what comes back.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <rmem.h>
@@ -26,20 +29,33 @@ static int wait_all(struct rmem *r, struct rmem_op *ops, int begun)
 	return bad || begun < BLOCKS;
 }
 
+/* A transaction sees all puts that were begun before it, so it need not wait for them. */
+static int write_all(struct rmem *r, struct rmem_op *ops, uint64_t real, uint64_t shadow)
+{
+	struct rmem_op commit = { 0 };
+	int i, bad;
+
+	for (i = 0; i < BLOCKS && !rmem_put_async(r, shadow + (uint64_t)i * BLOCK, out[i], BLOCK, &ops[i]); i++)
+		;
+	bad = i < BLOCKS || rmem_cp(r, real, shadow, sizeof(out)) || rmem_txn_go_async(r, &commit) || rmem_wait(r, &commit);
+	if (bad)
+		failed();
+	return wait_all(r, ops, i) || bad;
+}
+
 static int run(struct rmem *r)
 {
 	static struct rmem_op ops[BLOCKS];
-	uint64_t addr;
+	uint64_t addr, shadow;
 	int i;
 
-	if (rmem_alloc(r, 20, sizeof(out), 0, &addr) || rmem_register(r, out, sizeof(out)) || rmem_register(r, in, sizeof(in)))
+	if (rmem_alloc(r, 20, sizeof(out), 0, &addr) || rmem_alloc(r, 21, sizeof(out), 0, &shadow) ||
+	    rmem_register(r, out, sizeof(out)) || rmem_register(r, in, sizeof(in)))
 		return failed();
 	for (i = 0; i < BLOCKS; i++)
 		memset(out[i], i + 1, BLOCK);
-	for (i = 0; i < BLOCKS && !rmem_put_async(r, addr + (uint64_t)i * BLOCK, out[i], BLOCK, &ops[i]); i++)
-		;
-	if (wait_all(r, ops, i))
-		return failed();
+	if (write_all(r, ops, addr, shadow))
+		return 1;
 	for (i = 0; i < BLOCKS && !rmem_get_async(r, in[i], addr + (uint64_t)i * BLOCK, BLOCK, &ops[i]); i++)
 		;
 	if (wait_all(r, ops, i))

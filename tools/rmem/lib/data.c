@@ -92,18 +92,6 @@ static void begin_part(struct rmem *r, struct transfer *t)
 	t->left -= size;
 }
 
-/* An operation that has no completion of its own adds to those that share its op. */
-static void begin_op(struct rmem_op *op)
-{
-	if (!op->on_error) {
-		op->result = 0;
-		op->parts = 0;
-	}
-	op->parts++;
-	op->done = false;
-	op->next = NULL;
-}
-
 /* The transfer itself also holds its region, its memory and its operation, until all its parts have begun. */
 static int begin(struct rmem *r, struct transfer *t)
 {
@@ -117,7 +105,7 @@ static int begin(struct rmem *r, struct transfer *t)
 			    ibv_get_device_name(r->port.context->device));
 	t->generation = r->generation;
 	t->memory = t->opcode == IBV_WR_ATOMIC_WRITE ? NULL : memory_at(r, t->local, t->left);
-	begin_op(t->op);
+	op_begin(t->op);
 	t->region->busy++;
 	if (t->memory)
 		t->memory->busy++;
@@ -135,20 +123,6 @@ static int begin(struct rmem *r, struct transfer *t)
 	return begun ? 0 : ret;
 }
 
-static int finish(struct rmem *r, struct rmem_op *op)
-{
-	unsigned int generation = r->generation;
-	int result;
-
-	while (op->parts)
-		if (wait_step(r, generation) && op->parts)
-			pthread_cond_wait(&r->changed, &r->lock);
-	result = op->result;
-	if (op->on_error)
-		op->result = 0;
-	return result == -ENOTCONN ? connection_down(r) : result;
-}
-
 static int transfer(struct rmem *r, struct transfer t, bool wait)
 {
 	int ret = enter(r);
@@ -158,7 +132,7 @@ static int transfer(struct rmem *r, struct transfer t, bool wait)
 	progress(r);
 	ret = r->qp ? begin(r, &t) : connection_down(r);
 	if (!ret && wait)
-		ret = finish(r, t.op);
+		ret = op_finish(r, t.op);
 	return leave(r, ret);
 }
 
@@ -191,40 +165,58 @@ int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len)
 					      .op = &op }, true);
 }
 
+static int put8(struct rmem *r, uint64_t dst, uint64_t value, struct rmem_op *op, bool wait)
+{
+	if (dst % 8)
+		return fail(-EINVAL, "range 0x%llx: it is no multiple of 8", (unsigned long long)dst);
+	return transfer(r, (struct transfer){ .opcode = IBV_WR_ATOMIC_WRITE, .remote = dst, .left = 8, .value = value,
+					      .op = op }, wait);
+}
+
+int rmem_put8_async(struct rmem *r, uint64_t dst, uint64_t value, struct rmem_op *op)
+{
+	return put8(r, dst, value, op, false);
+}
+
 int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value)
 {
 	struct rmem_op op = { 0 };
 
-	if (dst % 8)
-		return fail(-EINVAL, "range 0x%llx: it is no multiple of 8", (unsigned long long)dst);
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_ATOMIC_WRITE, .remote = dst, .left = 8, .value = value,
-					      .op = &op }, true);
+	return put8(r, dst, value, &op, true);
 }
 
-int rmem_wait(struct rmem *r, struct rmem_op *op)
-{
-	pthread_mutex_lock(&r->lock);
-	return leave(r, finish(r, op));
-}
-
-int rmem_test(struct rmem *r, struct rmem_op *op)
-{
-	pthread_mutex_lock(&r->lock);
-	progress(r);
-	return leave(r, op->parts ? -EAGAIN : finish(r, op));
-}
-
-/* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that have returned. */
-int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
+/* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that were begun before. */
+static int flush(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op)
 {
 	struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };
+	unsigned int generation = r->generation;
 	struct region *region;
+	int ret = region_at(r, addr, len, &region);
+
+	if (!ret)
+		ret = request_room(r, generation);
+	if (ret)
+		return ret;
+	op_begin(op);
+	request_post_op(r, RMEM_FLUSH, &body, sizeof(body), op);
+	op_done(op, 0);
+	return 0;
+}
+
+int rmem_flush_async(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op)
+{
+	int ret = enter(r);
+
+	return ret ? ret : leave(r, flush(r, addr, len, op));
+}
+
+int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
+{
+	struct rmem_op op = { 0 };
 	int ret = enter(r);
 
 	if (ret)
 		return ret;
-	ret = region_at(r, addr, len, &region);
-	if (!ret)
-		ret = request_call(r, r->generation, RMEM_FLUSH, &body, sizeof(body), NULL, 0);
-	return leave(r, ret > 0 ? answer_failed(r, "a flush", ret) : ret);
+	ret = flush(r, addr, len, &op);
+	return leave(r, ret ? ret : op_finish(r, &op));
 }

@@ -155,13 +155,16 @@ int post(struct rmem *r, struct ibv_send_wr *wr)
 	return connection_down(r);
 }
 
+/* The memory of requests and operations that end here belongs to others again. */
 static void requests_fail(struct rmem *r)
 {
 	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
 		if (slot->id && slot->request) {
-			slot->request->error = -ENOTCONN;
+			slot->request->error = slot->request->error ? slot->request->error : -ENOTCONN;
 			slot->request->done = true;
 		}
+		if (slot->id && slot->op)
+			op_done(slot->op, -ENOTCONN);
 		*slot = (struct slot){ 0 };
 	}
 	r->unanswered = 0;
@@ -172,8 +175,12 @@ static void requests_fail(struct rmem *r)
 /* The thread that waits can't do this, since another thread may have connected again before it runs. */
 static void txn_broken(struct rmem *r)
 {
-	if (r->txn.state == TXN_GOING)
-		r->txn.state = r->txn.sent ? TXN_DOUBT : TXN_OPEN;
+	struct txn *t = &r->txn;
+
+	if (t->state != TXN_GOING)
+		return;
+	t->state = t->go.phase == GO_SENT ? TXN_DOUBT : TXN_OPEN;
+	op_done(t->go.op, -ENOTCONN);
 }
 
 /*

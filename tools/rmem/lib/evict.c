@@ -3,8 +3,7 @@
  * The donor wants slabs back. It sends a notice of a slab. Operations that are under way on this slab end first. Then the library
  * tells the program, and then the donor.
  *
- * This file, wait.c, request.c and heat.c call each other in a circle: the library has no thread of its own, so whoever waits for
- * an answer also handles the answers of others, and the donor's notices.
+ * This file is part of the circle that wait.c tells of.
  */
 #include "internal.h"
 
@@ -23,7 +22,7 @@ static void answer(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct rmem_evict body = { .tag = htole64(tag), .addr = htole64(addr) };
 
-	request_post(r, RMEM_EVICTED, &body, sizeof(body), NULL);
+	request_post(r, RMEM_EVICTED, &body, sizeof(body));
 	for (struct alloc *alloc = r->allocs; alloc; alloc = alloc->next)
 		if (alloc->tag == tag && alloc->let_go < addr)
 			alloc->let_go = addr;

@@ -2,8 +2,7 @@
 /*
  * How much slabs are used. The donor asks this before it takes some back.
  *
- * This file, wait.c, request.c and evict.c call each other in a circle: the library has no thread of its own, so whoever waits for
- * an answer also handles the answers of others, and the donor's notices.
+ * This file is part of the circle that wait.c tells of.
  */
 #include <string.h>
 #include "internal.h"
@@ -51,7 +50,7 @@ static void answer(struct rmem *r)
 	}
 	body.heat.round = htole32(r->ask.round);
 	body.heat.count = htole32(count);
-	request_post(r, RMEM_HEAT, &body, sizeof(body.heat) + count * sizeof(body.heat.slabs[0]), NULL);
+	request_post(r, RMEM_HEAT, &body, sizeof(body.heat) + count * sizeof(body.heat.slabs[0]));
 }
 
 int heat_notice(struct rmem *r, const struct rmem_ask_heat *ask, size_t size)

@@ -88,8 +88,6 @@ struct request {
 	size_t room;
 	size_t size;	/* of the answer's body */
 	unsigned int generation;
-	int64_t looked; /* when a thread last checked whether it is late */
-	int64_t took;	/* the time that counts, until @looked */
 	uint16_t status;
 	int error;	/* the connection's */
 	bool done;
@@ -107,11 +105,14 @@ struct slot {
 	uint64_t id;	/* 0: nothing to be answered */
 	uint16_t type;
 	bool sending;
-	struct request *request; /* NULL: nobody waits */
+	struct request *request; /* the thread that waits for the answer, or */
+	struct rmem_op *op;	 /* the operation that this message is a part of; both NULL: nobody waits */
+	int64_t looked; /* when a thread last checked whether the answer is late */
+	int64_t took;	/* the time that counts, until @looked */
 };
 
 /*
- *	TXN_OPEN	-> TXN_GOING		rmem_txn_go()
+ *	TXN_OPEN	-> TXN_GOING		rmem_txn_go(), rmem_txn_go_async()
  *	TXN_GOING	-> TXN_OPEN		answered, or broken before GO was sent (the queue stays)
  *	TXN_GOING	-> TXN_DOUBT		broken
  *	TXN_DOUBT	-> TXN_COMMITTED, TXN_AGAIN, TXN_FORGOTTEN	rmem_reconnect()
@@ -124,7 +125,13 @@ enum txn_state { TXN_OPEN, TXN_GOING, TXN_DOUBT, TXN_COMMITTED, TXN_AGAIN, TXN_F
 
 struct txn {
 	enum txn_state state;
-	bool sent;	/* TXN_GOING: GO itself was sent */
+	struct {	/* TXN_GOING */
+		enum { GO_QUEUE, GO_SENT, GO_FORGET } phase; /* sends the queue; sent GO; has the donor forget the queue */
+		struct rmem_op *op;	/* the caller's */
+		size_t first;		/* of the entries that were not sent yet */
+		unsigned int under_way; /* messages */
+		unsigned int refused;	/* the first refusal of the donor, an enum rmem_status */
+	} go;
 	struct rmem_wire_op *ops; /* kept until answered */
 	size_t count, room;
 	uint64_t last;		  /* committed */
@@ -203,17 +210,21 @@ void connection_break(struct rmem *r, const char *format, ...) __attribute__((fo
 /* wait.c */
 #define TICK_MS 1000
 int wait_step(struct rmem *r, unsigned int generation); /* waits until something has changed, or a second; -ENOTCONN */
+int op_finish(struct rmem *r, struct rmem_op *op); /* waits until it is done; returns its result */
 void progress(struct rmem *r); /* does what can be done without waiting */
 
 /* request.c */
 bool request_possible(const struct rmem *r);
-void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request);
+/* Posts a message. The caller has made sure that a slot is free. Nobody waits for the answer, or it ends a part of @op. */
+void request_post(struct rmem *r, uint16_t type, const void *body, size_t size);
+void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, struct rmem_op *op);
+int request_room(struct rmem *r, unsigned int generation); /* waits until a slot is free; -ENOTCONN */
 /* Only on the connection of @generation: an answer from before that one broke does not count. */
 int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
 		  struct request *request);
 int request_end(struct rmem *r, struct request *request); /* an enum rmem_status, or -errno */
-int request_call(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size, void *answer,
-		 size_t answer_size);
+int request_late(struct rmem *r); /* -ETIMEDOUT */
+void requests_look(struct rmem *r); /* breaks the connection if an answer is late */
 void request_sent(struct rmem *r, unsigned int index);
 void request_received(struct rmem *r, const uint8_t *data, size_t size);
 void probe(struct rmem *r);
@@ -242,8 +253,12 @@ void memory_unregister_all(struct rmem *r);
 void memory_free(struct rmem *r);
 struct memory *memory_at(struct rmem *r, const void *start, size_t size);
 
-/* wr.c: work requests of data */
+/* op.c */
+void op_begin(struct rmem_op *op); /* its first part, or one more of an op that several share */
 void op_done(struct rmem_op *op, int error); /* a part of it is done */
+void op_refused(struct rmem_op *op, const char *what, unsigned int status);
+
+/* wr.c: work requests of data */
 void data_sent(struct rmem *r, unsigned int index);
 void data_fail(struct rmem *r);
 
@@ -252,7 +267,9 @@ int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
 void txn_drop(struct rmem *r);
 bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt; @last: the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
-int txn_settle(struct rmem *r); /* waits until no other thread is in rmem_txn_go(). -ENOTCONN */
+int txn_settle(struct rmem *r); /* waits until no transaction is under way. -ENOTCONN */
+void txn_run(struct rmem *r); /* sends what can be sent */
+void txn_answered(struct rmem *r, unsigned int status);
 
 /* evict.c */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);

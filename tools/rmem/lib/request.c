@@ -2,8 +2,7 @@
 /*
  * Messages to the donor's process, and its answers. At most RMEM_SLOTS messages wait for an answer. Each message is one SEND.
  *
- * This file, wait.c, evict.c and heat.c call each other in a circle: the library has no thread of its own, so whoever waits for an
- * answer also handles the answers of others, and the donor's notices.
+ * This file is part of the circle that wait.c tells of.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,8 +23,8 @@ bool request_possible(const struct rmem *r)
 	return r->qp && free_slot(r) >= 0;
 }
 
-/* The caller has made sure that a slot is free. @request is NULL if nobody waits for the answer. */
-void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request)
+static void post_message(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request,
+			 struct rmem_op *op)
 {
 	unsigned int index = free_slot(r);
 	struct slot *slot = &r->slot[index];
@@ -33,26 +32,45 @@ void request_post(struct rmem *r, uint16_t type, const void *body, size_t size, 
 	struct ibv_sge sge = { (uintptr_t)msg, sizeof(*msg) + size, r->area_mr->lkey };
 	struct ibv_send_wr wr = { .wr_id = WR_SLOT | index, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
-	*slot = (struct slot){ .id = ++r->next_id, .type = type, .sending = true, .request = request };
+	r->heard = now_ms();
+	*slot = (struct slot){
+		.id = ++r->next_id, .type = type, .sending = true, .request = request, .op = op, .looked = r->heard,
+	};
 	*msg = (struct rmem_msg){ .type = htole16(type), .size = htole32(sge.length), .id = htole64(slot->id) };
 	if (size)
 		memcpy(msg + 1, body, size);
 	r->unanswered++;
-	r->heard = now_ms();
 	post(r, &wr); /* a failure to post is a failure of the request, too */
+}
+
+void request_post(struct rmem *r, uint16_t type, const void *body, size_t size)
+{
+	post_message(r, type, body, size, NULL, NULL);
+}
+
+void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, struct rmem_op *op)
+{
+	op->parts++;
+	post_message(r, type, body, size, NULL, op);
+}
+
+int request_room(struct rmem *r, unsigned int generation)
+{
+	while (r->generation == generation && !request_possible(r))
+		if (wait_step(r, generation))
+			return -ENOTCONN;
+	return r->generation == generation ? 0 : connection_down(r);
 }
 
 int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
 		  struct request *request)
 {
-	while (r->generation == generation && !request_possible(r))
-		if (wait_step(r, generation))
-			return -ENOTCONN;
-	if (r->generation != generation)
-		return connection_down(r);
+	int ret = request_room(r, generation);
+
+	if (ret)
+		return ret;
 	request->generation = generation;
-	request->looked = now_ms();
-	request_post(r, type, body, size, request);
+	post_message(r, type, body, size, request, NULL);
 	return 0;
 }
 
@@ -60,44 +78,50 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
  * The time in which the donor's host itself does not answer does not count: either the donor moves, or the probe fails soon. The
  * time in which this process stood still does not count either: a thread that waits looks once a tick.
  */
-static bool too_late(const struct rmem *r, struct request *request)
+static bool too_late(const struct rmem *r, struct slot *slot, int64_t now)
 {
-	int64_t now = now_ms(), step = (r->probed ? r->probed : now) - request->looked;
+	int64_t step = (r->probed ? r->probed : now) - slot->looked;
 
-	request->looked = now;
+	slot->looked = now;
 	if (step > 0)
-		request->took += step < 2 * TICK_MS ? step : 2 * TICK_MS;
-	return request->took > r->request_ms;
+		slot->took += step < 2 * TICK_MS ? step : 2 * TICK_MS;
+	return slot->took > r->request_ms;
+}
+
+int request_late(struct rmem *r)
+{
+	return fail(-ETIMEDOUT, "donor %s: its host is there, but rmemd did not answer for %d s: look at its log", r->host,
+		    r->request_ms / 1000);
+}
+
+static void give_up(struct rmem *r, struct slot *slot)
+{
+	if (slot->request)
+		slot->request->error = -ETIMEDOUT;
+	else if (!slot->op->result)
+		slot->op->result = -ETIMEDOUT;
+	connection_break(r, "it did not answer for %d s", r->request_ms / 1000);
+}
+
+/* The first message that is too late ends the connection, and so all others. */
+void requests_look(struct rmem *r)
+{
+	int64_t now = r->unanswered ? now_ms() : 0;
+
+	for (struct slot *slot = r->slot; r->unanswered && slot < r->slot + RMEM_SLOTS; slot++)
+		if (slot->id && (slot->request || slot->op) && too_late(r, slot, now))
+			give_up(r, slot);
 }
 
 int request_end(struct rmem *r, struct request *request)
 {
-	while (!request->done) {
-		if (too_late(r, request)) {
-			connection_break(r, "it did not answer for %d s", r->request_ms / 1000);
-			return fail(-ETIMEDOUT, "donor %s: its host is there, but rmemd did not answer for %d s: look at its log",
-				    r->host, r->request_ms / 1000);
-		}
+	while (!request->done)
 		wait_step(r, request->generation);
-	}
+	if (request->error == -ETIMEDOUT)
+		return request_late(r);
 	if (request->error || r->generation != request->generation)
 		return connection_down(r);
 	return request->status;
-}
-
-int request_call(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size, void *answer,
-		 size_t answer_size)
-{
-	struct request request = { .answer = answer, .room = answer_size };
-	int ret = request_begin(r, generation, type, body, size, &request);
-
-	if (!ret)
-		ret = request_end(r, &request);
-	if (ret == RMEM_OK && request.size != answer_size) {
-		connection_break(r, "an answer of another size");
-		return connection_down(r);
-	}
-	return ret;
 }
 
 void request_sent(struct rmem *r, unsigned int index)
@@ -105,30 +129,42 @@ void request_sent(struct rmem *r, unsigned int index)
 	r->slot[index].sending = false;
 }
 
+static void op_answered(struct rmem *r, struct rmem_op *op, uint16_t type, unsigned int status)
+{
+	if (type != RMEM_FLUSH)
+		txn_answered(r, status);
+	else if (status)
+		op_refused(op, "a flush", status);
+	op_done(op, 0);
+}
+
+static int request_answered(struct request *request, const struct rmem_msg *msg, size_t body)
+{
+	if (body > request->room)
+		return -1;
+	if (body)
+		memcpy(request->answer, msg + 1, body);
+	request->size = body;
+	request->status = le16toh(msg->status);
+	request->done = true;
+	return 0;
+}
+
 static int answered(struct rmem *r, const struct rmem_msg *msg, size_t body)
 {
-	struct slot *slot = r->slot;
-	struct request *request;
+	struct slot *slot = r->slot, was;
 
 	while (slot < r->slot + RMEM_SLOTS && slot->id != le64toh(msg->id))
 		slot++;
 	if (slot == r->slot + RMEM_SLOTS || le16toh(msg->type) != (slot->type | RMEM_ANSWER) || (msg->status && body))
 		return -1;
-	request = slot->request;
-	if (request) {
-		if (body > request->room)
-			return -1;
-		if (body)
-			memcpy(request->answer, msg + 1, body);
-		request->size = body;
-		request->status = le16toh(msg->status);
-		request->done = true;
-	} else if (body) {
+	if (slot->request ? request_answered(slot->request, msg, body) : body != 0)
 		return -1;
-	}
-	slot->id = 0;
-	slot->request = NULL;
+	was = *slot;
+	*slot = (struct slot){ .sending = was.sending };
 	r->unanswered--;
+	if (was.op)
+		op_answered(r, was.op, was.type, le16toh(msg->status));
 	return 0;
 }
 

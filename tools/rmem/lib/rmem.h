@@ -18,9 +18,10 @@
  *
  * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
  * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
- * at the call, unless it says otherwise. Put and get have an asynchronous form, rmem_put_async() and rmem_get_async(). The other
- * calls that ask the donor return when it has answered. All calls except rmem_close() may come from several threads at once. One
- * process at a time may use a client's name: a new connection of the name ends the old one.
+ * at the call, unless it says otherwise. Put, get, put8, flush and txn_go have an asynchronous form (struct rmem_op). The other
+ * calls that ask the donor, rmem_connect(), rmem_reconnect() and rmem_alloc(), return when it has answered. All calls except
+ * rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
+ * name ends the old one.
  *
  * Data crosses the network in clear. The connection is authenticated, and the data is not.
  */
@@ -79,7 +80,10 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
  */
 int rmem_reconnect(struct rmem *r);
 
-/* Ends the connection, and discards the queue. Regions stay. No other call may be under way. NULL is ignored. */
+/*
+ * Ends the connection and all operations that are under way, and discards the queue. Regions stay. No other call may be under
+ * way. NULL is ignored.
+ */
 void rmem_close(struct rmem *r);
 
 /* The last failure in this thread, in one line. Never NULL. */
@@ -143,9 +147,11 @@ int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len);
 int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
 
 /*
- * The same without waiting. The memory, and @op, which the caller allocates, belong to the library until @op is done: until
- * rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of operations that are under way
- * together is not defined. If the return value is not 0, nothing was begun, and @op is not in use.
+ * An operation that its caller does not wait for at once. @op, which the caller allocates, and the local memory belong to the
+ * library until @op is done: until rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of
+ * operations that are under way together is not defined, but a flush and a transaction see all puts that were begun before them.
+ * If the call that begins it returns anything but 0, nothing was begun, and @op is not in use. An operation goes on only while a
+ * thread is in a call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
  *
  * Usually each operation has an @op of its own, and so always a completion. If @on_error is set, one @op serves any number of
  * operations, of one thread: it is done when all of them are, and rmem_wait() or rmem_test() returns the result of the first that
@@ -155,13 +161,15 @@ struct rmem_op {
 	int result;	/* of the operation, once it is done. Of operations that share it: see the result of rmem_wait() */
 	bool done;
 	bool on_error;	/* the caller sets it in any case: no completion for each operation */
-	unsigned int parts; /* the library's: work requests under way */
-	struct rmem_op *next;
+	unsigned int parts; /* the library's: work requests and messages under way */
+	unsigned int status; /* the library's: with which the donor refused it */
+	const char *refused; /* the library's */
 	void *user;	/* the caller's */
 };
 
 int rmem_put_async(struct rmem *r, uint64_t dst, const void *src, size_t len, struct rmem_op *op);
 int rmem_get_async(struct rmem *r, void *dst, uint64_t src, size_t len, struct rmem_op *op);
+int rmem_put8_async(struct rmem *r, uint64_t dst, uint64_t value, struct rmem_op *op);
 int rmem_wait(struct rmem *r, struct rmem_op *op);
 int rmem_test(struct rmem *r, struct rmem_op *op);
 
@@ -172,6 +180,7 @@ int rmem_test(struct rmem *r, struct rmem_op *op);
  *	-ERANGE, -EIO (the donor's disk), -ENOTCONN, -ETIMEDOUT
  */
 int rmem_flush(struct rmem *r, uint64_t addr, size_t len);
+int rmem_flush_async(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op);
 
 /* ------------------------------------------------------------------ transactions */
 
@@ -200,6 +209,12 @@ int rmem_free(struct rmem *r, uint64_t tag);
  *	-ENOTCONN, -ETIMEDOUT	it may have happened or not: rmem_reconnect(), then call again for the answer, also after -ESTALE
  */
 int rmem_txn_go(struct rmem *r);
+
+/*
+ * The same without waiting. Until @op is done the transaction is under way, and calls that queue, end or discard a transaction
+ * wait for that first. The result of @op is one of those above except -ENODATA, which this call returns.
+ */
+int rmem_txn_go_async(struct rmem *r, struct rmem_op *op);
 
 /*
  * Discards the queue. Returns 0, also if it was empty.

@@ -2,13 +2,15 @@
 /*
  * Transactions. The queue stays here until the rmem_txn_go() that sends it is answered. So the queue survives the connection, at
  * whose end the donor forgets what was queued there.
+ *
+ * A transaction that is under way needs no thread of its own: whoever waits for anything, or looks, calls txn_run() (see wait.c).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
 
-#define WINDOW 8 /* queue messages under way */
+#define WINDOW 8 /* messages of a transaction under way */
 
 void txn_drop(struct rmem *r)
 {
@@ -145,61 +147,54 @@ static size_t queue_message(const struct txn *t, size_t first, union queue_body 
 	return sizeof(*queue) + count * sizeof(*queue->ops);
 }
 
-/* If it returns 0, the transaction may take place from now on. */
-static int begin_go(struct rmem *r, unsigned int generation, struct request *request)
+static void send_message(struct rmem *r, uint16_t type, const void *body, size_t size)
+{
+	r->txn.go.under_way++;
+	request_post_op(r, type, body, size, r->txn.go.op);
+}
+
+static void send_part(struct rmem *r)
+{
+	struct txn *t = &r->txn;
+	union queue_body body;
+	size_t size = queue_message(t, t->go.first, &body);
+
+	t->go.first += le32toh(body.queue.count);
+	send_message(r, RMEM_QUEUE, &body, size);
+}
+
+/* From now on the transaction may take place. GO has the number of entries, so it is refused if a part of the queue was. */
+static void send_go(struct rmem *r)
 {
 	struct txn *t = &r->txn;
 	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count) };
-	int ret = request_begin(r, generation, RMEM_GO, &body, sizeof(body), request);
 
-	t->sent = !ret;
-	return ret;
+	t->go.phase = GO_SENT;
+	send_message(r, RMEM_GO, &body, sizeof(body));
 }
 
-/*
- * Sends some messages at once, and waits for all of them. A failure of the connection counts first, then the first refusal.
- * Behind the last part of the queue goes RMEM_GO, without a wait for the answers: it has the number of entries, so it is refused if
- * one of the parts was.
- */
-static int send_some(struct rmem *r, unsigned int generation, size_t *first)
+static bool send_next(struct rmem *r)
 {
-	struct request requests[WINDOW + 1] = { 0 };
-	union queue_body body;
-	int begun = 0, ret = 0;
+	struct txn *t = &r->txn;
 
-	while (!ret && begun < WINDOW && *first < r->txn.count) {
-		size_t size = queue_message(&r->txn, *first, &body);
-
-		ret = request_begin(r, generation, RMEM_QUEUE, &body, size, &requests[begun]);
-		if (ret)
-			break;
-		begun++;
-		*first += (size - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op);
+	if (t->go.phase == GO_QUEUE && !t->go.refused) {
+		if (t->go.first < t->count)
+			send_part(r);
+		else
+			send_go(r);
+		return true;
 	}
-	if (!ret && *first == r->txn.count) {
-		ret = begin_go(r, generation, &requests[begun]);
-		begun += !ret;
-	}
-	for (int i = 0; i < begun; i++) {
-		int one = request_end(r, &requests[i]);
-
-		/* A connection that breaks ends all requests. */
-		if (one < 0)
-			return one;
-		ret = ret ? ret : one;
-	}
-	return ret;
+	if (t->go.phase != GO_FORGET || t->go.under_way)
+		return false;
+	send_message(r, RMEM_ABORT, NULL, 0);
+	return true;
 }
 
-/* The queue, and RMEM_GO. */
-static int send_all(struct rmem *r, unsigned int generation)
+/* GO follows the last part of the queue without a wait for answers. A connection that breaks in between ends the loop. */
+void txn_run(struct rmem *r)
 {
-	size_t first = 0;
-	int ret = 0;
-
-	while (!ret && first < r->txn.count)
-		ret = send_some(r, generation, &first);
-	return ret;
+	while (r->txn.state == TXN_GOING && r->txn.go.under_way < WINDOW && request_possible(r) && send_next(r))
+		;
 }
 
 /* The donor has done the transaction: the regions that it freed are gone. */
@@ -212,60 +207,93 @@ static void committed(struct rmem *r)
 			region_remove(r, le64toh(t->ops[i].dst));
 	t->last++;
 	txn_drop(r);
+	op_done(t->go.op, 0);
 }
 
-/* The donor has refused the transaction, and nothing has happened. The donor's queue must become empty, as ours is. */
-static int refused(struct rmem *r, unsigned int generation, int status)
-{
-	txn_drop(r);
-	r->txn.state = TXN_GOING; /* until the donor's queue is empty nobody adds to ours */
-	r->txn.sent = false;
-	/* A connection that breaks empties the donor's queue, too, and opens ours. */
-	if (request_call(r, generation, RMEM_ABORT, NULL, 0, NULL, 0) >= 0)
-		r->txn.state = TXN_OPEN;
-	return answer_failed(r, "the transaction", status);
-}
-
-/* If a step returns less than 0, the connection is lost, and connection_break() has already set the state of the queue. */
-static int go(struct rmem *r)
+/*
+ * The donor has refused the transaction, and nothing has happened. The donor's queue must become empty, as ours is, and until
+ * then nobody adds to ours. If the connection breaks, that empties the donor's queue, too. A donor whose disk has failed ends, and
+ * only its next start tells whether the transaction took place.
+ */
+static void refused(struct rmem *r)
 {
 	struct txn *t = &r->txn;
-	unsigned int generation = r->generation;
-	int ret;
 
-	t->state = TXN_GOING;
-	t->sent = false;
-	ret = send_all(r, generation);
-	if (ret < 0)
-		return ret;
-	if (ret == RMEM_OK) {
-		committed(r);
-		return 0;
+	op_refused(t->go.op, "the transaction", t->go.refused);
+	if (t->go.refused == RMEM_NOT_DURABLE) {
+		connection_break(r, "its disk failed");
+		return;
 	}
-	if (ret != RMEM_NOT_DURABLE)
-		return refused(r, generation, ret);
-	connection_break(r, "its disk failed");
-	return answer_failed(r, "the transaction", ret);
+	txn_drop(r);
+	t->state = TXN_GOING;
+	t->go.phase = GO_FORGET;
 }
 
-/* No other thread may be in rmem_txn_go(). */
-static int go_or_say(struct rmem *r)
+/* The result counts when all messages are answered. */
+void txn_answered(struct rmem *r, unsigned int status)
 {
-	int ret;
+	struct txn *t = &r->txn;
 
-	if (r->txn.state == TXN_COMMITTED) {
-		r->txn.state = TXN_OPEN;
+	t->go.under_way--;
+	if (t->go.phase == GO_FORGET) {
+		t->state = TXN_OPEN;
+		op_done(t->go.op, 0);
+		return;
+	}
+	if (!t->go.refused)
+		t->go.refused = status;
+	if (t->go.under_way)
+		return;
+	if (t->go.refused)
+		refused(r);
+	else if (t->go.phase == GO_SENT)
+		committed(r);
+}
+
+/* No other transaction may be under way. If it returns 0, @op has begun. */
+static int go_or_say(struct rmem *r, struct rmem_op *op)
+{
+	struct txn *t = &r->txn;
+
+	if (t->state == TXN_COMMITTED) {
+		t->state = TXN_OPEN;
+		op_begin(op);
+		op_done(op, 0);
 		return 0;
 	}
-	if (r->txn.state == TXN_FORGOTTEN) {
-		r->txn.state = TXN_OPEN;
+	if (t->state == TXN_FORGOTTEN) {
+		t->state = TXN_OPEN;
 		return fail(-ENODATA, "transaction: the donor restarted before it took place: it is forgotten");
 	}
-	if (!r->txn.count)
+	if (!t->count)
 		return fail(-ENODATA, "transaction: nothing is queued");
-	ret = go(r);
-	pthread_cond_broadcast(&r->changed);
-	return ret;
+	op_begin(op);
+	t->state = TXN_GOING;
+	t->go.phase = GO_QUEUE;
+	t->go.op = op;
+	t->go.first = 0;
+	t->go.under_way = 0;
+	t->go.refused = RMEM_OK;
+	txn_run(r);
+	return 0;
+}
+
+static int go_and_wait(struct rmem *r)
+{
+	struct rmem_op op = { 0 };
+	int ret = go_or_say(r, &op);
+
+	return ret ? ret : op_finish(r, &op);
+}
+
+int rmem_txn_go_async(struct rmem *r, struct rmem_op *op)
+{
+	int ret = enter(r);
+
+	if (ret)
+		return ret;
+	ret = txn_settle(r);
+	return leave(r, ret ? ret : go_or_say(r, op));
 }
 
 int rmem_txn_go(struct rmem *r)
@@ -275,7 +303,7 @@ int rmem_txn_go(struct rmem *r)
 	if (ret)
 		return ret;
 	ret = txn_settle(r);
-	return leave(r, ret ? ret : go_or_say(r));
+	return leave(r, ret ? ret : go_and_wait(r));
 }
 
 int rmem_txn_go_on(struct rmem *r, unsigned int connection)
@@ -287,7 +315,7 @@ int rmem_txn_go_on(struct rmem *r, unsigned int connection)
 		ret = wait_step(r, connection);
 	if (r->generation != connection || !r->qp)
 		return leave(r, fail(-EREMCHG, "donor %s: the connection is another one", r->host));
-	return leave(r, go_or_say(r));
+	return leave(r, go_and_wait(r));
 }
 
 unsigned int rmem_connection(struct rmem *r)
@@ -300,7 +328,7 @@ unsigned int rmem_connection(struct rmem *r)
 	return generation;
 }
 
-/* The donor has a queue only during rmem_txn_go(), so it need not be told. */
+/* The donor has a queue only while a transaction is under way, so it need not be told. */
 int rmem_txn_abort(struct rmem *r)
 {
 	int ret = 0;

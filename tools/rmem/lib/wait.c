@@ -3,8 +3,8 @@
  * Completions, and waiting for them. The library has no thread of its own. One of the threads that wait polls for all, and the
  * others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
  *
- * This file, request.c, evict.c and heat.c call each other in a circle for that reason: whoever waits for an answer also handles
- * the answers of others, and the donor's notices.
+ * This file, request.c, txn.c, evict.c and heat.c call each other in a circle for that reason: whoever waits for an answer
+ * also handles the answers of others, and the donor's notices.
  */
 #include <errno.h>
 #include <poll.h>
@@ -117,6 +117,14 @@ static void wait_for_other(struct rmem *r)
 	pthread_cond_timedwait(&r->changed, &r->lock, &until);
 }
 
+static void do_what_is_due(struct rmem *r)
+{
+	probe(r);
+	requests_look(r);
+	txn_run(r);
+	evict_run(r);
+}
+
 int wait_step(struct rmem *r, unsigned int generation)
 {
 	if (r->generation == generation && r->qp) {
@@ -124,8 +132,7 @@ int wait_step(struct rmem *r, unsigned int generation)
 			wait_for_other(r);
 		else
 			poll_for_all(r);
-		probe(r);
-		evict_run(r);
+		do_what_is_due(r);
 	}
 	return r->generation == generation && r->qp ? 0 : connection_down(r);
 }
@@ -133,8 +140,43 @@ int wait_step(struct rmem *r, unsigned int generation)
 void progress(struct rmem *r)
 {
 	take_completions(r);
-	probe(r);
-	evict_run(r);
+	do_what_is_due(r);
+}
+
+static int result_of(struct rmem *r, const struct rmem_op *op, int result)
+{
+	if (result == -ENOTCONN)
+		return connection_down(r);
+	if (result == -ETIMEDOUT)
+		return request_late(r);
+	return result ? answer_failed(r, op->refused, op->status) : 0;
+}
+
+int op_finish(struct rmem *r, struct rmem_op *op)
+{
+	unsigned int generation = r->generation;
+	int result;
+
+	while (op->parts)
+		if (wait_step(r, generation) && op->parts)
+			pthread_cond_wait(&r->changed, &r->lock);
+	result = op->result;
+	if (op->on_error)
+		op->result = 0;
+	return result_of(r, op, result);
+}
+
+int rmem_wait(struct rmem *r, struct rmem_op *op)
+{
+	pthread_mutex_lock(&r->lock);
+	return leave(r, op_finish(r, op));
+}
+
+int rmem_test(struct rmem *r, struct rmem_op *op)
+{
+	pthread_mutex_lock(&r->lock);
+	progress(r);
+	return leave(r, op->parts ? -EAGAIN : op_finish(r, op));
 }
 
 /* The descriptor is another one after each rmem_reconnect(). */

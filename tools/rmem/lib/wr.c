@@ -4,14 +4,6 @@
 #include <string.h>
 #include "internal.h"
 
-void op_done(struct rmem_op *op, int error)
-{
-	if (error && !op->result)
-		op->result = error;
-	if (!--op->parts)
-		op->done = true;
-}
-
 static void release(struct rmem *r, unsigned int index, int error)
 {
 	struct wr *wr = &r->wr[index];

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Operations, which the program may wait for later (wait.c). An operation is done when all its parts are: work requests, messages
+ * to the donor's process, and the call itself as long as it begins others.
+ */
+#include "internal.h"
+
+/* An operation that has no completion of its own adds to those that share its op. */
+void op_begin(struct rmem_op *op)
+{
+	if (!op->on_error) {
+		op->result = 0;
+		op->parts = 0;
+	}
+	op->parts++;
+	op->done = false;
+}
+
+/* The first failure counts. */
+void op_done(struct rmem_op *op, int error)
+{
+	if (error && !op->result)
+		op->result = error;
+	if (!--op->parts)
+		op->done = true;
+}
+
+/* Its parts are still under way. */
+void op_refused(struct rmem_op *op, const char *what, unsigned int status)
+{
+	if (op->result)
+		return;
+	rmem_status_text(status, &op->result);
+	op->status = status;
+	op->refused = what;
+}
