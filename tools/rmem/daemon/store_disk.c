@@ -20,7 +20,7 @@ bool is_logged(const struct region *region)
 	return region->owner->store->path && !(region->flags & RMEM_SLAB);
 }
 
-static bool fits(const struct store *store, const struct cost *cost, uint64_t reserve)
+static bool disk_has_room(const struct store *store, const struct cost *cost, uint64_t reserve)
 {
 	uint64_t files = store->uncopied + cost->files;
 	struct statvfs fs;
@@ -54,11 +54,11 @@ enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t 
 		return RMEM_OK;
 	if (cost->bytes > STORE_TXN_SIZE || cost->log - cost->bytes > STORE_TXN_SIZE)
 		return RMEM_FULL;
-	if (!fits(store, cost, reserve)) {
+	if (!disk_has_room(store, cost, reserve)) {
 		/* If the disk fails in the checkpoint, the next store_sync() says so. */
 		if (log->lsn >= log->file.first && (sync_log(store) || files_checkpoint(store)))
 			return RMEM_FULL;
-		if (!fits(store, cost, reserve))
+		if (!disk_has_room(store, cost, reserve))
 			return RMEM_FULL;
 	}
 	store->uncopied += cost->files;

@@ -84,6 +84,14 @@ static inline uint64_t round_up(uint64_t n, uint64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
+/* What a limit leaves. A limit of 0 is none. */
+static inline uint64_t left_of(uint64_t limit, uint64_t taken)
+{
+	if (!limit)
+		return UINT64_MAX;
+	return limit > taken ? limit - taken : 0;
+}
+
 /* --------------------------------------------------------- store_region.c */
 
 /* Bytes that regions may still take: what the host or the store's limit has left, whichever is less. */

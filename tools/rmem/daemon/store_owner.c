@@ -71,12 +71,9 @@ uint64_t owner_used(const struct owner *owner)
 
 uint64_t owner_memory(const struct owner *owner)
 {
-	uint64_t left = memory_room(owner->store), quota = owner->quota, taken = owner->mapped + queue_charge(owner->queue_room);
+	uint64_t room = memory_room(owner->store), left = left_of(owner->quota, owner->mapped + queue_charge(owner->queue_room));
 
-	if (!quota)
-		return left;
-	quota = quota > taken ? quota - taken : 0;
-	return quota < left ? quota : left;
+	return left < room ? left : room;
 }
 
 uint64_t owner_room(const struct owner *owner)

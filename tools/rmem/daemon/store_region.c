@@ -27,12 +27,9 @@ static uint64_t host_free(const struct store *store)
 
 uint64_t memory_room(const struct store *store)
 {
-	uint64_t host = host_free(store), limit = store->options.memory;
+	uint64_t host = host_free(store), left = left_of(store->options.memory, store->mapped + store->queues);
 
-	if (!limit)
-		return host;
-	limit = limit > store->mapped + store->queues ? limit - store->mapped - store->queues : 0;
-	return limit < host ? limit : host;
+	return left < host ? left : host;
 }
 
 /* fallocate() takes all the memory at once. If the host had none when a page is touched later, that would end rmemd. */

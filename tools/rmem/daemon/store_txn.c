@@ -14,11 +14,6 @@
 
 /* ---------------------------------------------------------------- queue -- */
 
-static bool fits(uint64_t limit, uint64_t taken, uint64_t more)
-{
-	return !limit || (taken <= limit && more <= limit - taken);
-}
-
 /* A client must not fill the host's memory with its queue, which is to have so many entries. */
 static bool may_grow(const struct owner *owner, size_t entries)
 {
@@ -31,8 +26,8 @@ static bool may_grow(const struct owner *owner, size_t entries)
 	if (available < more || available - more < owner->store->options.headroom)
 		return false;
 	more = queue_charge(entries) - charge;
-	return fits(owner->quota, owner->mapped + charge, more) &&
-	       fits(owner->store->options.memory, owner->store->mapped + owner->store->queues, more);
+	return more <= left_of(owner->quota, owner->mapped + charge) &&
+	       more <= left_of(owner->store->options.memory, owner->store->mapped + owner->store->queues);
 }
 
 static enum rmem_status queue_room(struct owner *owner, unsigned int count)
