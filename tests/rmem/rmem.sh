@@ -162,6 +162,12 @@ all_exact() {
 	for o; do if grep -q ' 0 commits, ' "$(here "$o")"; then inconclusive "nothing was committed"; fi; done
 }
 
+# available HOST: bytes of memory that the host has left, as the kernel says
+available() { echo $(($(on "$1" sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo) * 1024)); }
+# hog HOST BYTES: takes so much of the host's memory, until hog_ends HOST
+hog() { on "$1" sh -c "mkdir /root/hog && mount -t tmpfs -o size=90% hog /root/hog && fallocate -l $2 /root/hog/file"; }
+hog_ends() { on "$1" sh -c 'umount /root/hog && rmdir /root/hog'; }
+
 # donor_ends HOST: by SIGTERM, with 0
 donor_ends() {
 	donor_gets TERM "$1"

@@ -157,6 +157,10 @@ unchanged() {
 	[ "$now" = "${remembered[$*]}" ] || broken "$*: ${remembered[$*]} became $now: $(jq -c . "$work/swap.json")"
 }
 
+# watch_donor NAME, undisturbed NAME: since then its connection is the same, and it has its slabs and requests
+watch_donor() { for n in qpn lost requeued unmaps; do before $n "$1"; done; }
+undisturbed() { for n in qpn lost requeued unmaps; do unchanged $n "$1"; done; }
+
 # fill LIMIT MIB [OPTION...]: swap-pages at h3 fills MIB of memory, of which it may have LIMIT MiB at a time (max: no limit), and
 # returns when all is filled. Sets $out.
 fill() {
