@@ -39,7 +39,8 @@ static void end(void)
 /* Called before a step. Returns whether the process ends after it. */
 static bool step(void)
 {
-	bool here = steps && ++steps->taken == steps->at;
+	uint64_t now = steps ? ++steps->taken : 0;
+	bool here = steps && atomic_compare_exchange_strong(&steps->at, &now, STEPS_DIES);
 
 	if (here && !steps->after)
 		end();

@@ -183,17 +183,29 @@ static bool was_killed(const char *name, int status)
 	return false;
 }
 
+/* From now on no step ends the donor. Returns whether it has come to that step before, and so ends. */
+static bool disarm_donor(void)
+{
+	return atomic_exchange(&donor_steps->at, NOTHING) == STEPS_DIES;
+}
+
 /* The donor that was killed comes again, is killed once more at step @again of its recovery, and comes again. */
 static void recover(uint64_t again)
 {
+	bool up;
+
 	start_donor(again, again & 1);
-	if (!again || !donor_up()) {
-		if (again)
-			start_donor(NOTHING, false);
-		if (!donor_up())
-			fail(1, "the donor does not come up again");
+	up = donor_up();
+	if (up && disarm_donor()) {
+		waitpid(donor, NULL, 0);
+		up = false;
 	}
-	donor_steps->at = NOTHING;
+	if (!up && again) {
+		start_donor(NOTHING, false);
+		up = donor_up();
+	}
+	if (!up)
+		fail(1, "the donor does not come up again");
 }
 
 /* ------------------------------------------------------------------ a point */
@@ -234,8 +246,7 @@ static bool wait_for_end(bool both, uint64_t again)
 		}
 	}
 	/* If the donor has not reached its step when the client ends, the donor must not reach it during the check. */
-	donor_steps->at = NOTHING;
-	if (waitpid(donor, &status, WNOHANG) == donor) {
+	if (disarm_donor() && waitpid(donor, &status, 0) == donor) {
 		donor_ended(status, again);
 		donor_killed = true;
 	}

@@ -9,6 +9,7 @@
 #ifndef STEPS_H
 #define STEPS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,9 +17,11 @@
 
 #define STEPS_ENV "RMEM_STEPS" /* the path of a file that is a struct steps */
 
+#define STEPS_DIES UINT64_MAX
+
 struct steps {
-	uint64_t taken;
-	uint64_t at;	/* the step at which it ends; 0: none */
+	_Atomic uint64_t taken;
+	_Atomic uint64_t at; /* the step at which it ends; 0: none; STEPS_DIES: it has come there, and ends */
 	int32_t after;	/* 1: the step is done first */
 	int32_t mate;	/* a process that ends with it; 0: none */
 	uint64_t acked; /* of the client: how many units it was told are done */
