@@ -297,11 +297,15 @@ static int alloc(struct thread *t)
 
 static int go(void)
 {
-	struct rmem_op op = { .on_error = below(2) };
+	static struct rmem_op shared = { .on_error = true };
+	struct rmem_op op = { 0 };
 	int result;
 
 	if (below(2))
 		return rmem_txn_go(rmem);
+	result = rmem_txn_go_async(rmem, &shared);
+	if (result != -EINVAL)
+		return result ? result : -EPROTO;
 	result = rmem_txn_go_async(rmem, &op);
 	return result ? result : end_of(&op, below(2));
 }

@@ -185,7 +185,7 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value)
 	return put8(r, dst, value, &op, true);
 }
 
-/* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that were begun before. */
+/* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that have returned. */
 static int flush(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op)
 {
 	struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };

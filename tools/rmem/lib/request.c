@@ -76,14 +76,15 @@ int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const 
 
 /*
  * The time in which the donor's host itself does not answer does not count: either the donor moves, or the probe fails soon. The
- * time in which this process stood still does not count either: a thread that waits looks once a tick.
+ * time in which this process stood still does not count either: a thread that waits looks once a tick. Nor does the time in which
+ * the message waits behind others.
  */
 static bool too_late(const struct rmem *r, struct slot *slot, int64_t now)
 {
 	int64_t step = (r->probed ? r->probed : now) - slot->looked;
 
 	slot->looked = now;
-	if (step > 0)
+	if (step > 0 && !slot->sending)
 		slot->took += step < 2 * TICK_MS ? step : 2 * TICK_MS;
 	return slot->took > r->request_ms;
 }
@@ -129,6 +130,17 @@ void request_sent(struct rmem *r, unsigned int index)
 	r->slot[index].sending = false;
 }
 
+/* The donor answers in order. So each answer shows that the donor goes on, and the next message has its time from now on. */
+static void begin_time_anew(struct rmem *r)
+{
+	int64_t now = now_ms();
+
+	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
+		slot->looked = now;
+		slot->took = 0;
+	}
+}
+
 static void op_answered(struct rmem *r, struct rmem_op *op, uint16_t type, unsigned int status)
 {
 	if (type != RMEM_FLUSH)
@@ -163,6 +175,7 @@ static int answered(struct rmem *r, const struct rmem_msg *msg, size_t body)
 	was = *slot;
 	*slot = (struct slot){ .sending = was.sending };
 	r->unanswered--;
+	begin_time_anew(r);
 	if (was.op)
 		op_answered(r, was.op, was.type, le16toh(msg->status));
 	return 0;

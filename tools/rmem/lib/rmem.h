@@ -149,9 +149,9 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
 /*
  * An operation that its caller does not wait for at once. @op, which the caller allocates, and the local memory belong to the
  * library until @op is done: until rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of
- * operations that are under way together is not defined, but a flush and a transaction see all puts that were begun before them.
- * If the call that begins it returns anything but 0, nothing was begun, and @op is not in use. An operation goes on only while a
- * thread is in a call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
+ * operations that are under way together is not defined: wait for a put before its bytes are flushed or copied. If the call that
+ * begins it returns anything but 0, nothing was begun, and @op is not in use. An operation goes on only while a thread is in a
+ * call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
  *
  * Usually each operation has an @op of its own, and so always a completion. If @on_error is set, one @op serves any number of
  * operations, of one thread: it is done when all of them are, and rmem_wait() or rmem_test() returns the result of the first that
@@ -211,8 +211,11 @@ int rmem_free(struct rmem *r, uint64_t tag);
 int rmem_txn_go(struct rmem *r);
 
 /*
- * The same without waiting. Until @op is done the transaction is under way, and calls that queue, end or discard a transaction
- * wait for that first. The result of @op is one of those above except -ENODATA, which this call returns.
+ * Begins the same, and waits only while another transaction is under way. Until @op is done, calls that queue, end or discard a
+ * transaction wait for it. The result of @op is one of those above except -ENODATA. This call itself returns:
+ *	-ENODATA	as above
+ *	-ENOTCONN	the connection was down before: nothing was begun, and the queue stays
+ *	-EINVAL		op->on_error is set: a transaction needs an op of its own, so that its result is known
  */
 int rmem_txn_go_async(struct rmem *r, struct rmem_op *op);
 
@@ -237,8 +240,9 @@ uint64_t rmem_last_txn(struct rmem *r);
 void rmem_on_evict(struct rmem *r, void (*evicted)(const struct rmem_region *, void *), void *arg);
 
 /*
- * For programs that have an event loop. The descriptor is readable when rmem_poll() has something to do. rmem_poll() never
- * blocks. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both may return -ENOTCONN.
+ * For programs that have an event loop. The descriptor is readable when something has come for rmem_poll(). rmem_poll() never
+ * blocks. While a flush or a transaction is under way, call it also once a second, since nothing comes from a donor's process that
+ * has ended. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both may return -ENOTCONN.
  */
 int rmem_fd(struct rmem *r);
 int rmem_poll(struct rmem *r);

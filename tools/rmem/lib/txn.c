@@ -250,11 +250,16 @@ void txn_answered(struct rmem *r, unsigned int status)
 		committed(r);
 }
 
-/* No other transaction may be under way. If it returns 0, @op has begun. */
+/*
+ * No other transaction may be under way. If it returns 0, @op has begun. If others shared @op, nobody could tell from its result
+ * whether the transaction took place.
+ */
 static int go_or_say(struct rmem *r, struct rmem_op *op)
 {
 	struct txn *t = &r->txn;
 
+	if (op->on_error)
+		return fail(-EINVAL, "transaction: its rmem_op has on_error set: give it one of its own");
 	if (t->state == TXN_COMMITTED) {
 		t->state = TXN_OPEN;
 		op_begin(op);
