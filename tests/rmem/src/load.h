@@ -116,6 +116,7 @@ void model_restart(struct thread *t, struct region *region, const uint8_t *got, 
 
 /* load_rounds.c */
 void *load_thread(void *thread);
+int reconnect(void); /* rmem_reconnect(), or its asynchronous form */
 int do_puts(struct thread *t);
 int do_gets(struct thread *t);
 int do_flush(struct thread *t);

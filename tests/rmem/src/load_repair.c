@@ -33,7 +33,7 @@ static void connect_anew(struct thread *t)
 
 	memcpy(before, t->doing, sizeof(before));
 	say(t, "reconnection after %s", before);
-	while ((result = rmem_reconnect(rmem)) != 0 && result != -ESTALE) {
+	while ((result = reconnect()) != 0 && result != -ESTALE) {
 		if (time(NULL) > end)
 			fail(t, "%s: %s", strerror(-result), rmem_error());
 		usleep(100000);

@@ -93,6 +93,17 @@ static int end_of(struct rmem_op *op, bool wait)
 	return end;
 }
 
+int reconnect(void)
+{
+	struct rmem_op op = { .on_error = below(2) };
+	int result;
+
+	if (below(2))
+		return rmem_reconnect(rmem);
+	result = rmem_reconnect_async(rmem, &op);
+	return result ? result : end_of(&op, below(2));
+}
+
 static int move_async(struct thread *t, bool put)
 {
 	struct rmem_op ops[MAX_PARTS] = { { .on_error = below(2) } };
@@ -257,6 +268,17 @@ static int flush(struct thread *t)
 
 /* ------------------------------------------------------------------ regions */
 
+static int ask_for(const struct region *fresh, uint64_t *addr)
+{
+	struct rmem_op op = { .on_error = below(2) };
+	int result;
+
+	if (below(2))
+		return rmem_alloc(rmem, fresh->tag, fresh->size, 0, addr);
+	result = rmem_alloc_async(rmem, fresh->tag, fresh->size, 0, addr, &op);
+	return result ? result : end_of(&op, below(2));
+}
+
 /* The region is there at once, at one address however often it is asked for, and zeroed. */
 int do_alloc(struct thread *t)
 {
@@ -265,9 +287,9 @@ int do_alloc(struct thread *t)
 	int result;
 
 	say(t, "alloc of tag %llu, %llu bytes", TAG(fresh), LL(fresh->size));
-	result = ask(t, rmem_alloc(rmem, fresh->tag, fresh->size, 0, &addr));
+	result = ask(t, ask_for(fresh, &addr));
 	if (!result)
-		result = ask(t, rmem_alloc(rmem, fresh->tag, fresh->size, 0, &same));
+		result = ask(t, ask_for(fresh, &same));
 	if (!result && same != addr)
 		fail(t, "the tag has two addresses");
 	if (!result)

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "load.h"
+#include "../../programs/random.h"
 
 struct options options = { .threads = 1, .patience = 60 };
 struct rmem *rmem;
@@ -162,12 +163,16 @@ static struct rmem *open_to(const char *host)
 {
 	struct rmem_options o = { .host = host, .port = options.port, .client = options.client, .key_file = options.key,
 				  .timeout_ms = options.timeout_ms };
-	const char *reason = "";
+	struct rmem_op op = { 0 };
 	struct rmem *r;
 
-	r = rmem_connect(&o, &reason);
+	r = below(2) ? rmem_connect(&o, NULL) : rmem_connect_async(&o, &op);
 	if (!r)
-		fail(&threads[0], "%s: %s: %s", host, strerror(errno), reason);
+		fail(&threads[0], "%s: %s: %s", host, strerror(errno), rmem_error());
+	while (rmem_test(r, &op) == -EAGAIN)
+		usleep(1000);
+	if (op.result)
+		fail(&threads[0], "%s: %s: %s", host, strerror(-op.result), rmem_error());
 	return r;
 }
 
@@ -212,6 +217,7 @@ static void begin(void)
 	struct thread *t = &threads[0];
 	int result;
 
+	rng = options.seed;
 	connect_to(options.host);
 	say(t, "free what an earlier run has left");
 	result = rmem_each(rmem, free_one, NULL);

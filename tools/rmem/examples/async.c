@@ -45,14 +45,24 @@ static int write_all(struct rmem *r, struct rmem_op *ops, uint64_t real, uint64_
 	return result ? failed() : 0;
 }
 
+/* Both at once, with one rmem_op. If only the first has begun, it must be waited for, too. */
+static int get_regions(struct rmem *r, uint64_t *addr, uint64_t *shadow)
+{
+	struct rmem_op both = { .on_error = true };
+	int result = rmem_alloc_async(r, 20, sizeof(out), 0, addr, &both);
+
+	if (!result)
+		result = rmem_alloc_async(r, 21, sizeof(out), 0, shadow, &both);
+	return rmem_wait(r, &both) || result;
+}
+
 static int run(struct rmem *r)
 {
 	static struct rmem_op ops[BLOCKS];
 	uint64_t addr, shadow;
 	int i;
 
-	if (rmem_alloc(r, 20, sizeof(out), 0, &addr) || rmem_alloc(r, 21, sizeof(out), 0, &shadow) ||
-	    rmem_register(r, out, sizeof(out)) || rmem_register(r, in, sizeof(in)))
+	if (get_regions(r, &addr, &shadow) || rmem_register(r, out, sizeof(out)) || rmem_register(r, in, sizeof(in)))
 		return failed();
 	for (i = 0; i < BLOCKS; i++)
 		memset(out[i], i + 1, BLOCK);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Connects, once or again: a handshake over TCP, a queue pair, and the donor's list of regions. */
 #include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -114,6 +116,8 @@ static void connection_up(struct rmem *r)
 	if (!ret && !r->qp)
 		ret = connection_down(r);
 	r->connected = ret;
+	if (ret)
+		snprintf(r->why, sizeof(r->why), "%s", rmem_error());
 	if ((!ret || ret == -ESTALE) && r->qp) {
 		memcpy(r->start, h.welcome.start, sizeof(r->start));
 		r->known = true;
@@ -140,8 +144,72 @@ int rmem_reconnect(struct rmem *r)
 	else if (!other)
 		return leave(r, 0);
 	ret = r->connected;
-	if (other && ret)
-		fail(ret, "donor %s: another thread's rmem_reconnect(): %s", r->host, strerror(-ret));
+	return leave(r, ret ? fail(ret, "%s", r->why) : 0);
+}
+
+/* ------------------------------------------------------------------ without a wait */
+
+/*
+ * A thread connects, since looking up a name can't be done in parts. It is the only one of the library's own. The program's
+ * signals are not for this thread.
+ */
+static void *connects(void *arg)
+{
+	struct rmem *r = arg;
+	struct rmem_op *op;
+
+	pthread_mutex_lock(&r->lock);
+	connection_up(r);
+	op = r->connects;
+	r->connects = NULL;
+	op_connected(op, r->connected);
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* The state is not CONNECTING, so the thread of an earlier call has nothing more to do. */
+static void join(struct rmem *r)
+{
+	if (r->has_connector)
+		pthread_join(r->connector, NULL);
+	r->has_connector = false;
+}
+
+static int begin_thread(struct rmem *r, struct rmem_op *op)
+{
+	sigset_t all, before;
+	int ret;
+
+	join(r);
+	r->connects = op;
+	op_begin(op);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&r->connector, NULL, connects, r);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r->has_connector = !ret;
+	if (!ret) {
+		r->state = CONNECTING;
+		return 0;
+	}
+	r->connects = NULL;
+	op_done(op, 0);
+	return fail(-ret, "donor %s: no thread to connect with: %s", r->host, strerror(ret));
+}
+
+int rmem_reconnect_async(struct rmem *r, struct rmem_op *op)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->state == CONNECTING) {
+		ret = fail(-EALREADY, "donor %s: it is being connected already", r->host);
+	} else if (r->state == DOWN) {
+		ret = begin_thread(r, op);
+	} else {
+		op_begin(op);
+		op_done(op, 0);
+	}
 	return leave(r, ret);
 }
 
@@ -190,30 +258,38 @@ static void make_lock(struct rmem *r)
 	pthread_condattr_destroy(&attr);
 }
 
-struct rmem *rmem_connect(const struct rmem_options *options, const char **reason)
+static struct rmem *make(const struct rmem_options *options, struct rmem_op *op)
 {
 	struct rmem *r = calloc(1, sizeof(*r));
 	int ret;
 
-	if (r) {
-		make_lock(r);
-		ret = take_options(r, options);
-		if (!ret) {
-			pthread_mutex_lock(&r->lock);
-			connection_up(r);
-			ret = r->connected;
-			pthread_mutex_unlock(&r->lock);
-		}
-		if (!ret)
-			return r;
-		rmem_close(r);
-	} else {
-		ret = fail(-ENOMEM, "connection: no memory");
+	if (!r) {
+		errno = -fail(-ENOMEM, "connection: no memory");
+		return NULL;
 	}
-	if (reason)
-		*reason = rmem_error();
+	make_lock(r);
+	ret = take_options(r, options);
+	if (!ret)
+		ret = op ? rmem_reconnect_async(r, op) : rmem_reconnect(r);
+	if (!ret)
+		return r;
+	rmem_close(r);
 	errno = -ret;
 	return NULL;
+}
+
+struct rmem *rmem_connect(const struct rmem_options *options, const char **reason)
+{
+	struct rmem *r = make(options, NULL);
+
+	if (!r && reason)
+		*reason = rmem_error();
+	return r;
+}
+
+struct rmem *rmem_connect_async(const struct rmem_options *options, struct rmem_op *op)
+{
+	return make(options, op);
 }
 
 void rmem_close(struct rmem *r)
@@ -221,6 +297,9 @@ void rmem_close(struct rmem *r)
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
+	while (r->state == CONNECTING)
+		pthread_cond_wait(&r->changed, &r->lock);
+	join(r);
 	connection_break(r, "closed");
 	device_close(r);
 	pthread_mutex_unlock(&r->lock);

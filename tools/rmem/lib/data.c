@@ -131,9 +131,7 @@ static int transfer(struct rmem *r, struct transfer t, bool wait)
 		return ret;
 	progress(r);
 	ret = r->qp ? begin(r, &t) : connection_down(r);
-	if (!ret && wait)
-		ret = op_finish(r, t.op);
-	return leave(r, ret);
+	return wait ? leave_done(r, t.op, ret) : leave(r, ret);
 }
 
 int rmem_put_async(struct rmem *r, uint64_t dst, const void *src, size_t len, struct rmem_op *op)
@@ -188,19 +186,12 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value)
 /* The donor has executed all earlier WRITEs when this message arrives, so the flush includes all puts that have returned. */
 static int flush(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op)
 {
-	struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };
-	unsigned int generation = r->generation;
+	const struct rmem_range body = { .addr = htole64(addr), .len = htole64(len) };
+	const struct wanted wanted = { .op = op, .what = "a flush" };
 	struct region *region;
 	int ret = region_at(r, addr, len, &region);
 
-	if (!ret)
-		ret = request_room(r, generation);
-	if (ret)
-		return ret;
-	op_begin(op);
-	request_post_op(r, RMEM_FLUSH, &body, sizeof(body), op);
-	op_done(op, 0);
-	return 0;
+	return ret ? ret : request_begin(r, RMEM_FLUSH, &body, sizeof(body), &wanted);
 }
 
 int rmem_flush_async(struct rmem *r, uint64_t addr, size_t len, struct rmem_op *op)
@@ -215,8 +206,5 @@ int rmem_flush(struct rmem *r, uint64_t addr, size_t len)
 	struct rmem_op op = { 0 };
 	int ret = enter(r);
 
-	if (ret)
-		return ret;
-	ret = flush(r, addr, len, &op);
-	return leave(r, ret ? ret : op_finish(r, &op));
+	return ret ? ret : leave_done(r, &op, flush(r, addr, len, &op));
 }

@@ -155,17 +155,15 @@ int post(struct rmem *r, struct ibv_send_wr *wr)
 	return connection_down(r);
 }
 
-/* The memory of requests and operations that end here belongs to others again. */
+/* The memory of operations that end here belongs to the program again. */
 static void requests_fail(struct rmem *r)
 {
 	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
-		if (slot->id && slot->request) {
-			slot->request->error = slot->request->error ? slot->request->error : -ENOTCONN;
-			slot->request->done = true;
-		}
-		if (slot->id && slot->op)
-			op_done(slot->op, -ENOTCONN);
+		struct rmem_op *op = slot->wanted.op;
+
 		*slot = (struct slot){ 0 };
+		if (op)
+			op_done(op, -ENOTCONN);
 	}
 	r->unanswered = 0;
 	r->probed = 0;

@@ -28,7 +28,7 @@ const char *rmem_error(void)
 
 int connection_down(struct rmem *r)
 {
-	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, r->broken);
+	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, *r->broken ? r->broken : r->why);
 }
 
 int answer_failed(struct rmem *r, const char *what, unsigned int status)
@@ -39,6 +39,11 @@ int answer_failed(struct rmem *r, const char *what, unsigned int status)
 	return fail(error, "donor %s: %s: %s", r->host, what, text);
 }
 
+int message_wrong(struct rmem *r)
+{
+	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, r->broken);
+}
+
 int enter(struct rmem *r)
 {
 	int ret;
@@ -46,7 +51,7 @@ int enter(struct rmem *r)
 	pthread_mutex_lock(&r->lock);
 	if (r->state == UP)
 		return 0;
-	ret = connection_down(r);
+	ret = r->state == DOWN ? connection_down(r) : fail(-ENOTCONN, "donor %s: it is being connected", r->host);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
 }

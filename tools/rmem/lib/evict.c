@@ -17,15 +17,18 @@ void evict_taken(struct rmem *r, struct region *region)
 		r->evicted(&region->known, r->evicted_arg);
 }
 
-/* A thread that waits for a region of this tag must not take the region that is given back just now. */
+/* The answer to an ALLOC of this tag may name the region that is given back just now. */
 static void answer(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct rmem_evict body = { .tag = htole64(tag), .addr = htole64(addr) };
 
 	request_post(r, RMEM_EVICTED, &body, sizeof(body));
-	for (struct alloc *alloc = r->allocs; alloc; alloc = alloc->next)
-		if (alloc->tag == tag && alloc->let_go < addr)
+	for (struct slot *slot = r->slot; slot < r->slot + RMEM_SLOTS; slot++) {
+		struct alloc *alloc = &slot->wanted.alloc;
+
+		if (slot->wanted.op && slot->type == RMEM_ALLOC && alloc->tag == tag && alloc->let_go < addr)
 			alloc->let_go = addr;
+	}
 }
 
 static void wait_with(struct rmem *r, uint64_t tag, uint64_t addr)
@@ -35,7 +38,7 @@ static void wait_with(struct rmem *r, uint64_t tag, uint64_t addr)
 	r->early_addr = addr;
 }
 
-/* A slab that is not in the table was freed meanwhile, or its ALLOC was answered and the thread that waits has not run yet. */
+/* A slab that is not in the table was freed meanwhile, or there was no memory for it in the table. */
 static void take_notice(struct rmem *r, uint64_t tag, uint64_t addr)
 {
 	struct region *region = region_of(r, tag);

@@ -9,6 +9,7 @@
 #ifndef RMEM_INTERNAL_H
 #define RMEM_INTERNAL_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@
 
 enum state {
 	DOWN,
-	CONNECTING, /* one thread is in rmem_connect() or rmem_reconnect(); all others get -ENOTCONN */
+	CONNECTING, /* one thread connects; all others get -ENOTCONN */
 	UP,
 };
 
@@ -82,22 +83,34 @@ struct wr {
 	size_t size;
 };
 
-/* A request to the donor's process, on the stack of the thread that waits for it. */
-struct request {
-	void *answer;	/* where the body of the answer goes */
-	size_t room;
-	size_t size;	/* of the answer's body */
-	unsigned int generation;
-	uint16_t status;
-	int error;	/* the connection's */
-	bool done;
+/* A region that is asked for. */
+struct alloc {
+	uint64_t tag, size;
+	uint32_t flags;
+	uint64_t *addr;	 /* the program's */
+	uint64_t let_go; /* the highest address of this tag that was given back to the donor meanwhile; 0: none */
 };
 
-/* A thread that waits for the region of a tag; on this thread's stack. */
-struct alloc {
-	uint64_t tag;
-	uint64_t let_go; /* the highest address of this tag that was given back to the donor meanwhile; 0: none */
-	struct alloc *next;
+struct answer {
+	struct wanted *wanted;
+	unsigned int status; /* an enum rmem_status */
+	const void *body;
+	size_t size;
+};
+
+#define ASK_AGAIN 1
+
+/* What is done with the answer to a message. */
+struct wanted {
+	struct rmem_op *op; /* that this message is a part of; NULL: nobody wants the answer */
+	const char *what;   /* is refused if the donor refuses; NULL: @answered handles that, too */
+	/* Returns 0, and that part of @op is done; or -errno, with which it has failed; or ASK_AGAIN. Posts no message. */
+	int (*answered)(struct rmem *r, const struct answer *answer);
+	bool body;	    /* the answer has one */
+	union {
+		struct alloc alloc;
+		struct list *list;
+	};
 };
 
 /* One of RMEM_SLOTS messages under way. The device owns its buffer until it was sent. The slot is taken until the answer comes. */
@@ -105,8 +118,7 @@ struct slot {
 	uint64_t id;	/* 0: nothing to be answered */
 	uint16_t type;
 	bool sending;
-	struct request *request; /* the thread that waits for the answer, or */
-	struct rmem_op *op;	 /* the operation that this message is a part of; both NULL: nobody waits */
+	struct wanted wanted;
 	int64_t looked; /* when a thread last checked whether the answer is late */
 	int64_t took;	/* the time that counts, until @looked */
 };
@@ -145,7 +157,11 @@ struct rmem {
 	bool polling;		 /* a thread is in poll(), without the lock */
 	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
-	int connected;		 /* what the last rmem_reconnect() returned */
+	int connected;		 /* what the last rmem_connect() or rmem_reconnect() returned, */
+	char why[512];		 /* and the line that says why */
+	pthread_t connector;	 /* the thread that connects */
+	bool has_connector;	 /* it was not joined yet */
+	struct rmem_op *connects; /* the operation for which it does that; NULL: none */
 	char broken[160];	 /* why it is down */
 
 	char *host, *service, *device;
@@ -176,7 +192,6 @@ struct rmem {
 	int64_t probed;		 /* 0: no probe is under way */
 
 	struct table table;
-	struct alloc *allocs;
 	struct txn txn;
 
 	void (*evicted)(const struct rmem_region *, void *);
@@ -191,10 +206,11 @@ struct rmem {
 	} ask; /* for heat */
 };
 
-/* error.c: only connection_down(), answer_failed() and leave() need the lock */
+/* error.c: only connection_down(), answer_failed(), message_wrong() and leave() need the lock */
 int fail(int ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int connection_down(struct rmem *r); /* -ENOTCONN */
 int answer_failed(struct rmem *r, const char *what, unsigned int status);
+int message_wrong(struct rmem *r); /* the connection was broken for that: -EPROTO */
 int enter(struct rmem *r); /* locks; -ENOTCONN, and not locked, if the connection is not up */
 int leave(struct rmem *r, int ret); /* unlocks; returns @ret */
 int64_t now_ms(void);
@@ -211,18 +227,16 @@ void connection_break(struct rmem *r, const char *format, ...) __attribute__((fo
 #define TICK_MS 1000
 int wait_step(struct rmem *r, unsigned int generation); /* waits until something has changed, or a second; -ENOTCONN */
 int op_finish(struct rmem *r, struct rmem_op *op); /* waits until it is done; returns its result */
+int leave_done(struct rmem *r, struct rmem_op *op, int ret); /* the same, if @ret says that it has begun; unlocks */
 void progress(struct rmem *r); /* does what can be done without waiting */
 
 /* request.c */
 bool request_possible(const struct rmem *r);
-/* Posts a message. The caller has made sure that a slot is free. Nobody waits for the answer, or it ends a part of @op. */
+/* Posts a message. The caller has made sure that a slot is free. Nobody waits for the answer, or it ends a part of wanted->op. */
 void request_post(struct rmem *r, uint16_t type, const void *body, size_t size);
-void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, struct rmem_op *op);
-int request_room(struct rmem *r, unsigned int generation); /* waits until a slot is free; -ENOTCONN */
-/* Only on the connection of @generation: an answer from before that one broke does not count. */
-int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
-		  struct request *request);
-int request_end(struct rmem *r, struct request *request); /* an enum rmem_status, or -errno */
+void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, const struct wanted *wanted);
+/* Waits until a slot is free, and begins an operation of this message. -ENOTCONN: it has not begun */
+int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, const struct wanted *wanted);
 int request_late(struct rmem *r); /* -ETIMEDOUT */
 void requests_look(struct rmem *r); /* breaks the connection if an answer is late */
 void request_sent(struct rmem *r, unsigned int index);
@@ -255,8 +269,11 @@ struct memory *memory_at(struct rmem *r, const void *start, size_t size);
 
 /* op.c */
 void op_begin(struct rmem_op *op); /* its first part, or one more of an op that several share */
+void op_reset(struct rmem_op *op); /* nothing is known of it */
 void op_done(struct rmem_op *op, int error); /* a part of it is done */
-void op_refused(struct rmem_op *op, const char *what, unsigned int status);
+#define OP_CONNECTS UINT_MAX /* rmem_op.status: it could not connect, and rmem.why says why */
+void op_connected(struct rmem_op *op, int error);
+int op_refused(struct rmem_op *op, const char *what, unsigned int status); /* returns its result */
 
 /* wr.c: work requests of data */
 void data_sent(struct rmem *r, unsigned int index);
@@ -269,7 +286,6 @@ bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt; @
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no transaction is under way. -ENOTCONN */
 void txn_run(struct rmem *r); /* sends what can be sent */
-void txn_answered(struct rmem *r, unsigned int status);
 
 /* evict.c */
 void evict_notice(struct rmem *r, uint64_t tag, uint64_t addr);

@@ -5,11 +5,18 @@
  */
 #include "internal.h"
 
+void op_reset(struct rmem_op *op)
+{
+	op->result = 0;
+	op->status = RMEM_OK;
+	op->refused = NULL;
+}
+
 /* An operation that has no completion of its own adds to those that share its op. */
 void op_begin(struct rmem_op *op)
 {
 	if (!op->on_error) {
-		op->result = 0;
+		op_reset(op);
 		op->parts = 0;
 	}
 	op->parts++;
@@ -25,12 +32,20 @@ void op_done(struct rmem_op *op, int error)
 		op->done = true;
 }
 
+void op_connected(struct rmem_op *op, int error)
+{
+	if (error && !op->result)
+		op->status = OP_CONNECTS;
+	op_done(op, error);
+}
+
 /* Its parts are still under way. */
-void op_refused(struct rmem_op *op, const char *what, unsigned int status)
+int op_refused(struct rmem_op *op, const char *what, unsigned int status)
 {
 	if (op->result)
-		return;
+		return op->result;
 	rmem_status_text(status, &op->result);
 	op->status = status;
 	op->refused = what;
+	return op->result;
 }

@@ -2,6 +2,7 @@
 /* The regions that this client has at the donor. All are read from the donor when connecting, and rmem_alloc() adds others. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "internal.h"
 
 static bool sane(const struct rmem_region *known)
@@ -25,17 +26,37 @@ static void parse(const struct rmem_wire_region *wire, struct region *region)
 static int nonsense(struct rmem *r, const char *what)
 {
 	connection_break(r, "%s", what);
-	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, what);
+	return message_wrong(r);
+}
+
+/* One answer. */
+struct list {
+	size_t size;
+	union {
+		struct rmem_list_answer answer;
+		uint8_t bytes[RMEM_MSG_SIZE];
+	};
+};
+
+static int list_answered(struct rmem *r, const struct answer *answer)
+{
+	struct list *list = answer->wanted->list;
+
+	if (answer->size < sizeof(list->answer) || answer->size > sizeof(list->bytes))
+		return nonsense(r, "a list of regions of another size");
+	list->size = answer->size;
+	memcpy(list->bytes, answer->body, answer->size);
+	return 0;
 }
 
 /* Adds the regions of one answer, and stores where the next answer begins. */
-static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, size_t size, struct table *t, uint64_t *from)
+static int learn_some(struct rmem *r, const struct list *list, struct table *t, uint64_t *from)
 {
+	const struct rmem_list_answer *answer = &list->answer;
 	uint32_t count = le32toh(answer->count);
 	struct region region, *old;
 
-	if (size < sizeof(*answer) || count > RMEM_LIST_MAX || size != sizeof(*answer) + count * sizeof(answer->regions[0]) ||
-	    (answer->more && !count))
+	if (count > RMEM_LIST_MAX || list->size != sizeof(*answer) + count * sizeof(answer->regions[0]) || (answer->more && !count))
 		return nonsense(r, "a list of regions of another size");
 	for (uint32_t i = 0; i < count; i++) {
 		parse(&answer->regions[i], &region);
@@ -55,25 +76,22 @@ static int learn_some(struct rmem *r, const struct rmem_list_answer *answer, siz
 
 static int learn(struct rmem *r, struct table *t)
 {
-	unsigned int generation = r->generation;
-	union {
-		struct rmem_list_answer list;
-		uint8_t bytes[RMEM_MSG_SIZE];
-	} answer;
+	struct list list;
 	uint64_t from = 0;
 	int ret;
 
 	do {
 		struct rmem_list_request body = { .from = htole64(from) };
-		struct request request = { .answer = &answer, .room = sizeof(answer) };
+		struct rmem_op op = { 0 };
+		const struct wanted wanted = {
+			.op = &op, .what = "its list of regions", .answered = list_answered, .body = true, .list = &list,
+		};
 
-		ret = request_begin(r, generation, RMEM_LIST, &body, sizeof(body), &request);
+		ret = request_begin(r, RMEM_LIST, &body, sizeof(body), &wanted);
 		if (!ret)
-			ret = request_end(r, &request);
-		if (ret > 0)
-			return answer_failed(r, "its list of regions", ret);
+			ret = op_finish(r, &op);
 		if (!ret)
-			ret = learn_some(r, &answer.list, request.size, t, &from);
+			ret = learn_some(r, &list, t, &from);
 	} while (ret > 0);
 	return ret;
 }
@@ -118,80 +136,103 @@ int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn)
 
 /* ------------------------------------------------------------------ calls */
 
-static int ask_once(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire, unsigned int generation)
-{
-	struct request request = { .answer = wire, .room = sizeof(*wire) };
-	int ret = request_begin(r, generation, RMEM_ALLOC, body, sizeof(*body), &request);
-
-	if (!ret)
-		ret = request_end(r, &request);
-	if (ret > 0)
-		return answer_failed(r, "a region", ret);
-	if (!ret && request.size != sizeof(*wire))
-		return nonsense(r, "a region of another form");
-	return ret;
-}
-
-/*
- * The answer may cross with our message that gives the slab back. Then it names a slab that does not exist any more, and this
- * function asks again. (The addresses that a donor gives to a client only grow.)
- */
-static int ask_for(struct rmem *r, const struct rmem_alloc_request *body, struct rmem_wire_region *wire)
-{
-	struct alloc alloc = { .tag = le64toh(body->tag), .next = r->allocs }, **at = &r->allocs;
-	unsigned int generation = r->generation;
-	int ret;
-
-	r->allocs = &alloc;
-	do {
-		alloc.let_go = 0;
-		ret = ask_once(r, body, wire, generation);
-	} while (!ret && le64toh(wire->addr) <= alloc.let_go);
-	while (*at != &alloc)
-		at = &(*at)->next;
-	*at = alloc.next;
-	return ret;
-}
-
 /* The donor took the old slab without a notice that we have seen. */
 static bool replaced(const struct region *old, const struct region *region)
 {
 	return old->known.flags & RMEM_SLAB && old->known.addr != region->known.addr;
 }
 
-static int alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
+static int add(struct rmem *r, const struct region *region)
 {
-	struct rmem_alloc_request body = { .tag = htole64(tag), .size = htole64(size), .flags = htole32(flags) };
-	struct rmem_wire_region wire;
-	struct region region, *old;
+	struct region *old = region_of(r, region->known.tag);
+
+	if (old && replaced(old, region))
+		evict_taken(r, old);
+	if (old && !old->evicted && old->known.addr == region->known.addr && old->rkey == region->rkey)
+		return 0;
+	return table_put(&r->table, region);
+}
+
+/* The connection ends, and with it other operations, which may share this one's rmem_op. The first failure counts. */
+static int wrong(struct rmem *r, const struct answer *answer, const char *what)
+{
+	if (!answer->wanted->op->result)
+		answer->wanted->op->result = -EPROTO;
+	return nonsense(r, what);
+}
+
+/*
+ * The answer may cross with our message that gives the slab back. Then it names a slab that does not exist any more, and the
+ * donor is asked again. (The addresses that a donor gives to a client only grow.)
+ */
+static int alloc_answered(struct rmem *r, const struct answer *answer)
+{
+	struct alloc *alloc = &answer->wanted->alloc;
+	struct region region;
 	int ret;
 
-	if (flags & ~(unsigned int)RMEM_SLAB)
-		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)tag, flags);
-	ret = txn_frees(r, tag) ? txn_settle(r) : 0;
+	if (answer->size != sizeof(struct rmem_wire_region))
+		return wrong(r, answer, "a region of another form");
+	parse(answer->body, &region);
+	if (alloc->let_go && region.known.addr <= alloc->let_go) {
+		alloc->let_go = 0;
+		return ASK_AGAIN;
+	}
+	if (region.known.tag != alloc->tag || region.known.flags != alloc->flags || !sane(&region.known) ||
+	    region.known.size < alloc->size || region.known.size - alloc->size >= RMEM_PAGE)
+		return wrong(r, answer, "another region than was asked for");
+	ret = add(r, &region);
 	if (!ret)
-		ret = ask_for(r, &body, &wire);
-	if (ret)
-		return ret;
-	parse(&wire, &region);
-	if (region.known.tag != tag || region.known.flags != flags || !sane(&region.known) || region.known.size < size ||
-	    region.known.size - size >= RMEM_PAGE)
-		return nonsense(r, "another region than was asked for");
-	old = region_of(r, tag);
-	if (old && replaced(old, &region))
-		evict_taken(r, old);
-	if (!old || old->evicted || old->known.addr != region.known.addr || old->rkey != region.rkey)
-		ret = table_put(&r->table, &region);
-	if (!ret)
-		*addr = region.known.addr;
+		*alloc->addr = region.known.addr;
 	return ret;
+}
+
+static int alloc(struct rmem *r, const struct alloc *what, struct rmem_op *op)
+{
+	const struct rmem_alloc_request body = {
+		.tag = htole64(what->tag), .size = htole64(what->size), .flags = htole32(what->flags),
+	};
+	const struct wanted wanted = {
+		.op = op, .what = "a region", .answered = alloc_answered, .body = true, .alloc = *what,
+	};
+	int ret;
+
+	if (what->flags & ~(uint32_t)RMEM_SLAB)
+		return fail(-EINVAL, "region %llu: unknown flags 0x%x", (unsigned long long)what->tag, what->flags);
+	ret = txn_frees(r, what->tag) ? txn_settle(r) : 0;
+	return ret ? ret : request_begin(r, RMEM_ALLOC, &body, sizeof(body), &wanted);
+}
+
+int rmem_alloc_async(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr, struct rmem_op *op)
+{
+	const struct alloc what = { .tag = tag, .size = size, .flags = flags, .addr = addr };
+	int ret = enter(r);
+
+	return ret ? ret : leave(r, alloc(r, &what, op));
+}
+
+/* The donor's notice may come together with its answer. */
+static bool is_evicted(struct rmem *r, uint64_t tag, uint64_t addr)
+{
+	const struct region *region = region_of(r, tag);
+
+	return region && region->evicted && region->known.addr == addr;
 }
 
 int rmem_alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr)
 {
+	const struct alloc what = { .tag = tag, .size = size, .flags = flags, .addr = addr };
+	struct rmem_op op = { 0 };
 	int ret = enter(r);
 
-	return ret ? ret : leave(r, alloc(r, tag, size, flags, addr));
+	if (ret)
+		return ret;
+	do {
+		ret = alloc(r, &what, &op);
+		if (!ret)
+			ret = op_finish(r, &op);
+	} while (!ret && is_evicted(r, tag, *addr));
+	return leave(r, ret);
 }
 
 int rmem_find(struct rmem *r, uint64_t tag, struct rmem_region *known)

@@ -23,54 +23,57 @@ bool request_possible(const struct rmem *r)
 	return r->qp && free_slot(r) >= 0;
 }
 
-static void post_message(struct rmem *r, uint16_t type, const void *body, size_t size, struct request *request,
-			 struct rmem_op *op)
+/* Sends what is in the slot, under a new id. */
+static void send_slot(struct rmem *r, unsigned int index)
 {
-	unsigned int index = free_slot(r);
 	struct slot *slot = &r->slot[index];
 	struct rmem_msg *msg = (struct rmem_msg *)slot_at(r, index);
-	struct ibv_sge sge = { (uintptr_t)msg, sizeof(*msg) + size, r->area_mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)msg, le32toh(msg->size), r->area_mr->lkey };
 	struct ibv_send_wr wr = { .wr_id = WR_SLOT | index, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 
 	r->heard = now_ms();
-	*slot = (struct slot){
-		.id = ++r->next_id, .type = type, .sending = true, .request = request, .op = op, .looked = r->heard,
-	};
-	*msg = (struct rmem_msg){ .type = htole16(type), .size = htole32(sge.length), .id = htole64(slot->id) };
+	slot->id = ++r->next_id;
+	slot->sending = true;
+	slot->looked = r->heard;
+	slot->took = 0;
+	msg->id = htole64(slot->id);
+	r->unanswered++;
+	post(r, &wr); /* a failure to post is a failure of the message, too */
+}
+
+static void post_message(struct rmem *r, uint16_t type, const void *body, size_t size, const struct wanted *wanted)
+{
+	unsigned int index = free_slot(r);
+	struct rmem_msg *msg = (struct rmem_msg *)slot_at(r, index);
+
+	r->slot[index] = (struct slot){ .type = type, .wanted = *wanted };
+	*msg = (struct rmem_msg){ .type = htole16(type), .size = htole32(sizeof(*msg) + size) };
 	if (size)
 		memcpy(msg + 1, body, size);
-	r->unanswered++;
-	post(r, &wr); /* a failure to post is a failure of the request, too */
+	send_slot(r, index);
 }
 
 void request_post(struct rmem *r, uint16_t type, const void *body, size_t size)
 {
-	post_message(r, type, body, size, NULL, NULL);
+	post_message(r, type, body, size, &(struct wanted){ 0 });
 }
 
-void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, struct rmem_op *op)
+void request_post_op(struct rmem *r, uint16_t type, const void *body, size_t size, const struct wanted *wanted)
 {
-	op->parts++;
-	post_message(r, type, body, size, NULL, op);
+	wanted->op->parts++;
+	post_message(r, type, body, size, wanted);
 }
 
-int request_room(struct rmem *r, unsigned int generation)
+int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, const struct wanted *wanted)
 {
-	while (r->generation == generation && !request_possible(r))
+	unsigned int generation = r->generation;
+
+	while (!request_possible(r))
 		if (wait_step(r, generation))
 			return -ENOTCONN;
-	return r->generation == generation ? 0 : connection_down(r);
-}
-
-int request_begin(struct rmem *r, unsigned int generation, uint16_t type, const void *body, size_t size,
-		  struct request *request)
-{
-	int ret = request_room(r, generation);
-
-	if (ret)
-		return ret;
-	request->generation = generation;
-	post_message(r, type, body, size, request, NULL);
+	op_begin(wanted->op);
+	request_post_op(r, type, body, size, wanted);
+	op_done(wanted->op, 0);
 	return 0;
 }
 
@@ -97,10 +100,8 @@ int request_late(struct rmem *r)
 
 static void give_up(struct rmem *r, struct slot *slot)
 {
-	if (slot->request)
-		slot->request->error = -ETIMEDOUT;
-	else if (!slot->op->result)
-		slot->op->result = -ETIMEDOUT;
+	if (!slot->wanted.op->result)
+		slot->wanted.op->result = -ETIMEDOUT;
 	connection_break(r, "it did not answer for %d s", r->request_ms / 1000);
 }
 
@@ -110,24 +111,18 @@ void requests_look(struct rmem *r)
 	int64_t now = r->unanswered ? now_ms() : 0;
 
 	for (struct slot *slot = r->slot; r->unanswered && slot < r->slot + RMEM_SLOTS; slot++)
-		if (slot->id && (slot->request || slot->op) && too_late(r, slot, now))
+		if (slot->id && slot->wanted.op && too_late(r, slot, now))
 			give_up(r, slot);
 }
 
-int request_end(struct rmem *r, struct request *request)
-{
-	while (!request->done)
-		wait_step(r, request->generation);
-	if (request->error == -ETIMEDOUT)
-		return request_late(r);
-	if (request->error || r->generation != request->generation)
-		return connection_down(r);
-	return request->status;
-}
-
+/* A message that waits to be sent again has the place that its answer has left. */
 void request_sent(struct rmem *r, unsigned int index)
 {
-	r->slot[index].sending = false;
+	struct slot *slot = &r->slot[index];
+
+	slot->sending = false;
+	if (!slot->id && slot->wanted.op)
+		send_slot(r, index);
 }
 
 /* The donor answers in order. So each answer shows that the donor goes on, and the next message has its time from now on. */
@@ -141,43 +136,47 @@ static void begin_time_anew(struct rmem *r)
 	}
 }
 
-static void op_answered(struct rmem *r, struct rmem_op *op, uint16_t type, unsigned int status)
+/* The slot is free by now, or is when its message was sent, so the same message can be sent again from there. */
+static void ask_again(struct rmem *r, struct slot *slot, const struct slot *was)
 {
-	if (type != RMEM_FLUSH)
-		txn_answered(r, status);
-	else if (status)
-		op_refused(op, "a flush", status);
-	op_done(op, 0);
+	slot->type = was->type;
+	slot->wanted = was->wanted;
+	if (!slot->sending)
+		send_slot(r, slot - r->slot);
 }
 
-static int request_answered(struct request *request, const struct rmem_msg *msg, size_t body)
+static int use_answer(struct rmem *r, const struct answer *answer)
 {
-	if (body > request->room)
-		return -1;
-	if (body)
-		memcpy(request->answer, msg + 1, body);
-	request->size = body;
-	request->status = le16toh(msg->status);
-	request->done = true;
-	return 0;
+	const struct wanted *wanted = answer->wanted;
+
+	if (answer->status && wanted->what)
+		return op_refused(wanted->op, wanted->what, answer->status);
+	return wanted->answered ? wanted->answered(r, answer) : 0;
 }
 
 static int answered(struct rmem *r, const struct rmem_msg *msg, size_t body)
 {
+	struct answer answer = { .status = le16toh(msg->status), .body = msg + 1, .size = body };
 	struct slot *slot = r->slot, was;
+	int ret;
 
 	while (slot < r->slot + RMEM_SLOTS && slot->id != le64toh(msg->id))
 		slot++;
-	if (slot == r->slot + RMEM_SLOTS || le16toh(msg->type) != (slot->type | RMEM_ANSWER) || (msg->status && body))
-		return -1;
-	if (slot->request ? request_answered(slot->request, msg, body) : body != 0)
+	if (slot == r->slot + RMEM_SLOTS || le16toh(msg->type) != (slot->type | RMEM_ANSWER) || (msg->status && body) ||
+	    (body && !slot->wanted.body))
 		return -1;
 	was = *slot;
 	*slot = (struct slot){ .sending = was.sending };
 	r->unanswered--;
 	begin_time_anew(r);
-	if (was.op)
-		op_answered(r, was.op, was.type, le16toh(msg->status));
+	if (!was.wanted.op)
+		return 0;
+	answer.wanted = &was.wanted;
+	ret = use_answer(r, &answer);
+	if (ret == ASK_AGAIN)
+		ask_again(r, slot, &was);
+	else
+		op_done(was.wanted.op, ret);
 	return 0;
 }
 

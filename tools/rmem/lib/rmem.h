@@ -18,9 +18,8 @@
  *
  * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
  * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
- * at the call, unless it says otherwise. Put, get, put8, flush and txn_go have an asynchronous form (struct rmem_op). The other
- * calls that ask the donor, rmem_connect(), rmem_reconnect() and rmem_alloc(), return when it has answered. All calls except
- * rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
+ * at the call, unless it says otherwise. Each call that asks the donor also has an asynchronous form (struct rmem_op). All calls
+ * except rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
  * name ends the old one.
  *
  * Data crosses the network in clear. The connection is authenticated, and the data is not.
@@ -37,6 +36,7 @@ extern "C" {
 #endif
 
 struct rmem;
+struct rmem_op;
 
 struct rmem_options {
 	const char *host;	/* the donor's name or address */
@@ -67,6 +67,14 @@ struct rmem_options {
 struct rmem *rmem_connect(const struct rmem_options *options, const char **reason);
 
 /*
+ * The same, without a wait (see struct rmem_op): a thread of the library connects. If this returns NULL, errno and rmem_error() say
+ * why (EINVAL, ENOMEM, EAGAIN), and nothing was begun. Otherwise rmem_wait() or rmem_test() give the result, 0 or a negative number
+ * of those above, and what was returned belongs to the caller until rmem_close() in any case. There is no descriptor before the
+ * connection is up, so a program with an event loop looks with rmem_test() from time to time.
+ */
+struct rmem *rmem_connect_async(const struct rmem_options *options, struct rmem_op *op);
+
+/*
  * Connects again after -ENOTCONN or -ETIMEDOUT, with the same options. Returns 0 at once if the connection is up. If another
  * thread is in this call, returns the result of that thread. The library keeps the queue, and the next rmem_txn_go() sends it.
  * Remote addresses do not change.
@@ -81,8 +89,15 @@ struct rmem *rmem_connect(const struct rmem_options *options, const char **reaso
 int rmem_reconnect(struct rmem *r);
 
 /*
+ * The same, without a wait: a thread of the library connects, and calls what rmem_on_evict() names.
+ *	-EALREADY	it is being connected already
+ *	-EAGAIN		no thread can be made
+ */
+int rmem_reconnect_async(struct rmem *r, struct rmem_op *op);
+
+/*
  * Ends the connection and all operations that are under way, and discards the queue. Regions stay. No other call may be under
- * way. NULL is ignored.
+ * way. If a thread of the library is connecting, this waits for its end. NULL is ignored.
  */
 void rmem_close(struct rmem *r);
 
@@ -114,6 +129,13 @@ struct rmem_region {
  *	-ENOTCONN, -ETIMEDOUT
  */
 int rmem_alloc(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr);
+
+/*
+ * The same, without a wait (see struct rmem_op). *@addr is written when @op is done. It waits only for room among the messages to
+ * the donor's process, and while a transaction is under way that frees this tag. A slab may have been evicted already when @op is
+ * done.
+ */
+int rmem_alloc_async(struct rmem *r, uint64_t tag, size_t size, unsigned int flags, uint64_t *addr, struct rmem_op *op);
 
 /* The region of @tag: 0, or -ENOENT. Asks nobody: the table was read when connecting. */
 int rmem_find(struct rmem *r, uint64_t tag, struct rmem_region *region);
@@ -150,8 +172,8 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
  * An operation that its caller does not wait for at once. @op, which the caller allocates, and the local memory belong to the
  * library until @op is done: until rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of
  * operations that are under way together is not defined: wait for a put before its bytes are flushed or copied. If the call that
- * begins it returns anything but 0, nothing was begun, and @op is not in use. An operation goes on only while a thread is in a
- * call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
+ * begins it returns anything but 0, nothing was begun, and @op is not in use. An operation, except connecting, goes on only while a
+ * thread is in a call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
  *
  * Usually each operation has an @op of its own, and so always a completion. If @on_error is set, one @op serves any number of
  * operations, of one thread: it is done when all of them are, and rmem_wait() or rmem_test() returns the result of the first that
@@ -235,14 +257,16 @@ uint64_t rmem_last_txn(struct rmem *r);
  * The donor wants a slab back. When no operation is under way on the slab, the library calls @evicted, from within any other call
  * of the library, and then tells the donor. From then on the slab's range is -ESTALE. The callback must not call the library, and
  * must not wait for a lock that any thread holds around a call of the library. If a slab is not given back in the donor's time of
- * grace, the donor takes it. For slabs that were taken while there was no connection, rmem_reconnect() calls @evicted.
+ * grace, the donor takes it. For slabs that were taken while there was no connection, @evicted is called when it is made again; by rmem_reconnect_async() in
+ * the library's thread.
  */
 void rmem_on_evict(struct rmem *r, void (*evicted)(const struct rmem_region *, void *), void *arg);
 
 /*
  * For programs that have an event loop. The descriptor is readable when something has come for rmem_poll(). rmem_poll() never
- * blocks. While a flush or a transaction is under way, call it also once a second, since nothing comes from a donor's process that
- * has ended. The descriptor belongs to the library, and is another one after rmem_reconnect(). Both may return -ENOTCONN.
+ * blocks. While a flush, an rmem_alloc_async() or a transaction is under way, call it also once a second, since nothing comes from a
+ * donor's process that has ended. The descriptor belongs to the library, and is another one after each connection. Both may return
+ * -ENOTCONN.
  */
 int rmem_fd(struct rmem *r);
 int rmem_poll(struct rmem *r);

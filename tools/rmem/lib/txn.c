@@ -147,10 +147,64 @@ static size_t queue_message(const struct txn *t, size_t first, union queue_body 
 	return sizeof(*queue) + count * sizeof(*queue->ops);
 }
 
+/* The donor has done the transaction: the regions that it freed are gone. */
+static void committed(struct rmem *r)
+{
+	struct txn *t = &r->txn;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (le32toh(t->ops[i].kind) == RMEM_OP_FREE)
+			region_remove(r, le64toh(t->ops[i].dst));
+	t->last++;
+	txn_drop(r);
+	op_done(t->go.op, 0);
+}
+
+/*
+ * The donor has refused the transaction, and nothing has happened. The donor's queue must become empty, as ours is, and until
+ * then nobody adds to ours. If the connection breaks, that empties the donor's queue, too. A donor whose disk has failed ends, and
+ * only its next start tells whether the transaction took place.
+ */
+static void refused(struct rmem *r)
+{
+	struct txn *t = &r->txn;
+
+	op_refused(t->go.op, "the transaction", t->go.refused);
+	if (t->go.refused == RMEM_NOT_DURABLE) {
+		connection_break(r, "its disk failed");
+		return;
+	}
+	txn_drop(r);
+	t->state = TXN_GOING;
+	t->go.phase = GO_FORGET;
+}
+
+/* The result counts when all messages are answered. */
+static int message_answered(struct rmem *r, const struct answer *answer)
+{
+	struct txn *t = &r->txn;
+
+	t->go.under_way--;
+	if (t->go.phase == GO_FORGET) {
+		t->state = TXN_OPEN;
+		op_done(t->go.op, 0);
+		return 0;
+	}
+	if (!t->go.refused)
+		t->go.refused = answer->status;
+	if (!t->go.under_way && t->go.refused)
+		refused(r);
+	else if (!t->go.under_way && t->go.phase == GO_SENT)
+		committed(r);
+	return 0;
+}
+
 static void send_message(struct rmem *r, uint16_t type, const void *body, size_t size)
 {
+	const struct wanted wanted = { .op = r->txn.go.op, .answered = message_answered };
+
 	r->txn.go.under_way++;
-	request_post_op(r, type, body, size, r->txn.go.op);
+	request_post_op(r, type, body, size, &wanted);
 }
 
 static void send_part(struct rmem *r)
@@ -197,59 +251,6 @@ void txn_run(struct rmem *r)
 		;
 }
 
-/* The donor has done the transaction: the regions that it freed are gone. */
-static void committed(struct rmem *r)
-{
-	struct txn *t = &r->txn;
-
-	for (size_t i = 0; i < t->count; i++)
-		if (le32toh(t->ops[i].kind) == RMEM_OP_FREE)
-			region_remove(r, le64toh(t->ops[i].dst));
-	t->last++;
-	txn_drop(r);
-	op_done(t->go.op, 0);
-}
-
-/*
- * The donor has refused the transaction, and nothing has happened. The donor's queue must become empty, as ours is, and until
- * then nobody adds to ours. If the connection breaks, that empties the donor's queue, too. A donor whose disk has failed ends, and
- * only its next start tells whether the transaction took place.
- */
-static void refused(struct rmem *r)
-{
-	struct txn *t = &r->txn;
-
-	op_refused(t->go.op, "the transaction", t->go.refused);
-	if (t->go.refused == RMEM_NOT_DURABLE) {
-		connection_break(r, "its disk failed");
-		return;
-	}
-	txn_drop(r);
-	t->state = TXN_GOING;
-	t->go.phase = GO_FORGET;
-}
-
-/* The result counts when all messages are answered. */
-void txn_answered(struct rmem *r, unsigned int status)
-{
-	struct txn *t = &r->txn;
-
-	t->go.under_way--;
-	if (t->go.phase == GO_FORGET) {
-		t->state = TXN_OPEN;
-		op_done(t->go.op, 0);
-		return;
-	}
-	if (!t->go.refused)
-		t->go.refused = status;
-	if (t->go.under_way)
-		return;
-	if (t->go.refused)
-		refused(r);
-	else if (t->go.phase == GO_SENT)
-		committed(r);
-}
-
 /*
  * No other transaction may be under way. If it returns 0, @op has begun. If others shared @op, nobody could tell from its result
  * whether the transaction took place.
@@ -283,14 +284,6 @@ static int go_or_say(struct rmem *r, struct rmem_op *op)
 	return 0;
 }
 
-static int go_and_wait(struct rmem *r)
-{
-	struct rmem_op op = { 0 };
-	int ret = go_or_say(r, &op);
-
-	return ret ? ret : op_finish(r, &op);
-}
-
 int rmem_txn_go_async(struct rmem *r, struct rmem_op *op)
 {
 	int ret = enter(r);
@@ -303,16 +296,18 @@ int rmem_txn_go_async(struct rmem *r, struct rmem_op *op)
 
 int rmem_txn_go(struct rmem *r)
 {
+	struct rmem_op op = { 0 };
 	int ret = enter(r);
 
 	if (ret)
 		return ret;
 	ret = txn_settle(r);
-	return leave(r, ret ? ret : go_and_wait(r));
+	return leave_done(r, &op, ret ? ret : go_or_say(r, &op));
 }
 
 int rmem_txn_go_on(struct rmem *r, unsigned int connection)
 {
+	struct rmem_op op = { 0 };
 	int ret = 0;
 
 	pthread_mutex_lock(&r->lock);
@@ -320,7 +315,7 @@ int rmem_txn_go_on(struct rmem *r, unsigned int connection)
 		ret = wait_step(r, connection);
 	if (r->generation != connection || !r->qp)
 		return leave(r, fail(-EREMCHG, "donor %s: the connection is another one", r->host));
-	return leave(r, go_and_wait(r));
+	return leave_done(r, &op, go_or_say(r, &op));
 }
 
 unsigned int rmem_connection(struct rmem *r)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completions, and waiting for them. The library has no thread of its own. One of the threads that wait polls for all, and the
- * others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
+ * Completions, and waiting for them. No thread of the library's own does that. One of the threads that wait polls for all, and
+ * the others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
  *
  * This file, request.c, txn.c, evict.c and heat.c call each other in a circle for that reason: whoever waits for an answer
  * also handles the answers of others, and the donor's notices.
  */
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 #include <time.h>
 #include "internal.h"
 
@@ -143,27 +144,43 @@ void progress(struct rmem *r)
 	do_what_is_due(r);
 }
 
-static int result_of(struct rmem *r, const struct rmem_op *op, int result)
+static int result_of(struct rmem *r, const struct rmem_op *op)
 {
-	if (result == -ENOTCONN)
+	if (op->result && op->status == OP_CONNECTS)
+		return fail(op->result, "%s", r->why);
+	if (op->result && op->status)
+		return answer_failed(r, op->refused, op->status);
+	switch (op->result) {
+	case 0:
+		return 0;
+	case -ENOTCONN:
 		return connection_down(r);
-	if (result == -ETIMEDOUT)
+	case -ETIMEDOUT:
 		return request_late(r);
-	return result ? answer_failed(r, op->refused, op->status) : 0;
+	case -EPROTO:
+		return message_wrong(r);
+	default:
+		return fail(op->result, "%s", strerror(-op->result));
+	}
 }
 
 int op_finish(struct rmem *r, struct rmem_op *op)
 {
 	unsigned int generation = r->generation;
-	int result;
+	int ret;
 
 	while (op->parts)
-		if (wait_step(r, generation) && op->parts)
+		if (op == r->connects || (wait_step(r, generation) && op->parts))
 			pthread_cond_wait(&r->changed, &r->lock);
-	result = op->result;
+	ret = result_of(r, op);
 	if (op->on_error)
-		op->result = 0;
-	return result_of(r, op, result);
+		op_reset(op);
+	return ret;
+}
+
+int leave_done(struct rmem *r, struct rmem_op *op, int ret)
+{
+	return leave(r, ret ? ret : op_finish(r, op));
 }
 
 int rmem_wait(struct rmem *r, struct rmem_op *op)
