@@ -6,7 +6,7 @@
 disk=/dev/disk/by-id/virtio-lab
 swapper=h3
 use=swap
-size=256M slab=8M hot=2
+size=256M slab=8M hot=2 discard=no
 swap_module=$build/kernel/rmem_swap.ko
 [[ ${LAB_OPTIONS:-} != *--debug-kernel* ]] || swap_module=$build/kernel-debug/rmem_swap.ko
 declare -A donor_at=() donor_is=() # by name: the address that h3 connects to; the donor's process there, and its output
@@ -40,6 +40,7 @@ settings_of_swap() {
 	local name
 	{
 		printf '[device rswap0]\ndisk = %s\nuse = %s\nsize = %s\nslab = %s\nhot = %s\n' "$disk" "$use" "$size" "$slab" "$hot"
+		echo "discard = $discard"
 		for name; do
 			printf '[donor %s]\nhost = %s\nclient = swap\nkey = /root/swap.key\n' "$name" "${donor_at[$name]}"
 		done

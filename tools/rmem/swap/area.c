@@ -126,6 +126,7 @@ int area_on(const struct conf_device *device)
 {
 	char path[RMEM_SWAP_NAME_SIZE + 8], output[1024];
 	char *const words[] = { "mkswap", path, NULL };
+	int flags = SWAP_FLAG_PREFER | device->priority | (device->discard ? SWAP_FLAG_DISCARD : 0);
 	uint64_t used;
 
 	path_of(device->name, path);
@@ -135,7 +136,7 @@ int area_on(const struct conf_device *device)
 		return -1;
 	if (run(words, output, sizeof(output)))
 		return fault("device %s: mkswap %s failed", device->name, path);
-	if (!swapon(path, SWAP_FLAG_PREFER | device->priority))
+	if (!swapon(path, flags))
 		return 0;
 	return fault("device %s: swapon %s: %s", device->name, path, strerror(errno));
 }

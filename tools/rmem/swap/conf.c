@@ -106,6 +106,7 @@ static const struct setting device_settings[] = {
 	{ "buffers", read_buffers, offsetof(struct conf_device, buffers) },
 	{ "priority", read_priority, offsetof(struct conf_device, priority) },
 	{ "use", read_use, offsetof(struct conf_device, block) },
+	{ "discard", settings_bool, offsetof(struct conf_device, discard) },
 	{ }
 };
 

@@ -41,7 +41,7 @@ struct conf_device {
 	uint64_t size, slab; /* 0: the kernel's default */
 	uint32_t hot, buffers;
 	uint32_t priority;
-	bool has_hot, block;
+	bool has_hot, block, discard;
 	bool made, taken; /* by this process: made anew, or taken over as it was */
 	bool bad;	  /* it could not be made or taken over */
 	int line;

@@ -42,7 +42,8 @@ static void reload_devices(struct conf *conf)
 		struct conf_device *new = conf_device(conf, old->name);
 
 		if (!new || !same_text(old->disk, new->disk) || old->size != new->size || old->slab != new->slab ||
-		    old->buffers != new->buffers || old->block != new->block || old->priority != new->priority)
+		    old->buffers != new->buffers || old->block != new->block || old->priority != new->priority ||
+		    old->discard != new->discard)
 			say(LOG_WARNING, "device %s: only hot can change without a restart; the rest stays as it was", old->name);
 		if (!new || !new->has_hot || (old->has_hot && old->hot == new->hot))
 			continue;
