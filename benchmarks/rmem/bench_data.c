@@ -128,25 +128,35 @@ static void rmem_do(bool put, uint32_t size, unsigned int depth, uint64_t n)
 
 /* ------------------------------------------------------------------ rows */
 
-/* In turn, so that what else the machine does meets both. */
+typedef void work(bool put, uint32_t size, unsigned int depth, uint64_t n);
+
+static int64_t timed(work *how, bool put, uint32_t size, unsigned int depth, uint64_t n)
+{
+	int64_t begun = now_ns();
+
+	how(put, size, depth, n);
+	return (now_ns() - begun) / (int64_t)n;
+}
+
+/*
+ * A line for each pair of batches, which are so short that what else the machine does meets both. The two take turns to be first.
+ */
 static void row(uint64_t round, bool put, uint32_t size, unsigned int depth)
 {
+	static work *const ways[2] = { rmem_do, raw_do };
 	uint64_t n = bench.ops / (size > 4096 ? 4 : 1) / BATCHES;
-	int64_t begun, mine = 0, verbs = 0;
+	int64_t took[2];
 
 	n = (n / DEPTH + 1) * DEPTH;
-	for (int i = 0; i < 2 * BATCHES; i++) {
-		begun = now_ns();
-		if ((i + i / 2) % 2) {
-			raw_do(put, size, depth, n);
-			verbs += now_ns() - begun;
-		} else {
-			rmem_do(put, size, depth, n);
-			mine += now_ns() - begun;
+	for (int i = 0; i < BATCHES; i++) {
+		for (int k = 0; k < 2; k++) {
+			int way = (i + k) % 2;
+
+			took[way] = timed(ways[way], put, size, depth, n);
 		}
+		printf("data %llu %s %u %u %lld %lld\n", (unsigned long long)round, put ? "put" : "get", size, depth,
+		       (long long)took[0], (long long)took[1]);
 	}
-	printf("data %llu %s %u %u %lld %lld\n", (unsigned long long)round, put ? "put" : "get", size, depth,
-	       (long long)(mine / (int64_t)(n * BATCHES)), (long long)(verbs / (int64_t)(n * BATCHES)));
 	fflush(stdout);
 }
 
