@@ -245,8 +245,11 @@ static bool wait_for_end(bool both, uint64_t again)
 			donor_killed = true;
 		}
 	}
-	/* If the donor has not reached its step when the client ends, the donor must not reach it during the check. */
-	if (disarm_donor() && waitpid(donor, &status, 0) == donor) {
+	/*
+	 * If the donor has not reached its step when the client ends, the donor must not reach it during the check. A donor that
+	 * has ended otherwise is found here, too.
+	 */
+	if (waitpid(donor, &status, disarm_donor() ? 0 : WNOHANG) == donor) {
 		donor_ended(status, again);
 		donor_killed = true;
 	}
