@@ -104,10 +104,12 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 static void connection_up(struct rmem *r)
 {
 	struct rmem_handshake h = { .fd = -1 };
+	unsigned int generation;
 	int ret;
 
 	r->state = CONNECTING;
 	device_close(r);
+	generation = r->generation;
 	ret = pair_up(r, &h);
 	if (!ret)
 		ret = learn(r, &h.welcome);
@@ -123,6 +125,8 @@ static void connection_up(struct rmem *r)
 		r->known = true;
 		r->state = UP;
 	} else {
+		if (r->generation == generation) /* what broke it has said why */
+			snprintf(r->broken, sizeof(r->broken), "%s", r->why);
 		device_close(r);
 		r->state = DOWN;
 	}

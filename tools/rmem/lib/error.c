@@ -28,7 +28,7 @@ const char *rmem_error(void)
 
 int connection_down(struct rmem *r)
 {
-	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, *r->broken ? r->broken : r->why);
+	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, r->broken);
 }
 
 int answer_failed(struct rmem *r, const char *what, unsigned int status)
@@ -41,7 +41,7 @@ int answer_failed(struct rmem *r, const char *what, unsigned int status)
 
 int message_wrong(struct rmem *r)
 {
-	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, r->broken);
+	return fail(-EPROTO, "donor %s: it sent an answer that makes no sense: use the same version on both sides", r->host);
 }
 
 int enter(struct rmem *r)

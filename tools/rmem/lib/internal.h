@@ -158,11 +158,11 @@ struct rmem {
 	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
 	int connected;		 /* what the last rmem_connect() or rmem_reconnect() returned, */
-	char why[512];		 /* and the line that says why */
+	char why[512];		 /* and the line that says why it failed */
 	pthread_t connector;	 /* the thread that connects */
 	bool has_connector;	 /* it was not joined yet */
 	struct rmem_op *connects; /* the operation for which it does that; NULL: none */
-	char broken[160];	 /* why it is down */
+	char broken[512];	 /* why it is down */
 
 	char *host, *service, *device;
 	char client[RMEM_NAME_SIZE];
@@ -189,6 +189,7 @@ struct rmem {
 	unsigned int unanswered;
 	uint64_t next_id;
 	int64_t heard;		 /* when something last came from the donor's host, or a request went there */
+	int64_t looked;		 /* when a thread last looked at completions, or later than that found one */
 	int64_t probed;		 /* 0: no probe is under way */
 
 	struct table table;
@@ -228,6 +229,7 @@ void connection_break(struct rmem *r, const char *format, ...) __attribute__((fo
 int wait_step(struct rmem *r, unsigned int generation); /* waits until something has changed, or a second; -ENOTCONN */
 int op_finish(struct rmem *r, struct rmem_op *op); /* waits until it is done; returns its result */
 int leave_done(struct rmem *r, struct rmem_op *op, int ret); /* the same, if @ret says that it has begun; unlocks */
+void do_what_is_due(struct rmem *r); /* apart from completions */
 void progress(struct rmem *r); /* does what can be done without waiting */
 
 /* request.c */

@@ -26,7 +26,7 @@ static void parse(const struct rmem_wire_region *wire, struct region *region)
 static int nonsense(struct rmem *r, const char *what)
 {
 	connection_break(r, "%s", what);
-	return message_wrong(r);
+	return fail(-EPROTO, "donor %s: %s: use the same version on both sides", r->host, what);
 }
 
 /* One answer. */

@@ -42,17 +42,17 @@ static bool take_completions(struct rmem *r)
 	bool any = false;
 	int n;
 
-	while (r->qp && (n = ibv_poll_cq(r->cq, BATCH, wc))) {
-		if (n < 0) {
+	do {
+		n = r->qp ? ibv_poll_cq(r->cq, BATCH, wc) : 0;
+		if (n < 0)
 			connection_break(r, "its completion queue fails");
-			break;
-		}
 		for (int i = 0; i < n && r->qp; i++)
 			complete(r, &wc[i]);
-		any = true;
-	}
+		any |= n != 0;
+	} while (n == BATCH);
 	if (any) {
 		r->heard = now_ms();
+		r->looked = r->heard;
 		pthread_cond_broadcast(&r->changed);
 	}
 	return any;
@@ -118,7 +118,7 @@ static void wait_for_other(struct rmem *r)
 	pthread_cond_timedwait(&r->changed, &r->lock, &until);
 }
 
-static void do_what_is_due(struct rmem *r)
+void do_what_is_due(struct rmem *r)
 {
 	probe(r);
 	requests_look(r);
@@ -141,6 +141,7 @@ int wait_step(struct rmem *r, unsigned int generation)
 void progress(struct rmem *r)
 {
 	take_completions(r);
+	r->looked = now_ms();
 	do_what_is_due(r);
 }
 
