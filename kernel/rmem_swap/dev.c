@@ -328,19 +328,29 @@ static int claim(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return ret;
 }
 
-/* Nobody can open the device any more, and nobody finds it when this ends. The caller has a reference. */
-static void del(struct rs_dev *dev)
+static void unclaim(struct rs_dev *dev)
+{
+	mutex_lock(&dev->gendisk->open_mutex);
+	dev->claimed = false;
+	mutex_unlock(&dev->gendisk->open_mutex);
+}
+
+static void close_to_donors(struct rs_dev *dev, bool closed, bool force)
 {
 	mutex_lock(&dev->lock);
-	dev->going = true;
+	dev->closed = closed;
+	dev->going = force;
 	mutex_unlock(&dev->lock);
+}
+
+/* No donor is left, nobody can open the device any more, and nobody finds it when this ends. The caller has a reference. */
+static void del(struct rs_dev *dev)
+{
 	del_gendisk(dev->gendisk);
+	/* The donors that left have taken buffers to save their pages. */
 	rs_pages_wait(dev);
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
-	rs_donors_leave(dev);
-	/* The donors that left have taken buffers to save their pages. */
-	rs_pages_wait(dev);
 	/* No request and no buffer is left, so these works do not queue themselves again. */
 	cancel_work_sync(&dev->again_work);
 	cancel_work_sync(&dev->disk_work);
@@ -351,13 +361,23 @@ static void del(struct rs_dev *dev)
 	rs_dev_put(dev);
 }
 
-int rs_dev_del(struct rs_dev *dev, struct netlink_ext_ack *extack)
+int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 {
 	int ret = claim(dev, extack);
 
-	if (!ret)
-		del(dev);
-	return ret;
+	if (ret)
+		return ret;
+	close_to_donors(dev, true, force);
+	rs_disk_wait(dev);
+	ret = rs_donors_leave(dev);
+	if (ret) {
+		NL_SET_ERR_MSG(extack, "donors alone have pages of it, since the disk fails, or they do not answer: it stays");
+		close_to_donors(dev, false, false);
+		unclaim(dev);
+		return ret;
+	}
+	del(dev);
+	return 0;
 }
 
 /* The module is being unloaded, so nobody has a device open. */
@@ -369,7 +389,7 @@ void rs_devs_del_all(void)
 	while ((dev = list_first_entry_or_null(&rs_devs, struct rs_dev, list))) {
 		rs_dev_get(dev);
 		mutex_unlock(&rs_devs_lock);
-		if (!rs_dev_del(dev, NULL))
+		if (!rs_dev_del(dev, true, NULL))
 			rs_dev_put(dev);
 		mutex_lock(&rs_devs_lock);
 	}

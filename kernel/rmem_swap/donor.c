@@ -229,20 +229,22 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 struct leaver {
 	struct list_head list;
 	struct completion done;
-	u64 kept;		/* the pages for which the donor stays */
+	bool stays;		/* the donor stays after all, */
+	u64 kept;		/* for so many pages */
 };
 
 static void wait_in_line(struct leaver *leaver, struct rs_donor *d)
 {
 	lockdep_assert_held(&d->dev->lock);
 
+	leaver->stays = false;
 	leaver->kept = 0;
 	init_completion(&leaver->done);
 	list_add_tail(&leaver->list, &d->leavers);
 }
 
 /* A leaver is gone as soon as it is told. */
-static void tell_leavers(struct rs_donor *d, u64 kept)
+static void tell_leavers(struct rs_donor *d, bool stays, u64 kept)
 {
 	struct leaver *leaver, *next;
 
@@ -250,6 +252,7 @@ static void tell_leavers(struct rs_donor *d, u64 kept)
 
 	list_for_each_entry_safe(leaver, next, &d->leavers, list) {
 		list_del_init(&leaver->list);
+		leaver->stays = stays;
 		leaver->kept = kept;
 		complete(&leaver->done);
 	}
@@ -283,7 +286,7 @@ static bool stays(struct rs_donor *d, u64 lost)
 		set_state(d, BIT(RMEM_SWAP_LEAVING), RMEM_SWAP_UP);
 		queue_work(d->wq, &d->map_work);
 		queue_work(d->wq, &d->notice_work);
-		tell_leavers(d, lost);
+		tell_leavers(d, true, lost);
 	}
 	mutex_unlock(&dev->lock);
 	return stays;
@@ -304,7 +307,7 @@ static void leave(struct rs_donor *d)
 	mutex_unlock(&dev->lock);
 	rs_event(dev, RMEM_SWAP_DONOR_GONE, d, NULL, NULL);
 	mutex_lock(&dev->lock);
-	tell_leavers(d, 0);
+	tell_leavers(d, false, 0);
 	mutex_unlock(&dev->lock);
 	rs_donor_put(d);
 }
@@ -366,7 +369,7 @@ static int add(struct rs_dev *dev, struct rs_donor *d, struct netlink_ext_ack *e
 	int ret;
 
 	mutex_lock(&dev->lock);
-	ret = dev->going ? -ENODEV : replace(dev, d, &old, extack);
+	ret = dev->closed ? -ENODEV : replace(dev, d, &old, extack);
 	if (!ret) {
 		list_add_tail(&d->list, &dev->donors);
 		dev->n_donors++;
@@ -417,9 +420,17 @@ static bool begin_leave(struct rs_donor *d)
 	return true;
 }
 
+/* What is on its way to the disk may fail there. */
+static bool may_be_alone(struct rs_donor *d)
+{
+	struct rs_dev *dev = d->dev;
+
+	return rs_alone(d, 0, dev->n_slabs) || !rs_disk_has(dev, rs_disk_seq(dev));
+}
+
 /*
- * As wait_or_fail(), but a donor that alone has pages is not given up when it does not answer in time: it may be moving. It stays,
- * and the command ends with ETIMEDOUT.
+ * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time: it may be moving. It stays,
+ * unless the device goes, and this returns -ETIMEDOUT.
  */
 static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 {
@@ -431,7 +442,7 @@ static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 	mutex_lock(&dev->lock);
 	/* A leaver that is not on the list was told just now. */
 	if (!list_empty(&leaver->list)) {
-		if (d->was_up && !d->gone && !dev->going && rs_alone(d, 0, dev->n_slabs)) {
+		if (d->was_up && !d->gone && !dev->going && may_be_alone(d)) {
 			list_del_init(&leaver->list);
 			WRITE_ONCE(d->lingers, true);
 			ret = -ETIMEDOUT;
@@ -468,8 +479,8 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 		return ret;
 	ret = wait_until_left(d, &leaver);
 	if (ret) {
-		NL_SET_ERR_MSG(extack, "the donor does not answer, and it alone has pages that the disk failed to write: it stays");
-	} else if (leaver.kept) {
+		NL_SET_ERR_MSG(extack, "the donor does not answer, and it may alone have pages that the disk does not have: it stays");
+	} else if (leaver.stays) {
 		NL_SET_ERR_MSG_FMT(extack, "%llu pages are at this donor alone: the disk fails to write them", leaver.kept);
 		ret = -EIO;
 	}
@@ -477,22 +488,33 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	return ret;
 }
 
-/* Has all donors leave. None is added meanwhile, since the device is going. */
-void rs_donors_leave(struct rs_dev *dev)
+/*
+ * Has all donors leave. None is added meanwhile, since the device is closed. -EIO: one stays, so others may stay or leave later. No
+ * donor stays if the device is going.
+ */
+int rs_donors_leave(struct rs_dev *dev)
 {
 	struct leaver leaver;
 	struct rs_donor *d;
+	int ret = 0;
 
 	mutex_lock(&dev->lock);
 	list_for_each_entry(d, &dev->donors, list)
 		begin_leave(d);
 	while ((d = list_first_entry_or_null(&dev->donors, struct rs_donor, list))) {
+		ret = -EIO;
+		if (READ_ONCE(d->state) != RMEM_SWAP_LEAVING) /* it has said already that it stays */
+			break;
 		wait_in_line(&leaver, d);
 		rs_donor_get(d);
 		mutex_unlock(&dev->lock);
-		wait_or_fail(d, &leaver.done);
+		if (!wait_until_left(d, &leaver) && !leaver.stays)
+			ret = 0;
 		rs_donor_put(d);
 		mutex_lock(&dev->lock);
+		if (ret)
+			break;
 	}
 	mutex_unlock(&dev->lock);
+	return ret;
 }

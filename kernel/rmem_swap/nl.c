@@ -27,6 +27,7 @@ static const struct nla_policy policy[RMEM_SWAP_A_MAX + 1] = {
 	[RMEM_SWAP_A_MTU] = NLA_POLICY_RANGE(NLA_U32, IB_MTU_256, IB_MTU_4096),
 	[RMEM_SWAP_A_GID] = NLA_POLICY_EXACT_LEN(sizeof(union ib_gid)),
 	[RMEM_SWAP_A_TXN] = { .type = NLA_U64 },
+	[RMEM_SWAP_A_FORCE] = { .type = NLA_FLAG },
 };
 
 /* ------------------------------------------------------------------ helpers */
@@ -121,7 +122,7 @@ static int do_dev_add(struct sk_buff *skb, struct genl_info *info)
 
 static int do_dev_del(struct sk_buff *skb, struct genl_info *info)
 {
-	return rs_dev_del(info->user_ptr[0], info->extack);
+	return rs_dev_del(info->user_ptr[0], nla_get_flag(info->attrs[RMEM_SWAP_A_FORCE]), info->extack);
 }
 
 static int do_dev_set(struct sk_buff *skb, struct genl_info *info)

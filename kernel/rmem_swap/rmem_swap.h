@@ -131,8 +131,9 @@ struct rs_dev {
 	struct kref ref;
 	struct mutex lock;
 	char name[RMEM_SWAP_NAME_SIZE];
-	bool going;			/* under lock */
-	bool claimed;			/* under gendisk->open_mutex: nobody opens it any more */
+	bool closed;			/* under lock: no donor is added */
+	bool going;			/* under lock: donors leave, whatever they alone have */
+	bool claimed;			/* under gendisk->open_mutex: nobody can open it */
 	struct gendisk *gendisk;
 	struct blk_mq_tag_set tags;
 
@@ -251,7 +252,7 @@ struct rs_donor {
 	/* Under rs_dev.lock: */
 	struct list_head leavers;	/* who waits until it has left, or stays */
 	bool was_up;			/* before it was LEAVING */
-	bool lingers;			/* no command waits until it has left any more: it is up again as soon as it answers */
+	bool lingers;			/* a command has given up waiting until it has left: it is up again as soon as it answers */
 	bool gone;			/* it leaves for good */
 	int connect_ret;
 };
@@ -281,7 +282,7 @@ struct rs_dev_config {
 	u32 hot, buffers;
 };
 int rs_dev_add(const struct rs_dev_config *config, struct netlink_ext_ack *extack);
-int rs_dev_del(struct rs_dev *dev, struct netlink_ext_ack *extack);
+int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack);
 struct rs_dev *rs_dev_find(const char *name);
 void rs_devs_del_all(void);
 
@@ -326,6 +327,7 @@ void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
 u64 rs_disk_seq(struct rs_dev *dev);
 bool rs_disk_has(struct rs_dev *dev, u64 seq);
+void rs_disk_wait(struct rs_dev *dev);
 void rs_disk_work(struct work_struct *work);
 
 /* slab.c */
@@ -374,7 +376,7 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 		 struct netlink_ext_ack *extack);
 int rs_donor_connect(struct rs_dev *dev, const char *name, const struct rs_donor_peer *peer, struct netlink_ext_ack *extack);
 int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack);
-void rs_donors_leave(struct rs_dev *dev);
+int rs_donors_leave(struct rs_dev *dev);
 void rs_donor_get(struct rs_donor *d);
 void rs_donor_put(struct rs_donor *d);
 

@@ -13,7 +13,7 @@
  *	DONOR_CONNECT	the donor's QPN, PSN, GID and MTU: the queue pair goes to RTS, and slabs are placed there
  *	 ...		EVENT: donor lost; user space begins with DONOR_ADD again when the donor answers
  *	DONOR_DEL	its slabs are unmapped (once the disk has all pages), freed at the donor; the queue pair is destroyed
- *	DEV_DEL		EBUSY while somebody has the device open, for example swap; rmemswap runs swapoff first
+ *	DEV_DEL		EBUSY while somebody has the device open, for example swap; rmemswap runs swapoff first. Its donors leave
  *
  * Sizes are bytes. A request that fails has an extended acknowledgment that names the attribute or says why.
  */
@@ -30,7 +30,11 @@ enum rmem_swap_cmd {
 	RMEM_SWAP_UNSPEC,
 	/* DEV, DISK; SIZE (default: the disk's), SLAB, HOT, BUFFERS */
 	RMEM_SWAP_DEV_ADD,
-	RMEM_SWAP_DEV_DEL,	 /* DEV */
+	/*
+	 * DEV; FORCE. EIO: the device stays, and so do the donors that alone have some of its pages, since the disk fails to write
+	 * these (or such a donor does not answer). With FORCE these pages are lost: for a device whose data nobody wants any more.
+	 */
+	RMEM_SWAP_DEV_DEL,
 	RMEM_SWAP_DEV_SET,	 /* DEV; HOT */
 	/*
 	 * DEV, DONOR, IBDEV, IBPORT, GID_INDEX; answer: QPN, PSN, GID, MTU. EBUSY: the device has a donor of this name, which is
@@ -112,6 +116,7 @@ enum rmem_swap_attr {
 	RMEM_SWAP_A_WAITING,	/* u32: pages that wait for the disk now */
 	RMEM_SWAP_A_DISK_ERRORS, /* u64: page writes that the disk failed */
 	RMEM_SWAP_A_BAD,	/* u64: pages that the disk does not have since such a failure */
+	RMEM_SWAP_A_FORCE,	/* flag */
 	__RMEM_SWAP_A_MAX,
 };
 #define RMEM_SWAP_A_MAX (__RMEM_SWAP_A_MAX - 1)

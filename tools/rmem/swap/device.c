@@ -83,7 +83,7 @@ static void unmake(struct kernel *k, const struct conf_device *device)
 		;
 	if (pid > 0 && status)
 		fault("device %s: swapoff: %s", device->name, WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "it was killed");
-	if (kernel_dev_del(k, device->name))
+	if (kernel_dev_del(k, device))
 		fault("device %s: it can't be removed: %s", device->name, k->why);
 }
 

@@ -6,7 +6,7 @@
  *	UP -> WAITS		the kernel says that it is lost
  *	WAITS, UP -> AWAY	donor_leave(): it is drained; not if the kernel keeps it
  *	AWAY -> WAITS		donor_again(): the settings were read
- *	any -> ENDED		donor_leave() for good
+ *	any -> ENDED		donor_leave() for good, donor_end()
  */
 #include <errno.h>
 #include <stdio.h>
@@ -275,6 +275,12 @@ void donor_leave(struct donor *d, bool end)
 {
 	d->leave = true;
 	d->end |= end;
+	pthread_cond_signal(&d->changed);
+}
+
+void donor_end(struct donor *d)
+{
+	d->end = true;
 	pthread_cond_signal(&d->changed);
 }
 

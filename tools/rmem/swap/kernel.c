@@ -161,9 +161,12 @@ int kernel_dev_add(struct kernel *k, const struct conf_device *device)
 	return call_kernel(k, msg, bad, NULL, NULL);
 }
 
-int kernel_dev_del(struct kernel *k, const char *device)
+/* When it is not swapped to any more, nobody wants the data of a device for swap. */
+int kernel_dev_del(struct kernel *k, const struct conf_device *device)
 {
-	return call_kernel(k, request(k, RMEM_SWAP_DEV_DEL, NLM_F_ACK, device, NULL), 0, NULL, NULL);
+	struct nl_msg *msg = request(k, RMEM_SWAP_DEV_DEL, NLM_F_ACK, device->name, NULL);
+
+	return call_kernel(k, msg, msg && !device->block ? nla_put_flag(msg, RMEM_SWAP_A_FORCE) : 0, NULL, NULL);
 }
 
 int kernel_dev_set_hot(struct kernel *k, const char *device, uint32_t hot)

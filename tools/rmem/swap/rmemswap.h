@@ -92,7 +92,7 @@ void kernel_close(struct kernel *k);
 
 /* These return 0 or -errno and k->why. */
 int kernel_dev_add(struct kernel *k, const struct conf_device *device);
-int kernel_dev_del(struct kernel *k, const char *device);
+int kernel_dev_del(struct kernel *k, const struct conf_device *device);
 int kernel_dev_set_hot(struct kernel *k, const char *device, uint32_t hot);
 /* @qp: what to tell the donor. */
 int kernel_donor_add(struct kernel *k, const char *device, const char *donor, const struct rmem_port *port, struct rmem_qp *qp);
@@ -173,6 +173,7 @@ struct donor {
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up);
 void donor_lost(struct donor *d);
 void donor_leave(struct donor *d, bool end);
+void donor_end(struct donor *d); /* its thread ends, and the kernel keeps the donor */
 void donor_again(struct donor *d);
 void donor_free(struct donor *d); /* it has ended */
 

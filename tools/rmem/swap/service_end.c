@@ -18,12 +18,13 @@ static struct {
 	uint64_t least; /* the fewest bytes that were left so far */
 } ending;
 
-static void donors_leave(void)
+/* The kernel has the donors leave when it removes their device. If the device stays, they stay. */
+static void donors_end(void)
 {
 	struct donor *d;
 
 	for (d = service.donors; d; d = d->next_donor)
-		donor_leave(d, true);
+		donor_end(d);
 	while ((d = service.donors)) {
 		service.donors = d->next_donor;
 		pthread_mutex_unlock(&service.lock);
@@ -37,10 +38,10 @@ static int remove_devices(void)
 	int ret = 0;
 
 	pthread_mutex_lock(&service.lock);
-	donors_leave();
+	donors_end();
 	pthread_mutex_unlock(&service.lock);
 	for (const struct conf_device *device = service.conf.devices; device; device = device->next)
-		if (kernel_dev_del(&service.requests, device->name))
+		if (kernel_dev_del(&service.requests, device))
 			ret = fault("device %s: it can't be removed: %s", device->name, service.requests.why);
 	return ret;
 }
