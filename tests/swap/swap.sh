@@ -48,16 +48,21 @@ settings_of_swap() {
 	on $swapper cp /lab/rmemswap.conf /root/
 }
 
+# warm_up SLABS [OPTION...]: writes to the block device by fio until so many slabs are at donors
+warm_up() {
+	until at_least slabs "$1"; do
+		on $swapper fio --name=warm --filename=/dev/rswap0 --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
+			--zero_buffers --time_based --runtime=3 --minimal "${@:2}" >"$work/warm.out" 2>&1
+	done
+}
+
 # warm_begins NAME...: the same, but each slab is at a donor before anything is swapped. (The device is first a plain block
 # device. rmemswap leaves it there at SIGQUIT, and the next rmemswap takes it over.)
 warm_begins() {
 	local slabs=$((${size%M} / ${slab%M}))
 	use=block
 	swap_begins "$@"
-	until at_least slabs $slabs; do
-		on $swapper fio --name=warm --filename=/dev/rswap0 --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 \
-			--zero_buffers --time_based --runtime=3 --minimal >"$work/warm.out" 2>&1
-	done
+	warm_up $slabs
 	tell QUIT "$swap_out"
 	finished "$swap_out" 3
 	use=swap
@@ -125,9 +130,12 @@ disk_is() {
 }
 disk_ends() { on $swapper env DM_DISABLE_UDEV=1 dmsetup remove lab-disk; }
 
-# swap_ends: ends rmemswap by SIGTERM; nothing stays of the device and the module
+# swap_ends: ends rmemswap by SIGTERM; nothing stays of the device and the module. swap_is_over: rmemswap got it already
 swap_ends() {
 	tell TERM "$swap_out"
+	swap_is_over
+}
+swap_is_over() {
 	finished "$swap_out" 0
 	[ -z "$(on $swapper sed 1d /proc/swaps)" ] || broken "it swaps still"
 	on $swapper rmmod rmem_swap
