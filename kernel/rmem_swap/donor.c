@@ -429,8 +429,8 @@ static bool may_be_alone(struct rs_donor *d)
 }
 
 /*
- * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time: it may be moving. It stays,
- * unless the device goes, and this returns -ETIMEDOUT.
+ * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time: it may be moving. It
+ * stays, unless the device goes, and this returns -ETIMEDOUT.
  */
 static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 {
@@ -478,6 +478,8 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	if (ret)
 		return ret;
 	ret = wait_until_left(d, &leaver);
+	if (leaver.stays && !leaver.kept)
+		ret = -ETIMEDOUT; /* another command has waited for too long */
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "the donor does not answer, and it may alone have pages that the disk does not have: it stays");
 	} else if (leaver.stays) {
