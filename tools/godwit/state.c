@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,19 +28,30 @@ int state_address(const char *id, const char *suffix, struct sockaddr_un *sun)
 	return fits ? 0 : fault("move %s: it can't have such a name", id);
 }
 
-/* The lock is an abstract name, which vanishes with the last descriptor. */
+/* Where the lock of this move is in the file of locks. Two IDs hardly ever have the same place. */
+static off_t lock_place(const char *id)
+{
+	uint64_t hash = 14695981039346656037u;	/* FNV-1a */
+
+	for (; *id; id++)
+		hash = (hash ^ (unsigned char)*id) * 1099511628211u;
+	return hash >> 2;
+}
+
+/* A file of root's, so that nobody else can have the lock. It is freed with the last copy of the descriptor. */
 int state_lock(const char *id)
 {
-	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	int n = snprintf(sun.sun_path + 1, sizeof(sun.sun_path) - 1, "godwit/%s", id);
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lock_place(id), .l_len = 1 };
 	int fd;
 
-	if (strchr(id, '/') || n >= (int)sizeof(sun.sun_path) - 1)
+	if (strchr(id, '/'))
 		return fault("move %s: it can't have such a name", id);
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&sun, offsetof(struct sockaddr_un, sun_path) + 1 + n) == 0)
+	fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return fault("%s: %s", LOCK_FILE, strerror(errno));
+	if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
 		return fd;
-	fault("move %s: %s", id, errno == EADDRINUSE ? "it is under way here already" : strerror(errno));
+	fault("move %s: %s", id, errno == EAGAIN ? "it is under way here already" : strerror(errno));
 	close_fd(&fd);
 	return -1;
 }
@@ -70,6 +81,15 @@ json_t *state_load(const char *id)
 
 	free(path);
 	return state;
+}
+
+bool state_exists(const char *id)
+{
+	char *path = state_path(id, ".json");
+	bool exists = access(path, F_OK) == 0 || errno != ENOENT;
+
+	free(path);
+	return exists;
 }
 
 static int add_state(json_t *all, const char *path)

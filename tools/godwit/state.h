@@ -10,6 +10,7 @@
 #include "godwit.h"
 
 #define STATE_DIR	"/run/godwit"
+#define LOCK_FILE	"/run/godwit.lock"	/* a byte for each move; the file is always empty, and stays */
 
 /* STATE_DIR/ID and the suffix; to be freed. */
 char *state_path(const char *id, const char *suffix);
@@ -25,6 +26,7 @@ int state_lock(const char *id);
 
 int state_save(const char *id, json_t *state);	/* takes state over; whole or not at all */
 json_t *state_load(const char *id);		/* or NULL */
+bool state_exists(const char *id);		/* perhaps it can't be read */
 /*
  * An array of all moves to and from this host that are not over. -1 with fault(): one can't be read, and nothing may be moved
  * before a person has looked at it.

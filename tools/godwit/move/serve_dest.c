@@ -85,7 +85,12 @@ static int stand_in(struct agent *a)
 		agent_take_over(a);
 		return serve(a);
 	}
-	/* A copy that was let go is written down until the source knows. Nothing is written down, so nothing was let go. */
+	/* A copy that was let go is written down until the source knows. If nothing is written down, nothing was let go. */
+	if (state_exists(a->id)) {
+		fault("move %s: what is written down of it there can't be read", a->id);
+		wire_send(&wire, json_pack("{s:s, s:s}", "failed", fault_text(), "boot", host_boot_id()));
+		return EXIT_LOST;
+	}
 	fault("move %s: it is not under way there", a->id);
 	wire_send(&wire, json_pack("{s:s, s:b, s:b, s:s}", "failed", fault_text(), "gone", 1, "undone", 1, "boot",
 				   host_boot_id()));
