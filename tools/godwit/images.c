@@ -335,6 +335,16 @@ void images_explain(const char *dir, const char *log)
 	free(path);
 }
 
+bool images_log_says(const char *dir, const char *log, const char *text)
+{
+	char *path = xasprintf("%s/%s", dir, log), *all = read_file(path);
+	bool says = all && strstr(all, text);
+
+	free(all);
+	free(path);
+	return says;
+}
+
 char *images_lock_table(const char *dir)
 {
 	static const char key[] = "CRIU run id = ";

@@ -54,6 +54,8 @@ void incoming_drop(struct incoming *in);
  * caused the last ones. If there is neither, the fault() stays as it is. log: its name in the folder, or its path.
  */
 void images_explain(const char *dir, const char *log);
+/* Does this log of CRIU's have this text? */
+bool images_log_says(const char *dir, const char *log, const char *text);
 /* The name of the nftables table with which CRIU locked the network in a dump to dir; or NULL. Free it. */
 char *images_lock_table(const char *dir);
 

@@ -55,53 +55,12 @@ static void look_at_tasks(struct plan *plan)
 	plan->memory = tree_memory(&plan->tree, &plan->in_ram);
 }
 
-/* ------------------------------------------------------------------ TCP -- */
-
-struct tcp_look {
-	struct plan *plan;
-	const struct addresses *addresses;
-};
-
-static bool is_loopback(const struct in6_addr *a)
-{
-	return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
-}
-
-static bool is_any(const struct in6_addr *a)
-{
-	static const struct in6_addr any4 = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
-
-	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
-}
-
-static int look_at_tcp(const struct proc_tcp *tcp, void *arg)
-{
-	struct tcp_look *look = arg;
-	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
-
-	if (is_any(&tcp->local) || is_loopback(&tcp->local) ||
-	    addresses_have(look->addresses, &tcp->local))
-		return 0;
-	ip_text(&tcp->local, local);
-	ip_text(&tcp->remote, remote);
-	if (tcp->remote_port)
-		plan_problem(look->plan, "process %d, descriptor %d: the TCP connection %s:%u - %s:%u can't "
-			     "move without its address: use an address of its own, and --address %s",
-			     tcp->pid, tcp->fd, local, tcp->local_port, remote, tcp->remote_port, local);
-	else
-		plan_problem(look->plan, "process %d, descriptor %d: the TCP socket is bound to %s:%u: use an "
-			     "address of its own, and --address %s", tcp->pid, tcp->fd, local,
-			     tcp->local_port, local);
-	return 0;
-}
-
 /* ------------------------------------------------------------- together -- */
 
 /* units: what systemd has said of them at an earlier look. */
 static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 		       const struct contexts *asked, json_t *units)
 {
-	struct tcp_look look = { plan, addresses };
 	bool alone;
 
 	*plan = (struct plan){
@@ -110,7 +69,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
 		.addresses = addresses, .contained = contained, .units = json_incref(units),
-		.outside = json_object(),
+		.outside = json_object(), .ports = json_array(), .known_ports = json_object(), .names = json_object(),
+		.folders = json_object(),
 	};
 	if (tree_collect(&plan->tree, pid))
 		goto fail;
@@ -128,7 +88,9 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	    plan_rdma(plan, addresses, asked))
 		goto fail;
 	/* A network namespace of the tree's own goes along, with its addresses and all else. */
-	if (!plan->own_netns && proc_each_tcp(&plan->tree, look_at_tcp, &look))
+	if (!plan->own_netns && plan_inet(plan))
+		goto fail;
+	if (!contained && plan_folders(plan))
 		goto fail;
 	return 0;
 fail:
@@ -178,6 +140,10 @@ void plan_free(struct plan *plan)
 	json_decref(plan->gids);
 	json_decref(plan->units);
 	json_decref(plan->outside);
+	json_decref(plan->ports);
+	json_decref(plan->known_ports);
+	json_decref(plan->names);
+	json_decref(plan->folders);
 	mntns_free(&plan->mntns);
 	*plan = (struct plan){ 0 };
 }
@@ -215,8 +181,9 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}", "pids", pids_json(&plan->tree),
-			 "files", files_json(&plan->files), "ptys", plan->ptys, "watches", plan->watches,
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}",
+			 "pids", pids_json(&plan->tree), "files", files_json(&plan->files), "folders", plan->folders,
+			 "ports", plan->ports, "names", plan->names, "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,
 			 "cm_peers", plan->cm_peers, "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "in_ram", (json_int_t)plan->in_ram, "huge", huge_used(&plan->tree),

@@ -33,6 +33,10 @@ struct plan {
 	json_t *watches;	/* watched files, needed there: pid, fd, path, mode; mount: it must be the root of a mount */
 	json_t *leased;		/* paths of files on which the process has a lease, which ends when somebody opens them */
 	json_t *locks;		/* locks that must be free there: pid, path, flock, write, start, length */
+	json_t *ports;		/* addresses that must be free there: pid, fd, udp, address, port, v6only */
+	json_t *known_ports;	/* the same, as keys */
+	json_t *names;		/* names of Unix sockets that must be free there: {name: [pid, fd]} */
+	json_t *folders;	/* that must be there: {path: mode} */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
 	json_t *cm_peers;	/* peers that some of these ids must find again: pid, fd, id, address */
 	json_t *gids;		/* its source GIDs: {OLD: {"there": NEW, "mtu": of its interface here}}, by move_map_gids() */
@@ -67,6 +71,13 @@ int plan_mounts(struct plan *plan);
 int plan_watches(struct plan *plan);
 /* plan_fd.c, once the plan has contexts: which descriptors of other files stand in the way? */
 int plan_fds(struct plan *plan);
+/*
+ * plan_names.c: the tree's TCP and UDP sockets, the name of a Unix socket (copy: our descriptor of it), and folders: which stand
+ * in the way, and what do they need there?
+ */
+int plan_inet(struct plan *plan);
+void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy);
+int plan_folders(struct plan *plan);
 /* plan_cm.c: look at a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
 /*

@@ -240,6 +240,7 @@ static void look_at_socket(struct plan *plan, const struct proc_fd *fd)
 		return;
 	}
 	if (domain == AF_UNIX) {
+		plan_unix_name(plan, fd, copy);
 		look_at_unix(plan, fd, copy);
 		look_at_queue(plan, fd, copy);
 	} else if ((domain == AF_INET || domain == AF_INET6) ?

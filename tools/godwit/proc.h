@@ -16,6 +16,7 @@ struct task {
 	pid_t pid;
 	int pidfd;
 	bool was_stopped;	/* by a signal, before CRIU froze it */
+	bool zombie;		/* it had ended when we found it, and its parent has not asked for its status: it moves like that */
 };
 
 struct tree {
@@ -31,7 +32,7 @@ int tree_refresh(struct tree *tree, pid_t root);
 void tree_see_stopped(struct tree *tree);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
-/* How many tasks still run: were not killed, and are no zombies. */
+/* How many tasks are still there as they were found: they have not ended since. */
 size_t tree_alive(const struct tree *tree);
 /* Wait until all have ended. -1: one has not. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);
@@ -128,16 +129,23 @@ int proc_fd_mount(const struct proc_fd *fd);
 int proc_map_mount(const struct proc_map *map);
 char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns);
 
-/* proc_tcp.c: a TCP socket of the tree. */
-struct proc_tcp {
+/* proc_inet.c: a TCP or UDP socket of the tree. */
+struct proc_inet {
 	pid_t pid;
 	int fd;
+	bool udp;
 	int state;		/* enum of linux/tcp_states.h: 1 established, 10 listen */
 	struct in6_addr local, remote;	/* IPv4 as mapped */
 	uint16_t local_port, remote_port;
+	char *const *tables;	/* of its network namespace, for proc_inet_peer() */
 };
 
 /* As proc_each_fd(). */
-int proc_each_tcp(const struct tree *tree, int (*each)(const struct proc_tcp *, void *), void *arg);
+int proc_each_inet(const struct tree *tree, int (*each)(const struct proc_inet *, void *), void *arg);
+/*
+ * The inode of the other end, if that is in the same network namespace; or 0, also if no process has the other end open: then
+ * it is closed, or is not accepted yet.
+ */
+unsigned long proc_inet_peer(const struct proc_inet *s);
 
 #endif /* GODWIT_PROC_H */

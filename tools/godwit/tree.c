@@ -18,12 +18,13 @@ static int tree_add(struct tree *tree, pid_t pid)
 	pid_t *children;
 	size_t i, n;
 	int pidfd = pidfd_open(pid, 0);
+	char state = proc_state(pid);
 
 	if (pidfd < 0)
 		return fault("process %d: %s", pid, strerror(errno));
 	GROW(tree->task, tree->n);
 	tree->task[tree->n++] = (struct task){
-		.pid = pid, .pidfd = pidfd, .was_stopped = proc_state(pid) == 'T',
+		.pid = pid, .pidfd = pidfd, .was_stopped = state == 'T', .zombie = state == 'Z',
 	};
 	n = proc_children(pid, &children);
 	for (i = 0; i < n; i++)
@@ -93,7 +94,7 @@ size_t tree_alive(const struct tree *tree)
 	size_t i, n = 0;
 
 	for (i = 0; i < tree->n; i++)
-		n += !gone(&tree->task[i], 0) && !proc_is_killed(tree->task[i].pid);
+		n += tree->task[i].zombie || (!gone(&tree->task[i], 0) && !proc_is_killed(tree->task[i].pid));
 	return n;
 }
 

@@ -37,9 +37,9 @@ static void bring_back(char *reason)
 
 /* -------------------------------------------------------- the process -- */
 
-static int repair_off(const struct proc_tcp *tcp, void *arg)
+static int repair_off(const struct proc_inet *tcp, void *arg)
 {
-	int fd = proc_get_fd(tcp->pid, tcp->fd), off = 0, on = 0;
+	int fd = tcp->udp ? -1 : proc_get_fd(tcp->pid, tcp->fd), off = 0, on = 0;
 	socklen_t len = sizeof(on);
 
 	(void)arg;
@@ -76,7 +76,7 @@ static int revive(struct move *m)
 	if (contexts_find(&m->plan.tree, &contexts) == 0 && contexts_abort(&contexts))
 		report_fault(&m->report);
 	contexts_free(&contexts);
-	proc_each_tcp(&m->plan.tree, repair_off, NULL);
+	proc_each_inet(&m->plan.tree, repair_off, NULL);
 	report_fault(&m->report);
 	move_unlock_network(m);
 	if (m->shared->stop_sent)

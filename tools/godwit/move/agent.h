@@ -123,6 +123,8 @@ int agent_end_file(struct agent *a, json_t *message, json_t **answer);
 int agent_compare_file(struct agent *a, json_t *message, json_t **answer);
 int agent_end_files(struct agent *a, json_t *message, json_t **answer);
 
+/* check_names_dest.c: addresses of sockets, names of Unix sockets, and folders. */
+void agent_check_names(json_t *message, json_t *list);
 /*
  * files_dest.c. agent_check_files(): the files' part of the check. agent_compare(): -1 with fault() if a file is not what the
  * process left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault().

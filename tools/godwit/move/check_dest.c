@@ -415,6 +415,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_ptys(list, json_object_get(message, "ptys"));
 	/* Mounts are checked before files: a folder that is not there is why its files are not there. */
 	check_mntns(list, json_object_get(message, "mntns"));
+	agent_check_names(message, list);
 	agent_check_files(message, list, digests);
 	check_watches(list, json_object_get(message, "watches"));
 	check_locks(list, json_object_get(message, "locks"));

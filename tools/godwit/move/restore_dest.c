@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "agent.h"
 #include "creds.h"
+#include "images.h"
 #include "mntns.h"
 #include "text.h"
 
@@ -93,6 +94,18 @@ static int look_at_creds(struct agent *a)
 	return ret;
 }
 
+/*
+ * CRIU is the parent of the copy, and ends when it has let the copy go. No file of /proc tells whether a process wants a signal
+ * then, but CRIU warns of it.
+ */
+static int look_at_pdeathsig(struct agent *a)
+{
+	if (a->container || !images_log_says(a->images, "restore.log", "Root task has pdeath_sig configured"))
+		return 0;
+	return fault("process %d: it asked for a signal when its parent ends (PR_SET_PDEATHSIG), and would get it at once: start it "
+		     "without that", a->root);
+}
+
 /* All tasks are there, and frozen: is all of it as it should be? */
 static int look_at_restored(struct agent *a)
 {
@@ -107,7 +120,7 @@ static int look_at_restored(struct agent *a)
 			return fault("process %d, descriptor %d: its context came back in the wrong state %u",
 				     a->contexts.context[i].pid, a->contexts.context[i].fd,
 				     a->contexts.context[i].query.state);
-	return look_at_creds(a);
+	return look_at_creds(a) ?: look_at_pdeathsig(a);
 }
 
 static void all_restored(struct agent *a)

@@ -123,6 +123,11 @@ void move_say_bye(struct move *m)
 	}
 	if (!answer)
 		report_fault(&m->report);
+	if (!answer && m->container.name) {
+		line = xasprintf("%s: the container may lack its restart policy there: there: godwit settle %s commit", m->host, m->id);
+		report_warn(&m->report, line);
+		free(line);
+	}
 	json_decref(answer);
 	dest_close(&m->dest);
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Linux-OpenIB OR MIT
+/*
+ * Addresses of TCP and UDP sockets, names of Unix sockets, and folders: which stand in the way of a move? CRIU binds the sockets
+ * again and opens the folders again, so the destination looks before the freeze whether CRIU can.
+ */
+#include <arpa/inet.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "plan.h"
+#include "text.h"
+
+/* ---------------------------------------------------------- TCP and UDP -- */
+
+static bool is_loopback(const struct in6_addr *a)
+{
+	return IN6_IS_ADDR_LOOPBACK(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == 127);
+}
+
+static bool is_any(const struct in6_addr *a)
+{
+	static const struct in6_addr any4 = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+
+	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
+}
+
+static void stays_behind(struct plan *plan, const struct proc_inet *s)
+{
+	const char *kind = s->udp ? "UDP" : "TCP";
+	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
+
+	ip_text(&s->local, local);
+	ip_text(&s->remote, remote);
+	if (s->remote_port)
+		plan_problem(plan, "process %d, descriptor %d: the %s connection %s:%u - %s:%u can't move without its address: use "
+			     "an address of its own, and --address %s", s->pid, s->fd, kind, local, s->local_port, remote,
+			     s->remote_port, local);
+	else
+		plan_problem(plan, "process %d, descriptor %d: the %s socket is bound to %s:%u: use an address of its own, and "
+			     "--address %s", s->pid, s->fd, kind, local, s->local_port, local);
+	/* Many a UDP socket is there for a moment only: a question to a name server. */
+	plan->passing |= s->udp;
+}
+
+struct socket_search {
+	const struct tree *tree;
+	unsigned long inode;
+};
+
+static int has_socket(const struct proc_fd *fd, void *arg)
+{
+	const struct socket_search *search = arg;
+
+	return S_ISSOCK(fd->st.st_mode) && fd->st.st_ino == search->inode;
+}
+
+/* The other end of a connection within this host goes along, or the connection would be cut, and nobody would notice. */
+static void look_at_peer(struct plan *plan, const struct proc_inet *s)
+{
+	struct socket_search search = { &plan->tree, s->remote_port ? proc_inet_peer(s) : 0 };
+	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
+
+	if (!search.inode || proc_each_fd(&plan->tree, has_socket, &search))
+		return;
+	plan_problem(plan, "process %d, descriptor %d: the %s connection %s:%u - %s:%u leads to a process that stays here: close it "
+		     "before", s->pid, s->fd, s->udp ? "UDP" : "TCP", ip_text(&s->local, local), s->local_port,
+		     ip_text(&s->remote, remote), s->remote_port);
+	plan->passing = true;
+}
+
+/* Each address and port counts once: connections that were accepted have those of their listener. */
+static void need_port(struct plan *plan, const struct proc_inet *s)
+{
+	char address[INET6_ADDRSTRLEN], *key;
+	int copy, v6only = 0;
+	socklen_t len = sizeof(v6only);
+
+	if (!s->local_port)
+		return;
+	inet_ntop(AF_INET6, &s->local, address, sizeof(address));
+	key = xasprintf("%d %s %u", s->udp, address, s->local_port);
+	if (!json_object_get(plan->known_ports, key)) {
+		json_object_set_new(plan->known_ports, key, json_true());
+		copy = proc_get_fd(s->pid, s->fd);
+		if (copy >= 0)
+			getsockopt(copy, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, &len);
+		close_fd(&copy);
+		json_array_append_new(plan->ports, json_pack("{s:i, s:i, s:b, s:s, s:i, s:b}", "pid", s->pid, "fd", s->fd,
+			"udp", s->udp, "address", address, "port", (int)s->local_port, "v6only", v6only));
+	}
+	free(key);
+}
+
+static int look_at_inet(const struct proc_inet *s, void *arg)
+{
+	struct plan *plan = arg;
+
+	if (!is_any(&s->local) && !is_loopback(&s->local) && !addresses_have(plan->addresses, &s->local)) {
+		stays_behind(plan, s);
+		return 0;
+	}
+	look_at_peer(plan, s);
+	need_port(plan, s);
+	return 0;
+}
+
+int plan_inet(struct plan *plan)
+{
+	return proc_each_inet(&plan->tree, look_at_inet, plan);
+}
+
+/* ----------------------------------------------------- Unix sockets -- */
+
+/* As /proc/net/unix has it: a @ for each zero byte of an abstract name. Names without a folder say nothing there. */
+void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy)
+{
+	struct sockaddr_un sun = { 0 };
+	socklen_t len = sizeof(sun);
+	char name[sizeof(sun.sun_path) + 1] = "";
+	bool abstract;
+	json_t *json;
+
+	if (getsockname(copy, (struct sockaddr *)&sun, &len) || len <= offsetof(struct sockaddr_un, sun_path))
+		return;
+	len -= offsetof(struct sockaddr_un, sun_path);
+	abstract = !sun.sun_path[0];
+	for (size_t i = 0; i < len && i < sizeof(sun.sun_path); i++)
+		name[i] = abstract && !sun.sun_path[i] ? '@' : sun.sun_path[i];
+	if (abstract ? plan->own_netns : name[0] != '/' || plan->mntns.own)
+		return;
+	json = path_json(name);
+	json_object_set_new(plan->names, json_string_value(json), json_pack("[i, i]", fd->pid, fd->fd));
+	json_decref(json);
+}
+
+/* ----------------------------------------------------------- folders -- */
+
+static void need_folder(struct plan *plan, const char *path, const struct stat *st)
+{
+	json_t *json;
+
+	/* CRIU takes removed folders along. */
+	if (path[0] != '/' || !S_ISDIR(st->st_mode) || !st->st_nlink || !strncmp(path, "/proc/", 6))
+		return;
+	json = path_json(path);
+	json_object_set_new(plan->folders, json_string_value(json), json_integer(st->st_mode));
+	json_decref(json);
+}
+
+static int look_at_folder(const struct proc_fd *fd, void *arg)
+{
+	need_folder(arg, fd->link, &fd->st);
+	return 0;
+}
+
+static void look_at_cwd(struct plan *plan, pid_t pid)
+{
+	char *link = xasprintf("/proc/%d/cwd", pid), path[PATH_MAX];
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	struct stat st;
+
+	if (n > 0 && stat(link, &st) == 0) {
+		path[n] = '\0';
+		need_folder(plan, path, &st);
+	}
+	free(link);
+}
+
+/* In a mount namespace of its own, folders are made there with the mounts, or the move is refused: plan_mounts.c. */
+int plan_folders(struct plan *plan)
+{
+	if (plan->mntns.own)
+		return 0;
+	for (size_t i = 0; i < plan->tree.n; i++)
+		look_at_cwd(plan, plan->tree.task[i].pid);
+	return proc_each_fd(&plan->tree, look_at_folder, plan);
+}
