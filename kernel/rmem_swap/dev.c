@@ -265,6 +265,8 @@ static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	ret = device_add_disk(NULL, dev->gendisk, groups);
 	if (ret)
 		return ret;
+	/* Write throttling counts the writes to all donors together, so that one silent donor would hold up the others. */
+	wbt_disable_default(dev->gendisk);
 	/* The tick begins before anybody can find the device and remove it. */
 	queue_delayed_work(rs_slow_wq, &dev->tick, msecs_to_jiffies(dev->period));
 	list_add_tail(&dev->list, &rs_devs);

@@ -268,6 +268,15 @@ static inline void rs_count_both(struct rs_donor *d, enum rs_count what)
 	rs_count(&d->dev->stats, what);
 }
 
+/* The kernel exports this function, and declares it in a header that lies outside of include/ (block/blk-wbt.h). */
+#ifdef CONFIG_BLK_WBT
+void wbt_disable_default(struct gendisk *disk);
+#else
+static inline void wbt_disable_default(struct gendisk *disk)
+{
+}
+#endif
+
 /* work.c */
 extern struct workqueue_struct *rs_wq, *rs_slow_wq;
 int rs_wqs_make(void);
