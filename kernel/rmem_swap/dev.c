@@ -138,7 +138,8 @@ static int make_gendisk(struct rs_dev *dev)
 	dev->tags.queue_depth = RS_DEPTH;
 	dev->tags.numa_node = NUMA_NO_NODE;
 	dev->tags.cmd_size = sizeof(struct rs_io);
-	dev->tags.flags = BLK_MQ_F_BLOCKING | BLK_MQ_F_TAG_HCTX_SHARED | BLK_MQ_F_NO_SCHED_BY_DEFAULT;
+	/* STACKING: a CPU that goes offline does not wait for our requests, which may wait for a donor or for the disk. */
+	dev->tags.flags = BLK_MQ_F_BLOCKING | BLK_MQ_F_TAG_HCTX_SHARED | BLK_MQ_F_NO_SCHED_BY_DEFAULT | BLK_MQ_F_STACKING;
 	ret = blk_mq_alloc_tag_set(&dev->tags);
 	if (ret)
 		return ret;
