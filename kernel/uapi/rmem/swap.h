@@ -62,7 +62,7 @@ enum rmem_swap_cmd {
 enum rmem_swap_what {
 	RMEM_SWAP_DONOR_UP = 1,	  /* connected, and slabs can be placed there */
 	RMEM_SWAP_DONOR_LOST = 2, /* its slabs are unmapped; what was under way goes to the disk */
-	RMEM_SWAP_DONOR_GONE = 3, /* by DONOR_DEL */
+	RMEM_SWAP_DONOR_GONE = 3, /* by DONOR_DEL or DEV_DEL; also if it was lost while it was leaving */
 	RMEM_SWAP_EVICTED = 4,	  /* the donor took one slab back */
 	RMEM_SWAP_DISK_ERROR = 5, /* the disk failed to write pages (told once a second at most), or a slab's pages are lost */
 };

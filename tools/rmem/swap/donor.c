@@ -3,7 +3,7 @@
  * A donor's thread: it connects the donor, waits until it is lost, and connects it again.
  *
  *	WAITS -> UP		an attempt has succeeded
- *	UP -> WAITS		the kernel says that it is lost
+ *	UP -> WAITS		the kernel says that it is lost, or has gone
  *	WAITS, UP -> AWAY	donor_leave(): it is drained; not if the kernel keeps it
  *	AWAY -> WAITS		donor_again(): the settings were read
  *	any -> ENDED		donor_leave() for good, donor_end()

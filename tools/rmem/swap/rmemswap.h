@@ -156,6 +156,7 @@ struct donor {
 	bool half;	       /* it has a queue pair that is not connected; used by its thread only */
 	uint64_t told;	       /* its state, as the kernel says; used by its thread only */
 	bool lost;	       /* since the last attempt began */
+	bool listed;	       /* the kernel has just listed it; used by the first thread only */
 	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
 	int left;	       /* what the kernel answered when it was to leave: 0 or -errno */
 	bool answered;	       /* the kernel has answered since it was last asked to leave */

@@ -54,17 +54,35 @@ static void look_at(struct nlattr **attrs, void *arg)
 	(void)arg;
 	if (!d || attrs[RMEM_SWAP_A_SLAB_INDEX])
 		return;
+	d->listed = true;
 	if (state == RMEM_SWAP_DOWN && d->state == DONOR_UP)
 		donor_lost(d);
 	else if (state == RMEM_SWAP_UP && d->state == DONOR_WAITS && d->own)
 		d->state = DONOR_UP;
 }
 
+/* Somebody else has removed the donor, or it was lost while it was leaving. (A removal of our own ends as AWAY in any case.) */
+static void donor_gone(struct donor *d)
+{
+	if (d->state == DONOR_UP)
+		say(LOG_INFO, "donor %s: the kernel does not have it any more", d->conf->name);
+	donor_lost(d);
+}
+
 static void look(void)
 {
+	struct donor *d;
+
 	pthread_mutex_lock(&service.lock);
-	if (kernel_status(&service.requests, look_at, NULL))
+	for (d = service.donors; d; d = d->next_donor)
+		d->listed = false;
+	if (kernel_status(&service.requests, look_at, NULL)) {
 		say(LOG_WARNING, "rmem_swap: %s", service.requests.why);
+	} else {
+		for (d = service.donors; d; d = d->next_donor)
+			if (d->state == DONOR_UP && !d->listed)
+				donor_gone(d);
+	}
 	pthread_mutex_unlock(&service.lock);
 }
 
@@ -130,6 +148,10 @@ static void heard(struct nlattr **attrs, void *arg)
 		    reason ? reason : "");
 		if (d)
 			donor_lost(d);
+		break;
+	case RMEM_SWAP_DONOR_GONE:
+		if (d)
+			donor_gone(d);
 		break;
 	case RMEM_SWAP_DISK_ERROR:
 		say(LOG_ERR, "device %s: its disk fails%s%s: what the disk does not have is lost when its donor is",
