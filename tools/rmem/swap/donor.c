@@ -106,12 +106,18 @@ static int is_there(struct donor *d)
 	return -EEXIST;
 }
 
+/* After DONOR_DEL: the kernel has removed the donor, or has no such donor, or no such device. */
+static bool is_removed(int ret)
+{
+	return !ret || ret == -ENOENT || ret == -ENODEV;
+}
+
 /* Removes what the next attempt can't use. */
 static void remove_half(struct donor *d)
 {
 	int ret = kernel_donor_del(&d->kernel, d->device, d->conf->name);
 
-	if (!ret || ret == -ENOENT)
+	if (is_removed(ret))
 		d->known = false;
 	else
 		refused(d, "its old connection stays", -EEXIST);
@@ -170,19 +176,20 @@ static void unlocked_leave(struct donor *d)
 		ret = kernel_donor_del(&d->kernel, d->device, d->conf->name);
 		pthread_mutex_lock(&service.lock);
 	}
-	if (ret == -ENOENT)
+	if (is_removed(ret)) {
 		ret = 0;
-	if (ret) {
+		d->known = d->own = false;
+		d->state = DONOR_AWAY;
+	} else {
+		/*
+		 * The kernel keeps it. -EIO: it has pages that the disk does not take. -ETIMEDOUT: it has such pages, and does
+		 * not answer. -EBUSY: an earlier DONOR_DEL has given up, and what becomes of the donor is not known yet.
+		 */
 		refused(d, "it can't be removed", ret);
 		say(LOG_ERR, "%s", d->why);
-	} else {
-		d->known = d->own = false;
 	}
 	d->left = ret;
 	d->answered = true;
-	/* -EIO: it has pages that the disk does not take, and stays. -ETIMEDOUT: it has such pages, and does not answer. */
-	if (ret != -EIO && ret != -ETIMEDOUT)
-		d->state = DONOR_AWAY;
 	told();
 }
 
