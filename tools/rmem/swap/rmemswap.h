@@ -44,6 +44,7 @@ struct conf_device {
 	bool has_hot, block, discard;
 	bool made, taken; /* by this process: made anew, or taken over as it was */
 	bool bad;	  /* it could not be made or taken over */
+	bool off;	  /* swapped off, since this process was told to end */
 	int line;
 	struct conf_device *next;
 };

@@ -46,12 +46,23 @@ static int remove_devices(void)
 	return ret;
 }
 
+/* Devices that were swapped off before another one failed are swapped to again, since this process goes on. */
+static void swap_again(void)
+{
+	for (struct conf_device *device = service.conf.devices; device; device = device->next) {
+		if (device->off && !area_on(device))
+			say(LOG_INFO, "device %s: it is swapped to again", device->name);
+		device->off = false;
+	}
+}
+
 static void stays(const struct conf_device *device, const char *why)
 {
 	say(LOG_ERR, "device %s: swapoff: %s: it stays, and so do I: free some memory and end me again", device->name, why);
 	sd_notifyf(0, "STATUS=device %s can't be swapped off: %s", device->name, why);
 	service.ending = false;
 	ending.device = NULL;
+	swap_again();
 	pthread_mutex_lock(&service.lock);
 	start_donors();
 	pthread_mutex_unlock(&service.lock);
@@ -102,6 +113,7 @@ void on_child(evutil_socket_t fd, short what, void *arg)
 	ending.pid = 0;
 	if (WIFEXITED(status) && !WEXITSTATUS(status)) {
 		say(LOG_INFO, "device %s: swapoff has ended", device->name);
+		device->off = true;
 		end_next();
 	} else {
 		stays(device, WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "it was killed, as memory is short");
