@@ -19,8 +19,6 @@
 
 #include "rmem_swap.h"
 
-#define NO_LIMIT (3600 * HZ)
-
 static unsigned long time_left(unsigned long until)
 {
 	return time_before(jiffies, until) ? until - jiffies : 0;
@@ -30,13 +28,19 @@ static unsigned long time_left(unsigned long until)
 struct saving {
 	struct rs_donor *d;
 	unsigned int first, end;	/* slabs, before the last */
-	unsigned long until;
+	bool limited;
+	unsigned long until;		/* jiffies, if limited */
 	void (*evictions)(struct rs_donor *d);	/* handles evictions while the donor leaves; else NULL */
 };
 
+static unsigned long patience(const struct saving *s)
+{
+	return s->limited ? time_left(s->until) : MAX_SCHEDULE_TIMEOUT;
+}
+
 static bool is_over(const struct saving *s)
 {
-	return test_bit(RS_FAILED, &s->d->flags) || !time_left(s->until) || (s->evictions && READ_ONCE(s->d->lingers));
+	return test_bit(RS_FAILED, &s->d->flags) || !patience(s) || (s->evictions && READ_ONCE(s->d->lingers));
 }
 
 /* ------------------------------------------------------------------ waiting for the disk */
@@ -69,7 +73,7 @@ static void wait_for_disk(const struct saving *s)
 
 	while (!rs_disk_has(dev, seq) && !is_over(s)) {
 		begin_wait(s);
-		wait_event_idle_timeout(dev->wait, rs_disk_has(dev, seq) || is_over(s) || is_asked(s), time_left(s->until));
+		wait_event_idle_timeout(dev->wait, rs_disk_has(dev, seq) || is_over(s) || is_asked(s), patience(s));
 		end_wait(s);
 		if (is_asked(s))
 			s->evictions(s->d);
@@ -84,7 +88,7 @@ static struct rs_buf *wait_for_buffer(const struct saving *s)
 
 	while (!buf && !is_over(s)) {
 		begin_wait(s);
-		wait_event_idle_timeout(dev->wait, (buf = rs_buf_take(dev)) || is_over(s) || is_asked(s), time_left(s->until));
+		wait_event_idle_timeout(dev->wait, (buf = rs_buf_take(dev)) || is_over(s) || is_asked(s), patience(s));
 		end_wait(s);
 		if (!buf && is_asked(s))
 			s->evictions(s->d);
@@ -194,11 +198,12 @@ static bool has_any(const struct saving *s)
 
 /*
  * Saves all slabs of a donor that leaves; @evictions handles those that it takes back meanwhile. Returns how many pages are lost
- * if the slabs are unmapped now. The slabs are closed for the second pass.
+ * if the slabs are unmapped now. The slabs are closed for the second pass. This waits for the disk as long as it takes: what is on
+ * its way to a disk that stands still may fail there later, and then the donor alone has it.
  */
 u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 {
-	struct saving s = { .d = d, .end = d->dev->n_slabs, .until = jiffies + NO_LIMIT, .evictions = evictions };
+	struct saving s = { .d = d, .end = d->dev->n_slabs, .evictions = evictions };
 	u64 alone;
 
 	/* Nothing of this donor goes to the disk, so do not wait for the disk. */
@@ -214,7 +219,9 @@ u64 rs_save_all(struct rs_donor *d, void (*evictions)(struct rs_donor *d))
 /* Saves a slab that the donor takes back, and closes it. Returns how many pages are lost when it is unmapped now. */
 u64 rs_save_slab(struct rs_donor *d, unsigned int index, unsigned long until)
 {
-	struct saving s = { .d = d, .first = index, .end = index + 1, .until = jiffies + time_left(until) / 2 };
+	struct saving s = {
+		.d = d, .first = index, .end = index + 1, .limited = true, .until = jiffies + time_left(until) / 2,
+	};
 
 	if (!test_bit(RS_FAILED, &d->flags))
 		pass(&s);
