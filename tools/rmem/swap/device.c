@@ -38,7 +38,7 @@ static bool same_disk(const char *a, const char *b)
 }
 
 /* A device that exists was left by another rmemswap, and is taken over with its donors. */
-static int take_device(struct conf_device *device, const struct there *there)
+static int take_device(struct kernel *k, struct conf_device *device, const struct there *there)
 {
 	if (!same_disk(device->disk, there->disk))
 		return fault("device %s: it is there already, over another disk, %s, and stays as it is: name that one, or end it "
@@ -52,6 +52,9 @@ static int take_device(struct conf_device *device, const struct there *there)
 		device->slab = there->slab;
 	if (!device->block && area_on(device))
 		return -1;
+	/* If hot can't be set, the device is taken over all the same. */
+	if (device->has_hot && kernel_dev_set_hot(k, device->name, device->hot))
+		fault("device %s: hot: %s", device->name, k->why);
 	device->taken = true;
 	say(LOG_INFO, "device %s: it is there already, and is taken over", device->name);
 	return 0;
@@ -64,7 +67,7 @@ static int make_device(struct kernel *k, struct conf_device *device)
 	if (kernel_status(k, find_device, &there))
 		return fault("rmem_swap: %s", k->why);
 	if (there.found)
-		return take_device(device, &there);
+		return take_device(k, device, &there);
 	if (!device->block && area_is_free(device->name, device->disk))
 		return -1;
 	if (kernel_dev_add(k, device))
