@@ -7,6 +7,7 @@
 
 #include <linux/netlink.h>
 #include <linux/sched/mm.h>
+#include <linux/wait_bit.h>
 
 #include "rmem_swap.h"
 
@@ -46,6 +47,8 @@ static bool set_state(struct rs_donor *d, u8 from, enum rmem_swap_donor_state to
 
 /* ------------------------------------------------------------------ lifetime */
 
+static atomic_t n_alive; /* donors that are not freed yet, of all devices */
+
 void rs_donor_get(struct rs_donor *d)
 {
 	kref_get(&d->ref);
@@ -72,6 +75,17 @@ static void free_work(struct work_struct *work)
 	destroy_workqueue(d->wq);
 	kfree(d);
 	rs_dev_put(dev);
+	if (atomic_dec_and_test(&n_alive))
+		wake_up_var(&n_alive);
+}
+
+/*
+ * Waits until all donors are freed. Nobody can add one any more. The last free_work may still be about to return: the caller
+ * destroys its workqueue next, which waits for that.
+ */
+void rs_donors_wait(void)
+{
+	wait_var_event(&n_alive, !atomic_read(&n_alive));
 }
 
 /* ------------------------------------------------------------------ lost */
@@ -211,6 +225,7 @@ static struct rs_donor *alloc_donor(struct rs_dev *dev, const char *name)
 		kfree(d);
 		return NULL;
 	}
+	atomic_inc(&n_alive);
 	kref_init(&d->ref);
 	rs_dev_get(dev);
 	d->dev = dev;

@@ -60,6 +60,7 @@ static void __exit rs_exit(void)
 {
 	rs_nl_unregister();
 	rs_devs_del_all();
+	rs_donors_wait();
 	forget_known();
 	rs_verbs_unregister();
 	rs_wqs_destroy();

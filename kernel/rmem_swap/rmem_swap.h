@@ -386,6 +386,7 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 int rs_donor_connect(struct rs_dev *dev, const char *name, const struct rs_donor_peer *peer, struct netlink_ext_ack *extack);
 int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack);
 int rs_donors_leave(struct rs_dev *dev);
+void rs_donors_wait(void);
 void rs_donor_get(struct rs_donor *d);
 void rs_donor_put(struct rs_donor *d);
 
