@@ -246,6 +246,12 @@ static int make_slabs(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
+static int make_disk_wq(struct rs_dev *dev)
+{
+	dev->disk_wq = alloc_ordered_workqueue("rmem_swap-disk", WQ_MEM_RECLAIM);
+	return dev->disk_wq ? 0 : -ENOMEM;
+}
+
 /* Makes the device visible, at last, when nothing can fail any more. rs_devs_lock is held. */
 static int publish(struct rs_dev *dev, struct netlink_ext_ack *extack)
 {
@@ -282,6 +288,8 @@ static int make(struct rs_dev *dev, const struct rs_dev_config *config, struct n
 		ret = make_slabs(dev, extack);
 	if (!ret)
 		ret = rs_pages_init(dev, config->buffers ?: BUFFERS_DEFAULT);
+	if (!ret)
+		ret = make_disk_wq(dev);
 	if (ret)
 		return ret;
 	mutex_lock(&rs_devs_lock);

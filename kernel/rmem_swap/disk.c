@@ -4,6 +4,8 @@
  * of them. The task that brings us a request must not: it may hold a plug, or a list of bios that are submitted when the task
  * returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
  *
+ * disk_work sleeps while the disk takes no more. So each device has a workqueue for it, whose rescuer nothing else waits for.
+ *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for the disk. A flush
  * waits until the disk has all buffers that were pending before the flush came. Then it has the disk flushed. A buffer that
  * replaces an older one of its page takes the older one's place here, too. If a write ends early and then fails on the disk, the
@@ -21,7 +23,7 @@
 
 static void submit_later(struct rs_dev *dev)
 {
-	queue_work(rs_wq, &dev->disk_work);
+	queue_work(dev->disk_wq, &dev->disk_work);
 }
 
 /* ------------------------------------------------------------------ pending */

@@ -175,6 +175,7 @@ struct rs_dev {
 	struct list_head flushes;	/* rs_io.list: they wait for some of these buffers */
 	struct list_head to_disk;	/* rs_buf.list */
 	struct list_head ios_to_disk;	/* rs_io.list: reads, discards, and flushes that have waited */
+	struct workqueue_struct *disk_wq;	/* for disk_work alone */
 	struct work_struct disk_work;
 
 	wait_queue_head_t wait;		/* woken by the last put of a slab, free buffers, saved pages, donors that fail or talk */
