@@ -120,6 +120,22 @@ static const struct block_device_operations fops = {
 	.open = open_dev,
 };
 
+static int make_tags(struct rs_dev *dev)
+{
+	struct blk_mq_tag_set *tags = &dev->tags;
+
+	tags->ops = &rs_mq_ops;
+	tags->nr_maps = HCTX_TYPE_READ + 1;
+	tags->nr_hw_queues = tags->nr_maps * min(num_online_cpus(), RS_QUEUES);
+	/* Each queue has so many requests of its own. All of them together fit into a donor's send queue. */
+	tags->queue_depth = RS_DEPTH / tags->nr_hw_queues;
+	tags->numa_node = NUMA_NO_NODE;
+	tags->cmd_size = sizeof(struct rs_io);
+	/* STACKING: a CPU that goes offline does not wait for our requests, which may wait for a donor or for the disk. */
+	tags->flags = BLK_MQ_F_BLOCKING | BLK_MQ_F_NO_SCHED_BY_DEFAULT | BLK_MQ_F_STACKING;
+	return blk_mq_alloc_tag_set(tags);
+}
+
 static int make_gendisk(struct rs_dev *dev)
 {
 	struct queue_limits lim = {
@@ -133,14 +149,7 @@ static int make_gendisk(struct rs_dev *dev)
 	struct gendisk *disk;
 	int ret;
 
-	dev->tags.ops = &rs_mq_ops;
-	dev->tags.nr_hw_queues = num_online_cpus();
-	dev->tags.queue_depth = RS_DEPTH;
-	dev->tags.numa_node = NUMA_NO_NODE;
-	dev->tags.cmd_size = sizeof(struct rs_io);
-	/* STACKING: a CPU that goes offline does not wait for our requests, which may wait for a donor or for the disk. */
-	dev->tags.flags = BLK_MQ_F_BLOCKING | BLK_MQ_F_TAG_HCTX_SHARED | BLK_MQ_F_NO_SCHED_BY_DEFAULT | BLK_MQ_F_STACKING;
-	ret = blk_mq_alloc_tag_set(&dev->tags);
+	ret = make_tags(dev);
 	if (ret)
 		return ret;
 	disk = blk_mq_alloc_disk(&dev->tags, &lim, dev);

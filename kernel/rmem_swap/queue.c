@@ -130,8 +130,24 @@ static int init_hctx(struct blk_mq_hw_ctx *hctx, void *data, unsigned int index)
 	return 0;
 }
 
+/*
+ * Reads have hardware queues of their own, and so tags of their own. Writes may wait for a buffer or for the disk, with all of
+ * their tags, and no read waits for them.
+ */
+static void map_queues(struct blk_mq_tag_set *tags)
+{
+	unsigned int queues = tags->nr_hw_queues / tags->nr_maps, type;
+
+	for (type = 0; type < tags->nr_maps; type++) {
+		tags->map[type].nr_queues = queues;
+		tags->map[type].queue_offset = type * queues;
+		blk_mq_map_queues(&tags->map[type]);
+	}
+}
+
 const struct blk_mq_ops rs_mq_ops = {
 	.queue_rq = queue_rq,
+	.map_queues = map_queues,
 	.init_hctx = init_hctx,
 	.complete = complete_rq,
 	.timeout = timed_out,

@@ -37,6 +37,7 @@
 
 #define RS_PAGE_SECTORS (RMEM_PAGE >> SECTOR_SHIFT)
 #define RS_DEPTH 2048		/* page I/Os under way at most, in all hardware queues together */
+#define RS_QUEUES 8		/* hardware queues at most for reads, and as many for all else: 128 requests of each, or more */
 #define RS_MAX_DONORS 64
 #define RS_MAX_SLABS 65536
 #define RS_RECVS (RMEM_SLOTS + 1)	/* receives that are posted for a donor */
