@@ -41,8 +41,8 @@ static const u8 rxe_migr_arcs[] = {
 
 /*
  * A host that has just restored a thousand QPs, or works off what has waited,
- * answers late. For this long after a QP goes on, its retransmissions cost no
- * retry.
+ * answers late, and its programs post receives late. For this long after a QP
+ * goes on, time-outs and RNR NAKs cost it no retry.
  */
 #define RXE_MIGR_GRACE (5 * HZ)
 
@@ -174,7 +174,7 @@ void rxe_migr_set_speech(struct rxe_qp *qp, enum rxe_migr_speech to)
 
 /* --------------------------------------------------- what is asked of it -- */
 
-/* Does a retransmission cost no retry now? From the completer */
+/* Does a time-out or an RNR NAK cost no retry now? From the completer */
 bool rxe_migr_in_grace(struct rxe_qp *qp)
 {
 	unsigned long flags;

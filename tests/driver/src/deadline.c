@@ -575,8 +575,8 @@ static void lead_impatient(struct ibv_qp *qp)
 }
 
 /*
- * A QP whose time-out takes milliseconds, and that has no retry, gives a peer that has just gone on time to answer, but not for
- * ever. (Its packets come again and again meanwhile.)
+ * A QP whose time-out takes milliseconds, and that has no retry, gives a peer that has just gone on time to answer, and to post
+ * receives, but not for ever. (Its packets come again and again meanwhile.)
  */
 static void grace(void)
 {
@@ -584,12 +584,13 @@ static void grace(void)
 	struct ibv_pd *pd = new_context(&cq);
 	struct ibv_mr *region = ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_qp *qp = wire_qp(pd, IBV_QPT_RC, cq, NULL, 0);
-	struct packet p, ack = { .opcode = ACK, .syndrome = ACKED };
+	struct packet p, ack = { .opcode = ACK, .syndrome = ACKED }, not_ready = { .opcode = ACK, .syndrome = NAK_RNR };
 	struct ibv_wc wc;
 	double began;
 
 	CHECK(region);
 	ctx = pd->context;
+	ack.qpn = not_ready.qpn = qp->qp_num;
 	for (int dead = 0; dead < 2; dead++) {
 		lead_impatient(qp);
 		say(RXE_MIGR_OPCODE_STOP, qp, 1);
@@ -600,11 +601,12 @@ static void grace(void)
 		answered(RXE_MIGR_OPCODE_RESUME_ACK, qp, 1);
 		for (int sent = 0; !dead && (sent < 10 || now() - began < 1); sent++) {
 			wire_expect(SEND_ONLY, 0);
+			if (sent < 3)
+				wire_send(&not_ready);
 			in_time(began, GRACE);
 		}
 		if (!dead) {
 			IS(0, ibv_poll_cq(cq, 1, &wc));
-			ack.qpn = qp->qp_num;
 			wire_send(&ack);
 			in_time(began, GRACE);
 		}
