@@ -96,6 +96,13 @@ static void untie(const struct resuming *r)
 	set_options(r, PTRACE_O_TRACESYSGOOD);
 }
 
+/* A tree that is being killed. */
+struct dying {
+	const pid_t	*pids;		/* the root first */
+	int		count;
+	bool		with_init;	/* the root is the first of its pid namespace */
+};
+
 static int reap_thread(pid_t tid, void *pid)
 {
 	if (tid != *(pid_t *)pid)
@@ -103,18 +110,36 @@ static int reap_thread(pid_t tid, void *pid)
 	return 0;
 }
 
+/*
+ * Reap what has ended, but not the root, which is left to CRIU. The first
+ * process of a pid namespace ends only after its tracer has reaped all others
+ * there, and CRIU would wait for it for ever. Without such a namespace CRIU
+ * kills each process by its number, which must not be another's by then.
+ */
+static void reap(const struct dying *d)
+{
+	pid_t pid;
+	int i;
+
+	for (i = 0; i < d->count; i++) {
+		pid = d->pids[i];
+		proc_each_thread(pid, reap_thread, &pid);
+		if (d->with_init && i)
+			waitpid(pid, NULL, __WALL | WNOHANG);
+	}
+}
+
 /* A process is dead only when we, its tracer, have reaped each thread. */
-static void kill_task(pid_t pid)
+static void wait_until_dead(const struct dying *d, pid_t pid)
 {
 	struct pollfd pfd = { .events = POLLIN };
 	int i;
 
 	pfd.fd = syscall(SYS_pidfd_open, pid, 0);
-	kill(pid, SIGKILL);
 	if (pfd.fd < 0)
 		return;
 	for (i = 0; i < 1000 && !poll(&pfd, 1, 10); i++)
-		proc_each_thread(pid, reap_thread, &pid);
+		reap(d);
 	close(pfd.fd);
 }
 
@@ -303,12 +328,18 @@ static int find_tree(struct resuming *r, pid_t root)
 
 static void kill_tree(const struct resuming *r, pid_t root)
 {
+	struct dying d = { &root, 1, inner_pid(root) == 1 };
 	int i;
 
-	for (i = 0; i < r->num_pids; i++)
-		kill_task(r->pids[i]);
-	if (r->num_pids < 0)
-		kill_task(root);
+	if (r->num_pids > 0) {
+		d.pids = r->pids;
+		d.count = r->num_pids;
+	}
+	/* Children first: the end of a parent may free their numbers. */
+	for (i = d.count; i-- > 0;)
+		kill(d.pids[i], SIGKILL);
+	for (i = 0; i < d.count; i++)
+		wait_until_dead(&d, d.pids[i]);
 }
 
 /* The whole tree, whose root CRIU names first. */

@@ -4,12 +4,14 @@
 # For the tests of the CRIU plugin, after lib.sh: the program criu-loop runs in guest h1, and CRIU dumps and restores it. Images
 # and logs are in /tmp/img there.
 
+within=() # start_loop: a command that runs criu-loop
+
 # start_loop ARGS...: leaves criu-loop running; sets $pid
 start_loop() {
 	on h1 rm -f /tmp/progress
 	# shellcheck disable=SC2016 # expanded in the guest
 	pid=$(bg h1 sh -c 'exec "$@" /tmp/progress >/tmp/out 2>&1 </dev/null' \
-		sh "$build/tests/criu-loop" "$@")
+		sh "${within[@]}" "$build/tests/criu-loop" "$@")
 	wait_for 120 on h1 test -s /tmp/progress
 	goes_on
 }
