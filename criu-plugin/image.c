@@ -356,6 +356,21 @@ int read_context(uint32_t n, const RdmaContextImageEntry *entry,
 	return ret;
 }
 
+static int check_gids(const RdmaInventoryEntry *inventory)
+{
+	const RdmaDeviceEntry *device;
+	size_t i, j;
+
+	for (i = 0; i < inventory->n_devices; i++) {
+		device = inventory->devices[i];
+		for (j = 0; j < device->n_gids; j++)
+			if (device->gids[j]->gid.len != 16)
+				return fail("%s: a GID of %s is not whole",
+					    INVENTORY, device->name);
+	}
+	return 0;
+}
+
 RdmaInventoryEntry *read_inventory(void)
 {
 	RdmaInventoryEntry *inventory = NULL;
@@ -377,5 +392,9 @@ RdmaInventoryEntry *read_inventory(void)
 			fail("%s makes no sense", INVENTORY);
 	}
 	free(data);
+	if (inventory && check_gids(inventory)) {
+		rdma_inventory_entry__free_unpacked(inventory, NULL);
+		inventory = NULL;
+	}
 	return inventory;
 }

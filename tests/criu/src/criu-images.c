@@ -2,7 +2,7 @@
 /*
  * criu-images FOLDER [SEED]: records of every kind, full of random bytes, go into image files and come back unchanged. An image
  * is refused if any one byte is changed, or if it is cut anywhere. If all checksums fit the changed bytes, it is refused or read
- * as other records. This is the plugin's code without CRIU.
+ * as other records. A GID that is too short is refused. This is the plugin's code without CRIU.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -189,9 +189,25 @@ static void forge(const char *name, uint32_t n, const RdmaContextImageEntry *ent
 	free(data);
 }
 
+/* A device in the inventory has GIDs of 16 bytes. */
+static void shorten(RdmaInventoryEntry *inventory, RdmaGidEntry *gid)
+{
+	size_t length;
+
+	for (length = 0; length < 16; length += 15) {
+		gid->gid.len = length;
+		MUST(!write_inventory(inventory));
+		must_refuse(UINT32_MAX, NULL);
+	}
+	gid->gid.len = 16;
+	MUST(!write_inventory(inventory));
+}
+
 int main(int argc, char **argv)
 {
 	RdmaContextImageEntry entry = RDMA_CONTEXT_IMAGE_ENTRY__INIT, *entries = &entry;
+	RdmaDeviceEntry device = RDMA_DEVICE_ENTRY__INIT, *devices = &device;
+	RdmaGidEntry gids[] = { RDMA_GID_ENTRY__INIT, RDMA_GID_ENTRY__INIT }, *of_device[] = { &gids[0], &gids[1] };
 	RdmaInventoryEntry inventory = RDMA_INVENTORY_ENTRY__INIT, *read;
 	struct records records = {}, back;
 	size_t i;
@@ -216,10 +232,21 @@ int main(int argc, char **argv)
 	inventory.version = IMAGE_VERSION;
 	inventory.contexts = (void *)&entries;
 	inventory.n_contexts = 1;
+	for (i = 0; i < ARRAY_SIZE(gids); i++) {
+		gids[i].gid = (ProtobufCBinaryData){ 16, (uint8_t *)"an address of 16" };
+		gids[i].type = "RoCE v2";
+	}
+	device.name = "rxe0";
+	device.node = "uverbs0";
+	device.gids = of_device;
+	device.n_gids = ARRAY_SIZE(gids);
+	inventory.devices = &devices;
+	inventory.n_devices = 1;
 	MUST(!write_inventory(&inventory));
 	read = read_inventory();
 	MUST(read && read->n_contexts == 1 && read->contexts[0]->crc == entry.crc && !lines);
 	rdma_inventory_entry__free_unpacked(read, NULL);
+	shorten(&inventory, &gids[1]);
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
