@@ -5,15 +5,15 @@
 #include "dump.h"
 
 static bool has_memory(const struct dumped_task *task, uint64_t start,
-		       uint64_t length, bool shared)
+		       uint64_t length, unsigned int needs)
 {
-	struct memory memory = { start, start + length, shared };
+	struct memory memory = { start, start + length, needs };
 	const struct mapping *m;
 	int i;
 
 	for (i = 0; i < task->num_mappings; i++) {
 		m = &task->mappings[i];
-		if (memory_found(&memory, m->start, m->end, m->shared))
+		if (memory_found(&memory, m->start, m->end, m->flags))
 			return true;
 	}
 	return memory.start >= memory.end;
@@ -47,7 +47,7 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
 
 /*
  * Is the region this task's memory? It is if this task has registered it, and
- * still has all of it mapped. If the task that registered it has ended, the
+ * still has all of it mapped, with what the region needs of it. If the task that registered it has ended, the
  * region belongs to the first task that has the context open and has the memory
  * mapped, shared. If the driver does not say which task registered it, the
  * region belongs to the first that has the context open and the memory mapped:
@@ -55,12 +55,14 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
  * pages that were pinned.
  */
 static bool belongs(const struct dumped_task *task, uint32_t context,
-		    const struct rxe_migr_rec_mr *mr)
+		    const struct rxe_migr_rec_mr *mr, unsigned int needs)
 {
 	const struct dumped_context *c = &dump.contexts[context];
 	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
 
-	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), !owner))
+	if (!owner)
+		needs |= MEMORY_SHARED;
+	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), needs))
 		return false;
 	return owner > 0 ? task->pid == owner : has_open(task, context);
 }
@@ -77,7 +79,7 @@ int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
 		for (j = 0; j < records->count; j++) {
 			mr = (const void *)records->rec[j];
 			if (le16toh(mr->hdr.type) != RXE_MIGR_REC_MR ||
-			    !belongs(task, i, mr) ||
+			    !belongs(task, i, mr, memory_needs(le32toh(mr->access))) ||
 			    has_owner(i, le32toh(mr->hdr.handle)))
 				continue;
 			owner = append_message(&entry->mrs, &entry->n_mrs,
@@ -101,13 +103,18 @@ static bool is_dumped(pid_t pid)
 	return false;
 }
 
-static int nobodys(const struct dumped_context *c, const struct rxe_migr_rec *mr)
+static int nobodys(uint32_t context, const struct rxe_migr_rec_mr *mr)
 {
-	pid_t owner = ibv_record_owner(c->buf, c->size, (const void *)mr);
+	const struct dumped_context *c = &dump.contexts[context];
+	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
 	const char *device = dump.devices[c->device].name;
 	char name[IBV_RECORD_NAME_LEN];
+	uint32_t i;
 
-	ibv_record_name(mr, name, sizeof(name));
+	ibv_record_name(&mr->hdr, name, sizeof(name));
+	for (i = 0; i < dump.num_tasks; i++)
+		if (belongs(&dump.tasks[i], context, mr, 0))
+			return fail("%s: %s: " WHY_PROTECTED, device, name);
 	if (!owner)
 		return fail("%s: %s: " WHY_OWNER_ENDED, device, name);
 	if (owner > 0 && !is_dumped(owner))
@@ -125,7 +132,7 @@ int check_regions(void)
 		for (j = 0; j < records->count; j++)
 			if (le16toh(records->rec[j]->type) == RXE_MIGR_REC_MR &&
 			    !has_owner(i, le32toh(records->rec[j]->handle)))
-				return nobodys(&dump.contexts[i], records->rec[j]);
+				return nobodys(i, (const void *)records->rec[j]);
 	}
 	return 0;
 }

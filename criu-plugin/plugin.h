@@ -128,7 +128,7 @@ struct mapping {
 	uint64_t	start;
 	uint64_t	end;
 	uint64_t	pgoff;		/* bytes */
-	bool		shared;
+	unsigned int	flags;		/* MEMORY_... */
 	bool		uverbs;
 	char		node[NODE_LEN];	/* of a uverbs device */
 };

@@ -182,7 +182,7 @@ static bool add_mapping(struct reading *r, const struct proc_map *map)
 	m = &r->mappings[r->count++];
 	*m = (struct mapping){
 		.start = map->start, .end = map->end, .pgoff = map->offset,
-		.shared = map->shared,
+		.flags = map->flags,
 	};
 	return !map->inode || see_device(r, map, m);
 }

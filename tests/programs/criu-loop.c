@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * criu-loop [--contexts N] [--devices] [--unused] [--later FILE] [--holes] [--fork] [--grandchild] [--pass] [--thread]
- *      [--events] [--gib] [--rest MS] PROGRESS
+ *      [--events] [--gib] [--rest MS] [--read-only] [--protected] PROGRESS
  *
  * Sends numbered messages from one QP to another of the same context, checks each, and writes their number into the file
  * PROGRESS, until SIGTERM. Then it destroys every object and says "done: N". It ends with 1 as soon as anything is wrong.
@@ -20,6 +20,8 @@
  *   --gib         the second QP's buffer is the end of a region of 1 GiB, each of whose pages has its number in it;
  *                 some are read by the first QP after each message, and more at the end
  *   --rest MS     sleeps for so long after each message
+ *   --read-only   each context has one more region, of memory that can only be read
+ *   --protected   ... of memory that could be written when it was registered for writes, and can only be read since
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +64,7 @@ struct pair {
 	struct side side[2];
 };
 
-static bool events, devices, gib;
+static bool events, devices, gib, read_only, protects;
 static int rest_ms;
 static char *pool;	/* of --pass: memory for buffers, mapped before the fork */
 static volatile sig_atomic_t stop;
@@ -176,6 +178,16 @@ static void join(struct side *s, const struct side *peer)
 			    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
+/* The region ends with its context. */
+static void register_read_only(struct ibv_pd *pd)
+{
+	int access = protects ? IBV_ACCESS_LOCAL_WRITE : 0;
+	void *memory = mmap(NULL, SIZE, PROT_READ | (protects ? PROT_WRITE : 0), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	MUST(memory != MAP_FAILED && ibv_reg_mr(pd, memory, SIZE, access));
+	MUST(!mprotect(memory, SIZE, PROT_READ));
+}
+
 static void open_pair(struct pair *p, int n, bool holes)
 {
 	struct side spare[KINDS];
@@ -204,13 +216,15 @@ static void open_pair(struct pair *p, int n, bool holes)
 	create(p->ctx, p->pd, &p->side[1], gib ? GIB : SIZE);
 	join(&p->side[0], &p->side[1]);
 	join(&p->side[1], &p->side[0]);
+	if (read_only || protects)
+		register_read_only(p->pd);
 }
 
 static void close_pair(struct pair *p)
 {
 	destroy(&p->side[0]);
 	destroy(&p->side[1]);
-	/* With --holes the other objects still hold it. */
+	/* With --holes and --read-only the other objects still hold it. */
 	if (ibv_dealloc_pd(p->pd))
 		MUST(errno == EBUSY);
 	MUST(!ibv_close_device(p->ctx));
@@ -542,7 +556,8 @@ int main(int argc, char **argv)
 		{ "later", required_argument, NULL, 'l' }, { "thread", no_argument, NULL, 't' },
 		{ "events", no_argument, NULL, 'e' }, { "devices", no_argument, NULL, 'd' },
 		{ "unused", no_argument, NULL, 'u' }, { "pass", no_argument, NULL, 'p' }, { "gib", no_argument, NULL, 'g' },
-		{ "rest", required_argument, NULL, 'r' }, {},
+		{ "rest", required_argument, NULL, 'r' }, { "read-only", no_argument, NULL, 'R' },
+		{ "protected", no_argument, NULL, 'P' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
 	bool holes = false, forks = false, twice = false, threads = false, unused = false, passes = false;
@@ -563,6 +578,8 @@ int main(int argc, char **argv)
 		unused |= opt == 'u';
 		passes |= opt == 'p';
 		gib |= opt == 'g';
+		read_only |= opt == 'R';
+		protects |= opt == 'P';
 		rest_ms = opt == 'r' ? atoi(optarg) : rest_ms;
 	}
 	MUST(optind == argc - 1 && !(forks && events) && !(passes && (forks || holes || threads)) && !(gib && (forks || passes)));

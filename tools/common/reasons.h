@@ -10,6 +10,7 @@
 #define WHY_OWNER_STAYS	"its memory is that of process %d, which stays here: start both under one process"
 /* This reason may be temporary: see passing() in tools/godwit/move/freeze_source.c. */
 #define WHY_UNMAPPED	"its memory is no longer mapped, and it can't be registered again: deregister it, or try again"
+#define WHY_PROTECTED	"mprotect() has taken access to its memory away, and it can't be registered again: give the access back, or deregister it"
 #define WHY_NO_CONTEXT	"an event file whose context is closed can't be moved: close it before"
 #define WHY_QP_ELSEWHERE "its queue pair %u is another process tree's"
 #define WHY_NO_RING	"0x%llx of %s is mapped, which is no ring of a context that the process has open: unmap it before"

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <linux/kcmp.h>
 #include <stdio.h>
@@ -114,6 +115,8 @@ bool proc_map_parse(pid_t pid, char *line, struct proc_map *map)
 	at += strspn(at, " ");
 	*map = (struct proc_map){
 		.pid = pid, .start = start, .end = end, .offset = offset, .shared = flags[3] == 's',
+		.flags = (flags[0] == 'r' ? MEMORY_READ : 0) | (flags[1] == 'w' ? MEMORY_WRITE : 0) |
+			 (flags[3] == 's' ? MEMORY_SHARED : 0),
 		.major = major, .minor = minor, .inode = inode, .path = *at ? at : NULL,
 	};
 	return true;
@@ -133,9 +136,16 @@ int proc_map_stat(const struct proc_map *map, struct stat *st)
 	return stat(path, st);
 }
 
-bool memory_found(struct memory *m, uint64_t start, uint64_t end, bool shared)
+/* The kernel's rule is in ib_access_writable(). */
+unsigned int memory_needs(unsigned int access)
 {
-	if (start <= m->start && end > m->start && (shared || !m->shared))
+	return access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND) ?
+		MEMORY_WRITE : MEMORY_READ;
+}
+
+bool memory_found(struct memory *m, uint64_t start, uint64_t end, unsigned int flags)
+{
+	if (start <= m->start && end > m->start && (flags & m->needs) == m->needs)
 		m->start = end;
 	return m->start >= m->end;
 }

@@ -21,11 +21,14 @@ int proc_get_fd(pid_t pid, int fd);
 /* Are these one open file? */
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
 
+enum { MEMORY_READ = 1, MEMORY_WRITE = 2, MEMORY_SHARED = 4 };
+
 /* A mapping. path: what /proc/PID/maps says, NULL if that is nothing. */
 struct proc_map {
 	pid_t pid;
 	uint64_t start, end, offset;
 	bool shared;
+	unsigned int flags;		/* MEMORY_... */
 	unsigned int major, minor;	/* of the file's device; a btrfs has one for all subvolumes */
 	unsigned long inode;
 	const char *path;
@@ -41,10 +44,13 @@ int proc_map_stat(const struct proc_map *map, struct stat *st);
 /* Memory of a process. start moves up as far as the memory was found mapped. */
 struct memory {
 	uint64_t start, end;
-	bool shared;	/* only shared mappings count */
+	unsigned int needs;	/* only mappings that have all these flags count */
 };
 
+/* The flags that a memory region with these flags, IBV_ACCESS_..., needs of its memory when it is registered. */
+unsigned int memory_needs(unsigned int access);
+
 /* Look at the next mapping, by rising address. True: all of the memory was found, without a hole. */
-bool memory_found(struct memory *m, uint64_t start, uint64_t end, bool shared);
+bool memory_found(struct memory *m, uint64_t start, uint64_t end, unsigned int flags);
 
 #endif /* COMMON_WALK_H */

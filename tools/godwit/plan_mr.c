@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Whether a memory region moves: some process of the tree must have its memory mapped.
+ * Whether a memory region moves: some process of the tree must have its memory mapped, with what the region needs of it.
  */
 #include <endian.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct mapped {
 	pid_t pid;
 	struct mapped_range {
 		uint64_t start, end;
-		bool shared;
+		unsigned int flags;
 	} *range;
 	size_t n;
 };
@@ -21,7 +21,7 @@ static int add_range(const struct proc_map *map, void *arg)
 	struct mapped *m = arg;
 
 	GROW(m->range, m->n);
-	m->range[m->n++] = (struct mapped_range){ map->start, map->end, map->shared };
+	m->range[m->n++] = (struct mapped_range){ map->start, map->end, map->flags };
 	return 0;
 }
 
@@ -46,10 +46,10 @@ void free_mapped(struct look *look)
 	free(look->mapped);
 }
 
-/* Has the process the memory of the region mapped, without a hole? shared: only shared mappings count. */
-static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, bool shared)
+/* Has the process the memory of the region mapped, without a hole, and with these flags? */
+static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, unsigned int needs)
 {
-	struct memory memory = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), shared };
+	struct memory memory = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), needs };
 	const struct mapped *m = mapped_by(look, pid);
 	size_t low = 0, high = m->n;
 
@@ -62,18 +62,21 @@ static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_m
 			high = middle;
 	}
 	for (; low < m->n && m->range[low].start <= memory.start; low++)
-		if (memory_found(&memory, m->range[low].start, m->range[low].end, m->range[low].shared))
+		if (memory_found(&memory, m->range[low].start, m->range[low].end, m->range[low].flags))
 			return true;
 	return memory.start >= memory.end;
 }
 
 /* The rule by which the CRIU plugin chooses the process that registers it again (criu-plugin/dump_memory.c). */
-static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner)
+static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner,
+		      unsigned int needs)
 {
 	if (owner > 0)
-		return has_memory(look, owner, mr, false);
+		return has_memory(look, owner, mr, needs);
+	if (owner == 0)
+		needs |= MEMORY_SHARED;
 	for (size_t i = 0; i < c->holders.n; i++)
-		if (has_memory(look, c->holders.holder[i].pid, mr, owner == 0))
+		if (has_memory(look, c->holders.holder[i].pid, mr, needs))
 			return true;
 	return false;
 }
@@ -90,8 +93,10 @@ void look_at_mr(struct look *look, const struct context *c, const struct rxe_mig
 		json_object_set_new(object, "pid", json_integer(owner));
 	if (owner > 0 && !tree_has(&plan->tree, owner)) {
 		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_STAYS, c->pid, c->device, name, owner);
-	} else if (has_owner(look, c, mr, owner)) {
+	} else if (has_owner(look, c, mr, owner, memory_needs(le32toh(mr->access)))) {
 		return;
+	} else if (has_owner(look, c, mr, owner, 0)) {
+		plan_stays(plan, object, "process %d, %s, %s: " WHY_PROTECTED, c->pid, c->device, name);
 	} else if (owner == 0) {
 		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_ENDED, c->pid, c->device, name);
 	} else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * objects [--address ADDRESS] [--unmapped] [--unmapped-late] [--stray-events] [--stray-ring] [--mad FILE]
- *         [--daemon] [--rings-only] [--no-ah] [--passed] PROGRESS
+ * objects [--address ADDRESS] [--unmapped] [--unmapped-late] [--protected] [--stray-events] [--stray-ring]
+ *         [--mad FILE] [--daemon] [--rings-only] [--no-ah] [--passed] PROGRESS
  *
  * Makes objects of every kind, with holes in their handles, and an address handle on a second device if there is one. Prints for
  * each object a word and what verbs gave it. Then it says "ready", sends numbered messages from one QP to another, checks each,
@@ -11,6 +11,7 @@
  *   --unmapped      the memory of a region is unmapped
  *   --unmapped-late the memory is unmapped when a move has made its folder for images; this is said with the host's name.
  *                   The region is deregistered when the folder is gone
+ *   --protected     the memory of a region can't be written any more
  *   --stray-events  an event file is open whose context is closed
  *   --stray-ring    a ring is mapped of a context that is closed
  *   --mad FILE      FILE is opened, too
@@ -420,7 +421,8 @@ int main(int argc, char **argv)
 		{ "unmapped", no_argument, NULL, 'u' }, { "unmapped-late", no_argument, NULL, 'l' }, { "stray-events", no_argument, NULL, 'e' },
 		{ "stray-ring", no_argument, NULL, 'r' }, { "mad", required_argument, NULL, 'm' },
 		{ "daemon", no_argument, NULL, 'd' }, { "rings-only", no_argument, NULL, 'o' },
-		{ "no-ah", no_argument, NULL, 'a' }, { "passed", no_argument, NULL, 'p' }, {},
+		{ "no-ah", no_argument, NULL, 'a' }, { "passed", no_argument, NULL, 'p' },
+		{ "protected", no_argument, NULL, 'P' }, {},
 	};
 	struct sigaction term = { .sa_handler = on_term };
 	const char *address = NULL;
@@ -438,6 +440,7 @@ int main(int argc, char **argv)
 		switch (opt) {
 		case 'l': late = true; break;
 		case 'u': MUST(!munmap(memory + 2 * SIZE, SIZE)); break;
+		case 'P': MUST(!mprotect(memory + 2 * SIZE, SIZE, PROT_READ)); break;
 		case 'e': leave_events(); break;
 		case 'r': leave_ring(); break;
 		case 'm': MUST(open(optarg, O_RDWR) >= 0); break;

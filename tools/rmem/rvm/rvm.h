@@ -33,7 +33,7 @@ struct rvm;
 
 enum {
 	RVM_FAULTS = 1 << 0, /* changes are found by write faults: userfaultfd's write protection, else mprotect and SIGSEGV */
-	RVM_SIGNAL = 1 << 1, /* with RVM_FAULTS: by mprotect and SIGSEGV in any case, since CRIU cannot dump a userfaultfd */
+	RVM_SIGNAL = 1 << 1, /* with RVM_FAULTS: by mprotect and SIGSEGV in any case */
 };
 
 struct rvm_options {
