@@ -120,7 +120,8 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	switch (kind) {
 	case FILE_UVERBS:
 		task->files++;
-		if (begin() || know_mappings(task) || watchdog_watch(pid))
+		if (begin() || refuse_outsiders() || know_mappings(task) ||
+		    watchdog_watch(pid))
 			return -1;
 		return open_context(task, fd, node);
 	case FILE_EVENTS:
@@ -128,7 +129,8 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 		return 0;
 	case FILE_RDMA_CM:
 		task->files++;
-		return begin() || look_at_cm(pid, fd) ? -1 : 0;
+		return begin() || refuse_outsiders() || look_at_cm(pid, fd) ?
+			-1 : 0;
 	default:
 		snprintf(path, sizeof(path), "/dev/infiniband/%s", node);
 		return fail("process %d, descriptor %d: " WHY_DEVICE, pid, fd, path);

@@ -78,6 +78,14 @@ int note_answers(struct dumped_context *c);
 /* If the checkpoint has failed, let the contexts that we have stopped go on. */
 void end_contexts(bool failed);
 
+/* ----------------------------------------- dump_outsiders.c: who stays here -- */
+
+/*
+ * Once, before the first context is stopped: does a process outside of the tree
+ * have a context or a file of librdmacm of the tree open, too?
+ */
+int refuse_outsiders(void);
+
 /* ------------------------------------- dump_rings.c, dump_memory.c: memory -- */
 
 int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry);

@@ -13,6 +13,7 @@
 #define WHY_PROTECTED	"mprotect() has taken access to its memory away, and it can't be registered again: give the access back, or deregister it"
 #define WHY_NO_CONTEXT	"an event file whose context is closed can't be moved: close it before"
 #define WHY_QP_ELSEWHERE "its queue pair %u is another process tree's"
+#define WHY_OUTSIDER	"process %d has this %s, too, and stays here: end it, or start both under one process"
 #define WHY_NO_RING	"0x%llx of %s is mapped, which is no ring of a context that the process has open: unmap it before"
 #define WHY_DEVICE	"the device %s can't be moved: close it before"
 #define WHY_VERSION	"the driver has version %u, and this program needs %u: install both from one release"

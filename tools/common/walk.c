@@ -83,7 +83,14 @@ int proc_get_fd(pid_t pid, int fd)
 
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2)
 {
-	return syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2) == 0;
+	return proc_order_files(pid1, fd1, pid2, fd2) == 0;
+}
+
+int proc_order_files(pid_t pid1, int fd1, pid_t pid2, int fd2)
+{
+	long order = syscall(SYS_kcmp, pid1, pid2, KCMP_FILE, fd1, fd2);
+
+	return order == 1 ? -1 : order != 0;
 }
 
 /* Read the number at *at, which must be followed by end, and move *at behind end. */

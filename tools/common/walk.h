@@ -20,6 +20,8 @@ int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 int proc_get_fd(pid_t pid, int fd);
 /* Are these one open file? */
 bool proc_same_file(pid_t pid1, int fd1, pid_t pid2, int fd2);
+/* The order of two open files, for qsort(). 0: they are one. */
+int proc_order_files(pid_t pid1, int fd1, pid_t pid2, int fd2);
 
 enum { MEMORY_READ = 1, MEMORY_WRITE = 2, MEMORY_SHARED = 4 };
 

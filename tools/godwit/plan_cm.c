@@ -206,8 +206,8 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 
 	plan->rdma = plan->cm = true;
 	if (outsider)
-		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: process %d has this file open, too, and "
-			   "stays here: end it, or start both under one process", fd->pid, fd->fd, outsider);
+		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: " WHY_OUTSIDER, fd->pid, fd->fd, outsider,
+			   "file open");
 	if (count < 0)
 		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: %s", fd->pid, fd->fd, fault_text());
 	fault_clear();

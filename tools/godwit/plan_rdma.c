@@ -26,9 +26,8 @@ static void look_at_event_file(struct look *look, const struct context *c, const
 			    json_pack("{s:I, s:o}", "number", (json_int_t)le32toh(rec->hdr.handle),
 				      "descriptors", f ? holders_json(&f->holders) : json_null()));
 	if (f && f->holders.outsider)
-		plan_stays(plan, object, "process %d, descriptor %d: process %d has this event file open, too, and "
-			   "stays here: end it, or start both under one process", f->holders.holder[0].pid,
-			   f->holders.holder[0].fd, f->holders.outsider);
+		plan_stays(plan, object, "process %d, descriptor %d: " WHY_OUTSIDER, f->holders.holder[0].pid,
+			   f->holders.holder[0].fd, f->holders.outsider, "event file open");
 }
 
 /* The driver has the interface receive the frames of a group. IP drops them if this host has not joined the group. */
@@ -133,9 +132,8 @@ static void look_at_context(struct look *look, const struct context *c)
 	if (c->query.state != RXE_MIGR_CTX_RUNNING)
 		plan_stays(plan, object, "process %d, %s: it is being moved already", c->pid, c->device);
 	if (c->holders.outsider)
-		plan_stays(plan, object, "process %d, %s: process %d has this context open or its rings mapped, too, "
-			   "and stays here: end it, or start both under one process", c->pid, c->device,
-			   c->holders.outsider);
+		plan_stays(plan, object, "process %d, %s: " WHY_OUTSIDER, c->pid, c->device, c->holders.outsider,
+			   "context open or its rings mapped");
 	ibv_for_each_record(rec, c->dump, c->length)
 		look_at_record(look, c, rec);
 }
