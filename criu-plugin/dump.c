@@ -168,6 +168,8 @@ static int collect_tasks(void)
 	RdmaTaskEntry *entry;
 	uint32_t i;
 
+	if (collect_rings())
+		return -1;
 	for (i = 0; i < dump.num_tasks; i++) {
 		if (know_mappings(&dump.tasks[i]))
 			return -1;
@@ -180,11 +182,10 @@ static int collect_tasks(void)
 		entry->files = dump.tasks[i].files;
 		entry->contexts = dump.tasks[i].contexts;
 		entry->n_contexts = dump.tasks[i].num_contexts;
-		if (collect_mappings(&dump.tasks[i], entry) ||
-		    collect_regions(&dump.tasks[i], entry))
+		if (collect_mappings(&dump.tasks[i], entry))
 			return -1;
 	}
-	return check_regions();
+	return collect_regions();
 }
 
 static int write_contexts(void)

@@ -88,9 +88,9 @@ int refuse_outsiders(void);
 
 /* ------------------------------------- dump_rings.c, dump_memory.c: memory -- */
 
+int collect_rings(void);		/* first */
 int collect_mappings(const struct dumped_task *task, RdmaTaskEntry *entry);
-int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry);
-int check_regions(void);	/* does each have an owner? */
+int collect_regions(void);	/* when the inventory has all tasks */
 
 /* -------------------------------------------------- dump_cm.c: librdmacm -- */
 

@@ -4,35 +4,33 @@
 
 #include "dump.h"
 
+/* The first mapping that ends behind this address. */
+static const struct mapping *find_mapping(const struct dumped_task *task,
+					  uint64_t address)
+{
+	int from = 0, to = task->num_mappings, middle;
+
+	while (from < to) {
+		middle = from + (to - from) / 2;
+		if (task->mappings[middle].end <= address)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return task->mappings + from;
+}
+
 static bool has_memory(const struct dumped_task *task, uint64_t start,
 		       uint64_t length, unsigned int needs)
 {
 	struct memory memory = { start, start + length, needs };
-	const struct mapping *m;
-	int i;
+	const struct mapping *end = task->mappings + task->num_mappings;
+	const struct mapping *m = find_mapping(task, start);
 
-	for (i = 0; i < task->num_mappings; i++) {
-		m = &task->mappings[i];
+	for (; m < end && m->start <= memory.start; m++)
 		if (memory_found(&memory, m->start, m->end, m->flags))
 			return true;
-	}
 	return memory.start >= memory.end;
-}
-
-/* Was the region already given to a task? */
-static bool has_owner(uint32_t context, uint32_t handle)
-{
-	const RdmaTaskEntry *task;
-	size_t i, j;
-
-	for (i = 0; i < dump.inventory.n_tasks; i++) {
-		task = dump.inventory.tasks[i];
-		for (j = 0; j < task->n_mrs; j++)
-			if (task->mrs[j]->context == context &&
-			    task->mrs[j]->handle == handle)
-				return true;
-	}
-	return false;
 }
 
 static bool has_open(const struct dumped_task *task, uint32_t context)
@@ -47,12 +45,12 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
 
 /*
  * Is the region this task's memory? It is if this task has registered it, and
- * still has all of it mapped, with what the region needs of it. If the task that registered it has ended, the
- * region belongs to the first task that has the context open and has the memory
- * mapped, shared. If the driver does not say which task registered it, the
- * region belongs to the first that has the context open and the memory mapped:
- * parents come before their children, and after fork() the parent keeps the
- * pages that were pinned.
+ * still has all of it mapped, with the access that the region needs. If the
+ * task that registered it has ended, the region belongs to the first task that
+ * has the context open and has the memory mapped, shared. If the driver does
+ * not say which task registered it, the region belongs to the first that has
+ * the context open and the memory mapped: parents come before their children,
+ * and after fork() the parent keeps the pages that were pinned.
  */
 static bool belongs(const struct dumped_task *task, uint32_t context,
 		    const struct rxe_migr_rec_mr *mr, unsigned int needs)
@@ -60,37 +58,11 @@ static bool belongs(const struct dumped_task *task, uint32_t context,
 	const struct dumped_context *c = &dump.contexts[context];
 	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
 
+	if (owner > 0 ? task->pid != owner : !has_open(task, context))
+		return false;
 	if (!owner)
 		needs |= MEMORY_SHARED;
-	if (!has_memory(task, le64toh(mr->start), le64toh(mr->length), needs))
-		return false;
-	return owner > 0 ? task->pid == owner : has_open(task, context);
-}
-
-int collect_regions(const struct dumped_task *task, RdmaTaskEntry *entry)
-{
-	const struct rxe_migr_rec_mr *mr;
-	const struct records *records;
-	RdmaMrOwnerEntry *owner;
-	uint32_t i, j;
-
-	for (i = 0; i < dump.num_contexts; i++) {
-		records = &dump.contexts[i].records;
-		for (j = 0; j < records->count; j++) {
-			mr = (const void *)records->rec[j];
-			if (le16toh(mr->hdr.type) != RXE_MIGR_REC_MR ||
-			    !belongs(task, i, mr, memory_needs(le32toh(mr->access))) ||
-			    has_owner(i, le32toh(mr->hdr.handle)))
-				continue;
-			owner = append_message(&entry->mrs, &entry->n_mrs,
-					       &rdma_mr_owner_entry__descriptor);
-			if (!owner)
-				return -1;
-			owner->context = i;
-			owner->handle = le32toh(mr->hdr.handle);
-		}
-	}
-	return 0;
+	return has_memory(task, le64toh(mr->start), le64toh(mr->length), needs);
 }
 
 static bool is_dumped(pid_t pid)
@@ -122,7 +94,29 @@ static int nobodys(uint32_t context, const struct rxe_migr_rec_mr *mr)
 	return fail("%s: %s: " WHY_UNMAPPED, device, name);
 }
 
-int check_regions(void)
+static int collect_region(uint32_t context, const struct rxe_migr_rec_mr *mr)
+{
+	const unsigned int needs = memory_needs(le32toh(mr->access));
+	RdmaMrOwnerEntry *owner;
+	RdmaTaskEntry *task;
+	uint32_t i;
+
+	for (i = 0; i < dump.num_tasks; i++)
+		if (belongs(&dump.tasks[i], context, mr, needs))
+			break;
+	if (i == dump.num_tasks)
+		return nobodys(context, mr);
+	task = dump.inventory.tasks[i];
+	owner = append_message(&task->mrs, &task->n_mrs,
+			       &rdma_mr_owner_entry__descriptor);
+	if (!owner)
+		return -1;
+	owner->context = context;
+	owner->handle = le32toh(mr->hdr.handle);
+	return 0;
+}
+
+int collect_regions(void)
 {
 	const struct records *records;
 	uint32_t i, j;
@@ -131,8 +125,8 @@ int check_regions(void)
 		records = &dump.contexts[i].records;
 		for (j = 0; j < records->count; j++)
 			if (le16toh(records->rec[j]->type) == RXE_MIGR_REC_MR &&
-			    !has_owner(i, le32toh(records->rec[j]->handle)))
-				return nobodys(i, (const void *)records->rec[j]);
+			    collect_region(i, (const void *)records->rec[j]))
+				return -1;
 	}
 	return 0;
 }
