@@ -309,6 +309,27 @@ static int resume(const struct resuming *r)
 	return 0;
 }
 
+/*
+ * If we are killed now, whoever gave the word lets the contexts go on in our
+ * place, so the tasks must outlive us. If nobody gave it, a task that outlived
+ * us would wait for ever for a context that does not go on, so the tasks die
+ * with us until all contexts go on.
+ */
+static int let_go(const struct resuming *r)
+{
+	int ret;
+
+	commit_goes();
+	if (commit_is_asked()) {
+		untie(r);
+		return resume(r);
+	}
+	ret = resume(r);
+	if (!ret)
+		untie(r);
+	return ret;
+}
+
 static int find_tree(struct resuming *r, pid_t root)
 {
 	int i;
@@ -351,11 +372,8 @@ static int resume_tree(pid_t root)
 
 	if (!find_tree(&r, root)) {
 		tie(&r);
-		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit(root)) {
-			commit_goes();
-			untie(&r);
-			ret = resume(&r);
-		}
+		if ((!saved.inventory || !prepare(&r)) && !wait_for_commit(root))
+			ret = let_go(&r);
 	}
 	forget_lock(root);
 	if (ret)
