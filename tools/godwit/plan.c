@@ -45,6 +45,11 @@ static void look_at_tasks(struct plan *plan)
 
 		if (pid == getpid() || pid == getppid())
 			plan_problem(plan, "process %d: godwit itself runs under it", root);
+		if (task_has_ended(&plan->tree.task[i])) {
+			plan_problem(plan, "process %d: it has ended, and its parent has not waited for it: end the parent, or have it "
+				     "wait", pid);
+			plan->passing = true;
+		}
 		if (tracer)
 			plan_problem(plan, "process %d: process %d traces it: end that", pid, tracer);
 	}

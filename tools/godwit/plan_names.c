@@ -29,6 +29,11 @@ static bool is_any(const struct in6_addr *a)
 	return IN6_IS_ADDR_UNSPECIFIED(a) || !memcmp(a, &any4, sizeof(any4));
 }
 
+static bool is_group(const struct in6_addr *a)
+{
+	return IN6_IS_ADDR_MULTICAST(a) || (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] >> 4 == 14);
+}
+
 static void stays_behind(struct plan *plan, const struct proc_inet *s)
 {
 	const char *kind = s->udp ? "UDP" : "TCP";
@@ -59,10 +64,14 @@ static int has_socket(const struct proc_fd *fd, void *arg)
 	return S_ISSOCK(fd->st.st_mode) && fd->st.st_ino == search->inode;
 }
 
-/* The other end of a connection within this host goes along, or the connection would be cut, and nobody would notice. */
+/*
+ * The other end of a connection over the loopback, or to an address that moves, goes along, or the connection would be cut, and
+ * nobody would notice.
+ */
 static void look_at_peer(struct plan *plan, const struct proc_inet *s)
 {
-	struct socket_search search = { &plan->tree, s->remote_port ? proc_inet_peer(s) : 0 };
+	bool within = s->remote_port && (is_loopback(&s->local) || addresses_have(plan->addresses, &s->remote));
+	struct socket_search search = { &plan->tree, within ? proc_inet_peer(s) : 0 };
 	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
 
 	if (!search.inode || proc_each_fd(&plan->tree, has_socket, &search))
@@ -73,25 +82,27 @@ static void look_at_peer(struct plan *plan, const struct proc_inet *s)
 	plan->passing = true;
 }
 
-/* Each address and port counts once: connections that were accepted have those of their listener. */
+/* Each address and port counts once. CRIU binds connected TCP sockets in any case. */
 static void need_port(struct plan *plan, const struct proc_inet *s)
 {
 	char address[INET6_ADDRSTRLEN], *key;
-	int copy, v6only = 0;
-	socklen_t len = sizeof(v6only);
+	int copy, v6only = 0, shared = 0;
+	socklen_t len = sizeof(int);
 
-	if (!s->local_port)
+	if (!s->local_port || (!s->udp && s->remote_port))
 		return;
 	inet_ntop(AF_INET6, &s->local, address, sizeof(address));
 	key = xasprintf("%d %s %u", s->udp, address, s->local_port);
 	if (!json_object_get(plan->known_ports, key)) {
 		json_object_set_new(plan->known_ports, key, json_true());
 		copy = proc_get_fd(s->pid, s->fd);
-		if (copy >= 0)
+		if (copy >= 0) {
 			getsockopt(copy, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, &len);
+			getsockopt(copy, SOL_SOCKET, SO_REUSEPORT, &shared, &len);
+		}
 		close_fd(&copy);
-		json_array_append_new(plan->ports, json_pack("{s:i, s:i, s:b, s:s, s:i, s:b}", "pid", s->pid, "fd", s->fd,
-			"udp", s->udp, "address", address, "port", (int)s->local_port, "v6only", v6only));
+		json_array_append_new(plan->ports, json_pack("{s:i, s:i, s:b, s:s, s:i, s:b, s:b}", "pid", s->pid, "fd", s->fd,
+			"udp", s->udp, "address", address, "port", (int)s->local_port, "v6only", v6only, "shared", shared));
 	}
 	free(key);
 }
@@ -100,7 +111,7 @@ static int look_at_inet(const struct proc_inet *s, void *arg)
 {
 	struct plan *plan = arg;
 
-	if (!is_any(&s->local) && !is_loopback(&s->local) && !addresses_have(plan->addresses, &s->local)) {
+	if (!is_any(&s->local) && !is_loopback(&s->local) && !is_group(&s->local) && !addresses_have(plan->addresses, &s->local)) {
 		stays_behind(plan, s);
 		return 0;
 	}

@@ -16,7 +16,6 @@ struct task {
 	pid_t pid;
 	int pidfd;
 	bool was_stopped;	/* by a signal, before CRIU froze it */
-	bool zombie;		/* it had ended when we found it, and its parent has not asked for its status: it moves like that */
 };
 
 struct tree {
@@ -32,7 +31,9 @@ int tree_refresh(struct tree *tree, pid_t root);
 void tree_see_stopped(struct tree *tree);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
-/* How many tasks are still there as they were found: they have not ended since. */
+/* Has the process ended? (Its first thread may have ended alone.) */
+bool task_has_ended(const struct task *task);
+/* How many tasks still run: were not killed, and are no zombies. */
 size_t tree_alive(const struct tree *tree);
 /* Wait until all have ended. -1: one has not. */
 int tree_wait_gone(const struct tree *tree, int timeout_ms);

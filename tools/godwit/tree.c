@@ -18,13 +18,12 @@ static int tree_add(struct tree *tree, pid_t pid)
 	pid_t *children;
 	size_t i, n;
 	int pidfd = pidfd_open(pid, 0);
-	char state = proc_state(pid);
 
 	if (pidfd < 0)
 		return fault("process %d: %s", pid, strerror(errno));
 	GROW(tree->task, tree->n);
 	tree->task[tree->n++] = (struct task){
-		.pid = pid, .pidfd = pidfd, .was_stopped = state == 'T', .zombie = state == 'Z',
+		.pid = pid, .pidfd = pidfd, .was_stopped = proc_state(pid) == 'T',
 	};
 	n = proc_children(pid, &children);
 	for (i = 0; i < n; i++)
@@ -89,12 +88,17 @@ static bool gone(const struct task *task, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
+bool task_has_ended(const struct task *task)
+{
+	return gone(task, 0);
+}
+
 size_t tree_alive(const struct tree *tree)
 {
 	size_t i, n = 0;
 
 	for (i = 0; i < tree->n; i++)
-		n += tree->task[i].zombie || (!gone(&tree->task[i], 0) && !proc_is_killed(tree->task[i].pid));
+		n += !task_has_ended(&tree->task[i]) && !proc_is_killed(tree->task[i].pid);
 	return n;
 }
 

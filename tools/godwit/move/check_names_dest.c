@@ -21,12 +21,13 @@ static int try_to_bind(const struct in6_addr *address, json_t *port)
 	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = in.sin_port, .sin6_addr = *address };
 	int type = json_is_true(json_object_get(port, "udp")) ? SOCK_DGRAM : SOCK_STREAM;
 	int fd = socket(v4 ? AF_INET : AF_INET6, type | SOCK_CLOEXEC, 0), on = 1, ret;
-	int v6only = json_is_true(json_object_get(port, "v6only"));
+	int v6only = json_is_true(json_object_get(port, "v6only")), shared = json_is_true(json_object_get(port, "shared"));
 
 	if (fd < 0)
 		return errno;
 	memcpy(&in.sin_addr, &address->s6_addr[12], 4);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof(shared));
 	setsockopt(fd, SOL_IP, IP_FREEBIND, &on, sizeof(on));
 	if (!v4)
 		setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
@@ -45,6 +46,9 @@ static void check_ports(json_t *list, json_t *ports)
 		char shown[INET6_ADDRSTRLEN];
 		struct in6_addr address;
 
+		/* In a group of UDP sockets, ours would take a part of the packets. */
+		if (json_is_true(json_object_get(port, "udp")) && json_is_true(json_object_get(port, "shared")))
+			continue;
 		if (text && inet_pton(AF_INET6, text, &address) == 1 && try_to_bind(&address, port) == EADDRINUSE)
 			problem(list, "process %d, descriptor %d: the %s port %s:%d is taken there: end what has it",
 				(int)json_integer_value(json_object_get(port, "pid")),
@@ -75,6 +79,19 @@ static json_t *unix_names(void)
 	return names;
 }
 
+/* Is there such a name on this host? A socket of another mount namespace may only seem to have it. */
+static bool is_here(const char *name)
+{
+	json_t *json = json_string(name);
+	char *path = path_from_json(json);
+	struct stat st;
+	bool here = path && (path[0] != '/' || lstat(path, &st) == 0);
+
+	free(path);
+	json_decref(json);
+	return here;
+}
+
 /* CRIU would remove the name of a socket that is alive, and nobody could reach its owner any more. */
 static void check_names(json_t *list, json_t *names)
 {
@@ -82,7 +99,7 @@ static void check_names(json_t *list, json_t *names)
 	const char *name;
 
 	json_object_foreach(names, name, who)
-		if (json_object_get(taken, name))
+		if (json_object_get(taken, name) && is_here(name))
 			problem(list, "process %d, descriptor %d: a process there has the Unix socket %s: end that",
 				(int)json_integer_value(json_array_get(who, 0)), (int)json_integer_value(json_array_get(who, 1)),
 				name);
