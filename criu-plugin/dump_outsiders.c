@@ -73,16 +73,22 @@ static int add_file(pid_t pid, int fd, enum file_kind kind, const char *node,
 	return 0;
 }
 
-/* Does the process have the file only while it looks at it? */
+/*
+ * Does the process have the file only while it looks at it? (Its program may
+ * have been replaced since it was started.)
+ */
 static bool only_looks(pid_t pid)
 {
-	char path[64], exe[PATH_MAX];
+	char path[64], exe[PATH_MAX], *deleted;
 	const char *name;
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	length = readlink(path, exe, sizeof(exe) - 1);
 	exe[length > 0 ? length : 0] = '\0';
+	deleted = strstr(exe, " (deleted)");
+	if (deleted)
+		*deleted = '\0';
 	name = strrchr(exe, '/');
 	return name && (!strcmp(name, "/godwit") || !strcmp(name, "/criu"));
 }

@@ -460,6 +460,7 @@ static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 		if (d->was_up && !d->gone && !dev->going && may_be_alone(d)) {
 			list_del_init(&leaver->list);
 			WRITE_ONCE(d->lingers, true);
+			wake_up_all(&dev->wait);
 			ret = -ETIMEDOUT;
 		} else {
 			rs_donor_fail(d, "it did not answer in time");

@@ -61,14 +61,6 @@ static void look_at(struct nlattr **attrs, void *arg)
 		d->state = DONOR_UP;
 }
 
-/* Somebody else has removed the donor, or it was lost while it was leaving. (A removal of our own ends as AWAY in any case.) */
-static void donor_gone(struct donor *d)
-{
-	if (d->state == DONOR_UP)
-		say(LOG_INFO, "donor %s: the kernel does not have it any more", d->conf->name);
-	donor_lost(d);
-}
-
 static void look(void)
 {
 	struct donor *d;
@@ -81,7 +73,7 @@ static void look(void)
 	} else {
 		for (d = service.donors; d; d = d->next_donor)
 			if (d->state == DONOR_UP && !d->listed)
-				donor_gone(d);
+				donor_lost(d);
 	}
 	pthread_mutex_unlock(&service.lock);
 }
@@ -150,8 +142,9 @@ static void heard(struct nlattr **attrs, void *arg)
 			donor_lost(d);
 		break;
 	case RMEM_SWAP_DONOR_GONE:
+		/* If this process has removed it, it ends as AWAY in any case. */
 		if (d)
-			donor_gone(d);
+			donor_lost(d);
 		break;
 	case RMEM_SWAP_DISK_ERROR:
 		say(LOG_ERR, "device %s: its disk fails%s%s: what the disk does not have is lost when its donor is",
