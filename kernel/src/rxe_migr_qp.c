@@ -325,6 +325,19 @@ static bool rxe_migr_no_sq_psn(const struct rxe_migr_rec_qp *rec)
 	return le32_to_cpu(rec->sq_psn) == RXE_MIGR_NO_PSN;
 }
 
+/* modify gave the QP a source GID; can the recorded peer be reached from it? */
+static bool rxe_migr_fits_path(const struct rxe_qp *qp,
+			       const struct rxe_migr_rec_qp *rec)
+{
+	union ib_gid sgid;
+
+	if (!qp->pri_av.network_type)
+		return true;
+
+	rxe_migr_sgid(&qp->pri_av, &sgid);
+	return rxe_migr_same_family(rec->dgid, sgid.raw);
+}
+
 struct rxe_migr_opcodes {
 	int req, comp, resp;
 };
@@ -354,17 +367,34 @@ static bool rxe_migr_fits_qp(struct rxe_qp *qp,
 	if (rxe_migr_in_send(qp, opcodes->resp) &&
 	    !(rec->flags & RXE_MIGR_QP_RECV_WQE))
 		return false;
+	if (!rxe_migr_fits_path(qp, rec))
+		return false;
 
 	return opcodes->comp == -1 ||
 	       opcodes->comp == IB_OPCODE_RC_RDMA_READ_RESPONSE_FIRST ||
 	       opcodes->comp == IB_OPCODE_RC_RDMA_READ_RESPONSE_MIDDLE;
 }
 
-static void rxe_migr_refill_attr(struct rxe_qp *qp,
+/*
+ * modify was not asked to find the peer, which may be dead: name the peer here. It
+ * also took the hop limit of the route to this host.
+ */
+static void rxe_migr_refill_path(struct rxe_qp *qp,
 				 const struct rxe_migr_rec_qp *rec)
 {
 	union ib_gid dgid;
 
+	if (!qp->pri_av.network_type)
+		return;
+
+	memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
+	rxe_migr_call_at(to_rdev(qp->ibqp.device), &qp->pri_av, &dgid);
+	qp->pri_av.grh.hop_limit = rec->hop_limit;
+}
+
+static void rxe_migr_refill_attr(struct rxe_qp *qp,
+				 const struct rxe_migr_rec_qp *rec)
+{
 	qp->attr.rq_psn = le32_to_cpu(rec->rq_psn) & BTH_PSN_MASK;
 	qp->attr.sq_psn = rxe_migr_no_sq_psn(rec) ? 0 :
 			  le32_to_cpu(rec->sq_psn) & BTH_PSN_MASK;
@@ -373,12 +403,6 @@ static void rxe_migr_refill_attr(struct rxe_qp *qp,
 	if (rec->sq_draining)
 		qp->req.drain_index = le32_to_cpu(rec->sq_draining) - 1;
 	qp->attr.en_sqd_async_notify = rec->en_sqd_async_notify;
-	/* modify was not asked to find the peer, which may be dead: name the peer here */
-	if (qp_state(qp) == IB_QPS_ERR) {
-		memcpy(dgid.raw, rec->dgid, sizeof(dgid.raw));
-		memcpy(qp->pri_av.grh.dgid.raw, dgid.raw, sizeof(dgid.raw));
-		rdma_gid2ip((struct sockaddr *)&qp->pri_av.dgid_addr, &dgid);
-	}
 }
 
 static void rxe_migr_refill_work(struct rxe_qp *qp,
@@ -469,6 +493,7 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	uqp->uevent.events_reported = le32_to_cpu(rec->async_events);
 
 	rxe_migr_refill_attr(qp, rec);
+	rxe_migr_refill_path(qp, rec);
 	rxe_migr_refill_work(qp, rec, &opcodes);
 	rxe_migr_refill_peer(qp, rec);
 

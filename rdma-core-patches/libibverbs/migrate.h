@@ -96,7 +96,6 @@ struct ibv_restore_args {
 	int		 async_fd;	/* CQ, SRQ, QP; -1: the context's first */
 	int		 pid;		/* MR: whose memory; RESUME: whose context; 0: the caller's */
 	union ibv_gid	 sgid;		/* QP, AH: source GID here; zero: as recorded */
-	union ibv_gid	 dgid;		/* QP: destination GID; zero: as recorded */
 };
 
 /*

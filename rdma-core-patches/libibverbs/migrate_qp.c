@@ -114,8 +114,7 @@ static int modify(const struct ibv_context *ctx,
 }
 
 static void fill_attrs(struct ib_uverbs_modify_qp *req,
-		       const struct rxe_migr_rec_qp *rec,
-		       const struct ibv_restore_args *args, uint32_t handle)
+		       const struct rxe_migr_rec_qp *rec, uint32_t handle)
 {
 	*req = (struct ib_uverbs_modify_qp){
 		.qp_handle = handle,
@@ -143,8 +142,6 @@ static void fill_attrs(struct ib_uverbs_modify_qp *req,
 			.traffic_class = rec->traffic_class,
 		},
 	};
-	memcpy(req->dest.dgid, migr_choose_gid(&args->dgid, rec->dgid),
-	       sizeof(req->dest.dgid));
 }
 
 /*
@@ -164,19 +161,17 @@ static int last_state(const struct rxe_migr_rec_qp *rec)
 }
 
 /*
- * Find the index of the path's source GID. To set a path the kernel looks for
- * the peer on the wire, and the peer of a queue pair in error may be gone. Such
- * a queue pair gets this host as its peer, which is found at once, and REFILL
- * puts the recorded peer back.
+ * To set a path the kernel looks for the peer on the wire, and the peer may be
+ * gone, or away for a moment. So the path leads to this host, which is found at
+ * once, and REFILL puts the recorded peer back.
  */
 static int find_path(const struct ibv_context *ctx,
 		     const struct rxe_migr_rec_qp *rec,
 		     const struct ibv_restore_args *args,
 		     struct ib_uverbs_qp_dest *dest)
 {
-	if (rec->qp_state == IBV_QPS_ERR)
-		memcpy(dest->dgid, migr_choose_gid(&args->sgid, rec->sgid),
-		       sizeof(dest->dgid));
+	memcpy(dest->dgid, migr_choose_gid(&args->sgid, rec->sgid),
+	       sizeof(dest->dgid));
 	return migr_find_gid(ctx, rec->port_num, &args->sgid, rec->sgid,
 			     &dest->sgid_index);
 }
@@ -193,7 +188,7 @@ int migr_modify_qp(struct ibv_context *ctx, const void *record,
 
 	if (last > IBV_QPS_SQD)
 		return EINVAL;
-	fill_attrs(&attrs, rec, args, restored->handle);
+	fill_attrs(&attrs, rec, restored->handle);
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		if (steps[i].state > last)
 			break;

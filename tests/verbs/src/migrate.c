@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate sizes | sweep | may | must-not | again [BITS] | failed | failing | together
+ * migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | failing | together
  * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
  */
 #include <fcntl.h>
@@ -474,13 +474,13 @@ static void again(void)
 
 static uint32_t *numbers; /* shared: of the QP that fails, and of its peer */
 
-static struct ibv_qp *make_qp(void)
+static struct ibv_qp *make_qp(enum ibv_qp_type type)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
 	struct ibv_qp_init_attr init = {
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
+		.qp_type = type,
 	};
 	struct ibv_qp *qp;
 
@@ -494,7 +494,7 @@ static struct ibv_qp *make_qp(void)
 static void own_failed(int ready)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
-	struct ibv_qp *qp = make_qp();
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
 
 	numbers[0] = qp->qp_num;
 	lead_to(qp, numbers[1], IBV_QPS_RTR);
@@ -513,7 +513,7 @@ static void failed_in_rtr(void)
 	struct dump d;
 
 	numbers = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	peer = make_qp();
+	peer = make_qp(IBV_QPT_RC);
 	numbers[1] = peer->qp_num;
 	ctx = start_owner(own_failed);
 	lead_to(peer, numbers[0], IBV_QPS_RTS);
@@ -528,6 +528,42 @@ static void failed_in_rtr(void)
 		usleep(10000);
 		IS(0, ibv_query_migration(peer->context, &query));
 	}
+	ibv_detach_context(ctx);
+}
+
+/* --------------------------------------------------------------- silent -- */
+
+static void own_silent(int ready)
+{
+	struct ibv_qp *qp = make_qp(IBV_QPT_RC);
+	struct ibv_qp_init_attr init = { .cap = { .max_send_wr = 1, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1 },
+					 .send_cq = qp->send_cq, .recv_cq = qp->recv_cq };
+
+	gid.raw[15] ^= other_bits;
+	lead_to(qp, 77, IBV_QPS_RTR);
+	for (int last = IBV_QPS_RTS; last <= IBV_QPS_SQD; last++) {
+		init.qp_type = last == IBV_QPS_RTS ? IBV_QPT_RC : IBV_QPT_UC;
+		CHECK((qp = ibv_create_qp(qp->pd, &init)));
+		lead_to(qp, 77, last);
+	}
+	CHECK(write(ready, &qp->context->cmd_fd, sizeof(int)) == sizeof(int));
+	for (;;)
+		pause();
+}
+
+/* Nobody answers for the address of the peers any more when the queue pairs are made again. */
+static void peers_silent(void)
+{
+	struct ibv_context *ctx = start_owner(own_silent);
+	struct dump first = take(ctx, ibv_dump_context), second;
+
+	end_owner(ctx);
+	CHECK(!system("ip neigh flush dev eth0 nud permanent"));
+	ctx = restore(&first, NULL);
+	second = take(ctx, ibv_inspect_context);
+	CHECK(first.count == second.count);
+	CHECK(!compare(&first, &second));
+	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
 	ibv_detach_context(ctx);
 }
 
@@ -740,11 +776,13 @@ int main(int argc, char **argv)
 		again();
 	else if (!strcmp(what, "failed"))
 		failed_in_rtr();
+	else if (!strcmp(what, "silent"))
+		peers_silent();
 	else if (!strcmp(what, "failing"))
 		sweep_allocations(without_memory);
 	else if (!strcmp(what, "together"))
 		together();
 	else
-		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failed | failing | together");
+		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | failing | together");
 	return 0;
 }
