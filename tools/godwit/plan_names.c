@@ -52,18 +52,6 @@ static void stays_behind(struct plan *plan, const struct proc_inet *s)
 	plan->passing |= s->udp;
 }
 
-struct socket_search {
-	const struct tree *tree;
-	unsigned long inode;
-};
-
-static int has_socket(const struct proc_fd *fd, void *arg)
-{
-	const struct socket_search *search = arg;
-
-	return S_ISSOCK(fd->st.st_mode) && fd->st.st_ino == search->inode;
-}
-
 /*
  * The other end of a connection over the loopback, or to an address that moves, goes along, or the connection would be cut, and
  * nobody would notice.
@@ -71,10 +59,10 @@ static int has_socket(const struct proc_fd *fd, void *arg)
 static void look_at_peer(struct plan *plan, const struct proc_inet *s)
 {
 	bool within = s->remote_port && (is_loopback(&s->local) || addresses_have(plan->addresses, &s->remote));
-	struct socket_search search = { &plan->tree, within ? proc_inet_peer(s) : 0 };
+	const struct proc_inet *peer = within ? proc_inet_peer(s) : NULL;
 	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
 
-	if (!search.inode || proc_each_fd(&plan->tree, has_socket, &search))
+	if (!peer || peer->pid)
 		return;
 	plan_problem(plan, "process %d, descriptor %d: the %s connection %s:%u - %s:%u leads to a process that stays here: close it "
 		     "before", s->pid, s->fd, s->udp ? "UDP" : "TCP", ip_text(&s->local, local), s->local_port,

@@ -130,23 +130,24 @@ int proc_fd_mount(const struct proc_fd *fd);
 int proc_map_mount(const struct proc_map *map);
 char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns);
 
-/* proc_inet.c: a TCP or UDP socket of the tree. */
+/* proc_inet.c: a TCP or UDP socket. */
 struct proc_inet {
-	pid_t pid;
+	pid_t pid;		/* who of the tree has it open; 0: nobody */
 	int fd;
 	bool udp;
-	int state;		/* enum of linux/tcp_states.h: 1 established, 10 listen */
 	struct in6_addr local, remote;	/* IPv4 as mapped */
 	uint16_t local_port, remote_port;
-	char *const *tables;	/* of its network namespace, for proc_inet_peer() */
+	unsigned long inode;
+	uint64_t netns;
+	const struct inet_table *table;	/* where it is, for proc_inet_peer() */
 };
 
 /* As proc_each_fd(). */
 int proc_each_inet(const struct tree *tree, int (*each)(const struct proc_inet *, void *), void *arg);
 /*
- * The inode of the other end, if that is in the same network namespace; or 0, also if no process has the other end open: then
- * it is closed, or is not accepted yet.
+ * The other end, if that is in the same network namespace. NULL: it is not, or no process has it open: then it is closed, or is
+ * not accepted yet.
  */
-unsigned long proc_inet_peer(const struct proc_inet *s);
+const struct proc_inet *proc_inet_peer(const struct proc_inet *s);
 
 #endif /* GODWIT_PROC_H */

@@ -11,11 +11,10 @@ static const char *const table_names[] = { "tcp", "tcp6", "udp", "udp6" };
 #define TABLES (sizeof(table_names) / sizeof(table_names[0]))
 #define FIRST_UDP 2
 
-struct inet_walk {
-	int (*each)(const struct proc_inet *, void *);
-	void *arg;
-	pid_t pid;		/* whose tables these are */
-	char *table[TABLES];	/* /proc/PID/net/tcp and the others */
+/* The sockets that some process has open, of all network namespaces of a tree, by rising inode. */
+struct inet_table {
+	struct proc_inet *socket;
+	size_t n;
 };
 
 static bool parse_address(const char *hex, struct in6_addr *addr)
@@ -34,17 +33,16 @@ static bool parse_address(const char *hex, struct in6_addr *addr)
 	return true;
 }
 
-static bool parse_line(const char *text, unsigned long *inode, struct proc_inet *s)
+static bool parse_line(const char *text, struct proc_inet *s)
 {
 	char line[256], local[33], remote[33];
-	unsigned int lport, rport, state;
+	unsigned int lport, rport;
 
 	/* We copy the line, because sscanf() first measures all the text that it gets. */
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
-	if (sscanf(line, " %*d: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*s %*s %*s %*s %*s %lu",
-		   local, &lport, remote, &rport, &state, inode) != 6)
+	if (sscanf(line, " %*d: %32[0-9A-F]:%x %32[0-9A-F]:%x %*s %*s %*s %*s %*s %*s %lu",
+		   local, &lport, remote, &rport, &s->inode) != 5)
 		return false;
-	s->state = state;
 	s->local_port = lport;
 	s->remote_port = rport;
 	return parse_address(local, &s->local) && parse_address(remote, &s->remote);
@@ -57,63 +55,100 @@ static const char *next_line(const char *table)
 	return line && line[1] ? line + 1 : NULL;
 }
 
-static void read_tables(struct inet_walk *walk, pid_t pid)
+/* A socket that is closed, or is not accepted yet, has no inode. */
+static void read_table(struct inet_table *table, pid_t pid, uint64_t ns, size_t which)
 {
-	if (walk->pid == pid)
-		return;
-	walk->pid = pid;
-	for (size_t i = 0; i < TABLES; i++) {
-		char *path = xasprintf("/proc/%d/net/%s", pid, table_names[i]);
+	char *path = xasprintf("/proc/%d/net/%s", pid, table_names[which]), *text = read_file(path);
 
-		free(walk->table[i]);
-		walk->table[i] = read_file(path);
-		free(path);
+	for (const char *line = next_line(text); line; line = next_line(line)) {
+		struct proc_inet s = { .udp = which >= FIRST_UDP, .netns = ns, .table = table };
+
+		if (!parse_line(line, &s) || !s.inode)
+			continue;
+		GROW(table->socket, table->n);
+		table->socket[table->n++] = s;
 	}
+	free(text);
+	free(path);
 }
+
+static void add_netns(struct inet_table *table, pid_t pid)
+{
+	uint64_t ns = proc_ns(pid, "net");
+
+	for (size_t i = 0; i < table->n; i++)
+		if (table->socket[i].netns == ns)
+			return;
+	for (size_t i = 0; i < TABLES; i++)
+		read_table(table, pid, ns, i);
+}
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct proc_inet *x = a, *y = b;
+
+	return (x->inode > y->inode) - (x->inode < y->inode);
+}
+
+static struct proc_inet *find(const struct inet_table *table, const struct proc_fd *fd)
+{
+	struct proc_inet key = { .inode = fd->st.st_ino };
+
+	return S_ISSOCK(fd->st.st_mode) && table->n ? bsearch(&key, table->socket, table->n, sizeof(key), by_inode) : NULL;
+}
+
+/* Note that the tree has it open. */
+static int note(const struct proc_fd *fd, void *arg)
+{
+	struct proc_inet *s = find(arg, fd);
+
+	if (s)
+		s->pid = fd->pid;
+	return 0;
+}
+
+struct inet_walk {
+	const struct inet_table *table;
+	int (*each)(const struct proc_inet *, void *);
+	void *arg;
+};
 
 static int inet_each_fd(const struct proc_fd *fd, void *arg)
 {
 	struct inet_walk *walk = arg;
-	unsigned long inode, found;
-	int ret = 0;
+	struct proc_inet *s = find(walk->table, fd);
 
-	if (sscanf(fd->link, "socket:[%lu]", &inode) != 1)
+	if (!s)
 		return 0;
-	read_tables(walk, fd->pid);
-	for (size_t i = 0; !ret && i < TABLES; i++) {
-		for (const char *line = next_line(walk->table[i]); !ret && line; line = next_line(line)) {
-			struct proc_inet s = { .pid = fd->pid, .fd = fd->fd, .udp = i >= FIRST_UDP, .tables = walk->table };
-
-			if (parse_line(line, &found, &s) && found == inode)
-				ret = walk->each(&s, walk->arg);
-		}
-	}
-	return ret;
+	s->pid = fd->pid;
+	s->fd = fd->fd;
+	return walk->each(s, walk->arg);
 }
 
 int proc_each_inet(const struct tree *tree, int (*each)(const struct proc_inet *, void *), void *arg)
 {
-	struct inet_walk walk = { .each = each, .arg = arg };
-	int ret = proc_each_fd(tree, inet_each_fd, &walk);
+	struct inet_table table = { 0 };
+	int ret;
 
-	for (size_t i = 0; i < TABLES; i++)
-		free(walk.table[i]);
+	for (size_t i = 0; i < tree->n; i++)
+		add_netns(&table, tree->task[i].pid);
+	if (table.n)
+		qsort(table.socket, table.n, sizeof(*table.socket), by_inode);
+	proc_each_fd(tree, note, &table);
+	ret = proc_each_fd(tree, inet_each_fd, &(struct inet_walk){ &table, each, arg });
+	free(table.socket);
 	return ret;
 }
 
-unsigned long proc_inet_peer(const struct proc_inet *s)
+const struct proc_inet *proc_inet_peer(const struct proc_inet *s)
 {
-	unsigned long inode;
+	for (size_t i = 0; i < s->table->n; i++) {
+		const struct proc_inet *other = &s->table->socket[i];
 
-	for (size_t i = s->udp ? FIRST_UDP : 0; i < (s->udp ? TABLES : FIRST_UDP); i++) {
-		for (const char *line = next_line(s->tables[i]); line; line = next_line(line)) {
-			struct proc_inet other = { 0 };
-
-			if (parse_line(line, &inode, &other) && other.local_port == s->remote_port &&
-			    other.remote_port == s->local_port && IN6_ARE_ADDR_EQUAL(&other.local, &s->remote) &&
-			    IN6_ARE_ADDR_EQUAL(&other.remote, &s->local))
-				return inode;
-		}
+		if (other->netns == s->netns && other->udp == s->udp && other->local_port == s->remote_port &&
+		    other->remote_port == s->local_port && IN6_ARE_ADDR_EQUAL(&other->local, &s->remote) &&
+		    IN6_ARE_ADDR_EQUAL(&other->remote, &s->local))
+			return other;
 	}
-	return 0;
+	return NULL;
 }
