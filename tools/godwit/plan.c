@@ -95,8 +95,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	/* A network namespace of the tree's own goes along, with its addresses and all else. */
 	if (!plan->own_netns && plan_inet(plan))
 		goto fail;
-	if (!contained && plan_folders(plan))
-		goto fail;
+	if (!contained)
+		plan_cwds(plan);
 	return 0;
 fail:
 	plan_free(plan);

@@ -72,12 +72,13 @@ int plan_watches(struct plan *plan);
 /* plan_fd.c, once the plan has contexts: which descriptors of other files stand in the way? */
 int plan_fds(struct plan *plan);
 /*
- * plan_names.c: the tree's TCP and UDP sockets, the name of a Unix socket (copy: our descriptor of it), and folders: which stand
- * in the way, and what do they need there?
+ * plan_names.c: the tree's TCP and UDP sockets, the name of a Unix socket (copy: our descriptor of it), a folder that is open,
+ * and the folders in which the processes are: which stand in the way, and what do they need there?
  */
 int plan_inet(struct plan *plan);
 void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy);
-int plan_folders(struct plan *plan);
+void plan_folder(struct plan *plan, const char *path, const struct stat *st);
+void plan_cwds(struct plan *plan);
 /* plan_cm.c: look at a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
 /*

@@ -333,6 +333,8 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 		look_at_socket(arg, fd);
 	else if (S_ISREG(fd->st.st_mode))
 		look_at_locks(arg, fd);
+	else if (S_ISDIR(fd->st.st_mode))
+		plan_folder(arg, fd->link, &fd->st);
 	return 0;
 }
 

@@ -139,22 +139,17 @@ void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy)
 
 /* ----------------------------------------------------------- folders -- */
 
-static void need_folder(struct plan *plan, const char *path, const struct stat *st)
+/* In a mount namespace of its own, folders are made there with the mounts, or the move is refused: plan_mounts.c. */
+void plan_folder(struct plan *plan, const char *path, const struct stat *st)
 {
 	json_t *json;
 
 	/* CRIU takes removed folders along. */
-	if (path[0] != '/' || !S_ISDIR(st->st_mode) || !st->st_nlink || !strncmp(path, "/proc/", 6))
+	if (plan->mntns.own || path[0] != '/' || !S_ISDIR(st->st_mode) || !st->st_nlink || !strncmp(path, "/proc/", 6))
 		return;
 	json = path_json(path);
 	json_object_set_new(plan->folders, json_string_value(json), json_integer(st->st_mode));
 	json_decref(json);
-}
-
-static int look_at_folder(const struct proc_fd *fd, void *arg)
-{
-	need_folder(arg, fd->link, &fd->st);
-	return 0;
 }
 
 static void look_at_cwd(struct plan *plan, pid_t pid)
@@ -165,17 +160,13 @@ static void look_at_cwd(struct plan *plan, pid_t pid)
 
 	if (n > 0 && stat(link, &st) == 0) {
 		path[n] = '\0';
-		need_folder(plan, path, &st);
+		plan_folder(plan, path, &st);
 	}
 	free(link);
 }
 
-/* In a mount namespace of its own, folders are made there with the mounts, or the move is refused: plan_mounts.c. */
-int plan_folders(struct plan *plan)
+void plan_cwds(struct plan *plan)
 {
-	if (plan->mntns.own)
-		return 0;
 	for (size_t i = 0; i < plan->tree.n; i++)
 		look_at_cwd(plan, plan->tree.task[i].pid);
-	return proc_each_fd(&plan->tree, look_at_folder, plan);
 }
