@@ -122,7 +122,6 @@ void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy)
 	socklen_t len = sizeof(sun);
 	char name[sizeof(sun.sun_path) + 1] = "";
 	bool abstract;
-	json_t *json;
 
 	if (getsockname(copy, (struct sockaddr *)&sun, &len) || len <= offsetof(struct sockaddr_un, sun_path))
 		return;
@@ -132,9 +131,7 @@ void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy)
 		name[i] = abstract && !sun.sun_path[i] ? '@' : sun.sun_path[i];
 	if (abstract ? plan->own_netns : name[0] != '/' || plan->mntns.own)
 		return;
-	json = path_json(name);
-	json_object_set_new(plan->names, json_string_value(json), json_pack("[i, i]", fd->pid, fd->fd));
-	json_decref(json);
+	path_json_set(plan->names, name, json_pack("[i, i]", fd->pid, fd->fd));
 }
 
 /* ----------------------------------------------------------- folders -- */
@@ -142,14 +139,9 @@ void plan_unix_name(struct plan *plan, const struct proc_fd *fd, int copy)
 /* In a mount namespace of its own, folders are made there with the mounts, or the move is refused: plan_mounts.c. */
 void plan_folder(struct plan *plan, const char *path, const struct stat *st)
 {
-	json_t *json;
-
 	/* CRIU takes removed folders along. */
-	if (plan->mntns.own || path[0] != '/' || !S_ISDIR(st->st_mode) || !st->st_nlink || !strncmp(path, "/proc/", 6))
-		return;
-	json = path_json(path);
-	json_object_set_new(plan->folders, json_string_value(json), json_integer(st->st_mode));
-	json_decref(json);
+	if (!plan->mntns.own && path[0] == '/' && S_ISDIR(st->st_mode) && st->st_nlink && strncmp(path, "/proc/", 6))
+		path_json_set(plan->folders, path, json_integer(st->st_mode));
 }
 
 static void look_at_cwd(struct plan *plan, pid_t pid)

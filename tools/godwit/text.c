@@ -68,26 +68,37 @@ json_t *path_json(const char *path)
 	return escaped_json(path, true);
 }
 
+void path_json_set(json_t *object, const char *path, json_t *value)
+{
+	char *key = escape(path, true);
+
+	json_object_set_new(object, key, value);
+	free(key);
+}
+
+char *path_from_key(const char *key)
+{
+	char *path = xcalloc(1, strlen(key) + 1), *to = path;
+
+	while (*key) {
+		char digits[3] = "";
+
+		if (!is_escape(key)) {
+			*to++ = *key++;
+			continue;
+		}
+		memcpy(digits, key + 2, 2);
+		*to++ = strtol(digits, NULL, 16);
+		key += 4;
+	}
+	return path;
+}
+
 char *path_from_json(const json_t *json)
 {
 	const char *text = json_string_value(json);
-	char *path, *to;
 
-	if (!text)
-		return NULL;
-	path = to = xcalloc(1, strlen(text) + 1);
-	while (*text) {
-		char digits[3] = "";
-
-		if (!is_escape(text)) {
-			*to++ = *text++;
-			continue;
-		}
-		memcpy(digits, text + 2, 2);
-		*to++ = strtol(digits, NULL, 16);
-		text += 4;
-	}
-	return path;
+	return text ? path_from_key(text) : NULL;
 }
 
 const char *parse_text(const char *argument)

@@ -20,6 +20,9 @@ json_t *text_json(const char *bytes);
 json_t *path_json(const char *path);
 /* NULL if that is no string. Free it. */
 char *path_from_json(const json_t *json);
+/* The same, where the name is a key of an object. path_json_set() takes value over. */
+void path_json_set(json_t *object, const char *path, json_t *value);
+char *path_from_key(const char *key);
 
 /* The last line: programs warn first, and say last what counts. The text is cut for that. */
 char *text_last_line(char *text);

@@ -64,16 +64,14 @@ static void check_ports(json_t *list, json_t *ports)
 static json_t *unix_names(void)
 {
 	char *text = read_file("/proc/net/unix"), *line, *save;
-	json_t *names = json_object(), *json;
+	json_t *names = json_object();
 
 	for (line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
 		int at = 0;
 
 		if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %n", &at) < 0 || !at || !line[at])
 			continue;
-		json = path_json(line + at);
-		json_object_set_new(names, json_string_value(json), json_true());
-		json_decref(json);
+		path_json_set(names, line + at, json_true());
 	}
 	free(text);
 	return names;
@@ -82,13 +80,11 @@ static json_t *unix_names(void)
 /* Is there such a name on this host? A socket of another mount namespace may only seem to have it. */
 static bool is_here(const char *name)
 {
-	json_t *json = json_string(name);
-	char *path = path_from_json(json);
+	char *path = path_from_key(name);
 	struct stat st;
-	bool here = path && (path[0] != '/' || lstat(path, &st) == 0);
+	bool here = path[0] != '/' || lstat(path, &st) == 0;
 
 	free(path);
-	json_decref(json);
 	return here;
 }
 
@@ -110,17 +106,15 @@ static void check_names(json_t *list, json_t *names)
 
 static void check_folder(json_t *list, const char *name, json_t *mode)
 {
-	json_t *json = json_string(name);
-	char *path = path_from_json(json);
+	char *path = path_from_key(name);
 	mode_t here = json_integer_value(mode);
 	struct stat st;
 
-	if (!path || stat(path, &st) || !S_ISDIR(st.st_mode))
+	if (stat(path, &st) || !S_ISDIR(st.st_mode))
 		problem(list, "folder %s: it is not there: make it", name);
 	else if ((st.st_mode ^ here) & 07777)
 		problem(list, "folder %s: its mode is %o there and %o here: change it", name, st.st_mode & 07777, here & 07777);
 	free(path);
-	json_decref(json);
 }
 
 void agent_check_names(json_t *message, json_t *list)
