@@ -74,7 +74,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
 		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
 		.addresses = addresses, .contained = contained, .units = json_incref(units),
-		.outside = json_object(), .ports = json_array(), .known_ports = json_object(), .names = json_object(),
+		.outside = json_object(), .ports = json_object(), .names = json_object(),
 		.folders = json_object(),
 	};
 	if (tree_collect(&plan->tree, pid))
@@ -146,7 +146,6 @@ void plan_free(struct plan *plan)
 	json_decref(plan->units);
 	json_decref(plan->outside);
 	json_decref(plan->ports);
-	json_decref(plan->known_ports);
 	json_decref(plan->names);
 	json_decref(plan->folders);
 	mntns_free(&plan->mntns);

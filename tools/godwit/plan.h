@@ -33,8 +33,8 @@ struct plan {
 	json_t *watches;	/* watched files, needed there: pid, fd, path, mode; mount: it must be the root of a mount */
 	json_t *leased;		/* paths of files on which the process has a lease, which ends when somebody opens them */
 	json_t *locks;		/* locks that must be free there: pid, path, flock, write, start, length */
-	json_t *ports;		/* addresses that must be free there: pid, fd, udp, address, port, v6only, shared (SO_REUSEPORT) */
-	json_t *known_ports;	/* the same, as keys */
+	/* addresses that must be free there: {KEY: {pid, fd, udp, address, port, v6only, shared (SO_REUSEPORT)}} */
+	json_t *ports;
 	json_t *names;		/* names of Unix sockets that must be free there: {name: [pid, fd]} */
 	json_t *folders;	/* that must be there: {path: mode} */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */

@@ -81,15 +81,14 @@ static void need_port(struct plan *plan, const struct proc_inet *s)
 		return;
 	inet_ntop(AF_INET6, &s->local, address, sizeof(address));
 	key = xasprintf("%d %s %u", s->udp, address, s->local_port);
-	if (!json_object_get(plan->known_ports, key)) {
-		json_object_set_new(plan->known_ports, key, json_true());
+	if (!json_object_get(plan->ports, key)) {
 		copy = proc_get_fd(s->pid, s->fd);
 		if (copy >= 0) {
 			getsockopt(copy, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, &len);
 			getsockopt(copy, SOL_SOCKET, SO_REUSEPORT, &shared, &len);
 		}
 		close_fd(&copy);
-		json_array_append_new(plan->ports, json_pack("{s:i, s:i, s:b, s:s, s:i, s:b, s:b}", "pid", s->pid, "fd", s->fd,
+		json_object_set_new(plan->ports, key, json_pack("{s:i, s:i, s:b, s:s, s:i, s:b, s:b}", "pid", s->pid, "fd", s->fd,
 			"udp", s->udp, "address", address, "port", (int)s->local_port, "v6only", v6only, "shared", shared));
 	}
 	free(key);

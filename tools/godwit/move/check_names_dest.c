@@ -38,10 +38,10 @@ static int try_to_bind(const struct in6_addr *address, json_t *port)
 
 static void check_ports(json_t *list, json_t *ports)
 {
+	const char *key;
 	json_t *port;
-	size_t i;
 
-	json_array_foreach(ports, i, port) {
+	json_object_foreach(ports, key, port) {
 		const char *text = json_string_value(json_object_get(port, "address"));
 		char shown[INET6_ADDRSTRLEN];
 		struct in6_addr address;
