@@ -107,9 +107,8 @@ static int keep(struct move *m)
 {
 	int status;
 
-	/* The worker refuses others than root. */
-	m->lock = geteuid() ? -1 : state_lock(m->id);
-	if (m->lock < 0 && !geteuid())
+	m->lock = state_lock(m->id);
+	if (m->lock < 0)
 		return failed(EXIT_REFUSED);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	worker = fork();
@@ -203,7 +202,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 
 static int find(struct move *m)
 {
-	if (m->container.name && (host_check_root() || container_find(m)))
+	if (host_check_root() || (m->container.name && container_find(m)))
 		return -1;
 	/* The keeper must know which processes it looks after. */
 	return tree_collect(&m->plan.tree, m->process.pid);

@@ -314,7 +314,7 @@ static void name_silent_peers(const struct move *m)
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->process.pid);
-	if (host_check_root() || dest_start(&m->dest, m->host, m->ssh, m->id, false) ||
+	if (dest_start(&m->dest, m->host, m->ssh, m->id, false) ||
 	    check_here(m) || check_there(m) || prepare_there(m)) {
 		dest_close(&m->dest);
 		return EXIT_REFUSED;
