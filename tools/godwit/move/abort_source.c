@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "images.h"
 #include "move.h"
 #include "netns.h"
 #include "state.h"

@@ -14,7 +14,6 @@
 #include "agent.h"
 #include "gids.h"
 #include "host.h"
-#include "mntns.h"
 #include "text.h"
 
 /* ---------------------------------------------------------------- hello -- */

@@ -8,7 +8,6 @@
 #include <unistd.h>
 #include "content.h"
 #include "host.h"
-#include "images.h"
 #include "move.h"
 #include "state.h"
 #include "text.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include "images.h"
 #include "move.h"
 #include "netns.h"
 #include "state.h"

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include "images.h"
 #include "move.h"
 #include "netlink.h"
 

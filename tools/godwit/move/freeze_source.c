@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "host.h"
-#include "images.h"
 #include "move.h"
 #include "netns.h"
 

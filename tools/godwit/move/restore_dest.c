@@ -10,8 +10,6 @@
 #include <unistd.h>
 #include "agent.h"
 #include "creds.h"
-#include "images.h"
-#include "mntns.h"
 #include "text.h"
 
 int agent_set_environment(json_t *env)

@@ -7,7 +7,6 @@
 #include <linux/capability.h>
 #include "agent.h"
 #include "huge.h"
-#include "images.h"
 #include "proc.h"
 #include "text.h"
 

@@ -2,7 +2,6 @@
 /*
  * The source sends what the process has: its addresses, copies of files, the images.
  */
-#include "images.h"
 #include "move.h"
 
 struct progress {
