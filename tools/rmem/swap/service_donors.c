@@ -138,9 +138,7 @@ static void heard(struct nlattr **attrs, void *arg)
 	case RMEM_SWAP_DONOR_LOST:
 		say(LOG_WARNING, "donor %s: lost%s%s; its pages come from the disk", donor ? donor : "?", reason ? ": " : "",
 		    reason ? reason : "");
-		if (d)
-			donor_lost(d);
-		break;
+		/* fallthrough */
 	case RMEM_SWAP_DONOR_GONE:
 		/* If this process has removed it, it ends as AWAY in any case. */
 		if (d)
