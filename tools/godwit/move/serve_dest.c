@@ -122,9 +122,7 @@ static void lost_connection(struct agent *a)
 	fault_clear();
 	agent_drop_connection(a);
 	switch (a->stage) {
-	case STAGE_READY:
-		/* Only the source knows what becomes of the copy. The tasks stay frozen until we are told. */
-		break;
+	case STAGE_READY:	/* only the source knows what becomes of the copy: its tasks stay frozen until we are told */
 	case STAGE_COMMITTED:
 		break;
 	case STAGE_RUNNING:
