@@ -4,35 +4,6 @@
 
 #include "dump.h"
 
-/* The first mapping that ends behind this address. */
-static const struct mapping *find_mapping(const struct dumped_task *task,
-					  uint64_t address)
-{
-	int from = 0, to = task->num_mappings, middle;
-
-	while (from < to) {
-		middle = from + (to - from) / 2;
-		if (task->mappings[middle].end <= address)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return task->mappings + from;
-}
-
-static bool has_memory(const struct dumped_task *task, uint64_t start,
-		       uint64_t length, unsigned int needs)
-{
-	struct memory memory = { start, start + length, needs };
-	const struct mapping *end = task->mappings + task->num_mappings;
-	const struct mapping *m = find_mapping(task, start);
-
-	for (; m < end && m->start <= memory.start; m++)
-		if (memory_found(&memory, m->start, m->end, m->flags))
-			return true;
-	return memory.start >= memory.end;
-}
-
 static bool has_open(const struct dumped_task *task, uint32_t context)
 {
 	uint32_t i;
@@ -62,7 +33,8 @@ static bool belongs(const struct dumped_task *task, uint32_t context,
 		return false;
 	if (!owner)
 		needs |= MEMORY_SHARED;
-	return has_memory(task, le64toh(mr->start), le64toh(mr->length), needs);
+	return memory_is_mapped(task->mappings, task->num_mappings,
+				le64toh(mr->start), le64toh(mr->length), needs);
 }
 
 static bool is_dumped(pid_t pid)

@@ -124,15 +124,6 @@ int for_each_fd(pid_t pid, fd_fn *fn, void *arg);
 /* How many RDMA files a process has open, or -1. */
 int count_files(pid_t pid);
 
-struct mapping {
-	uint64_t	start;
-	uint64_t	end;
-	uint64_t	pgoff;		/* bytes */
-	unsigned int	flags;		/* MEMORY_... */
-	bool		uverbs;
-	char		node[NODE_LEN];	/* of a uverbs device */
-};
-
 /*
  * All mappings of a process, by rising address. Returns their number, or -1.
  * The caller frees them.

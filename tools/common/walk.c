@@ -150,9 +150,23 @@ unsigned int memory_needs(unsigned int access)
 		MEMORY_WRITE : MEMORY_READ;
 }
 
-bool memory_found(struct memory *m, uint64_t start, uint64_t end, unsigned int flags)
+bool memory_is_mapped(const struct mapping *mapping, size_t n, uint64_t start, uint64_t length, unsigned int needs)
 {
-	if (start <= m->start && end > m->start && (flags & m->needs) == m->needs)
-		m->start = end;
-	return m->start >= m->end;
+	uint64_t end = start + length;
+	size_t low = 0, high = n, middle;
+
+	/* the first mapping that ends behind the start */
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (mapping[middle].end <= start)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; start < end && low < n && mapping[low].start <= start; low++) {
+		if ((mapping[low].flags & needs) != needs)
+			return false;
+		start = mapping[low].end;
+	}
+	return start >= end;
 }

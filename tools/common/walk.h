@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include "rdma_file.h"
 
 /* Call each for all processes of the host, or for the threads of one, until it returns other than 0; return that. */
 int proc_each(int (*each)(pid_t pid, void *arg), void *arg);
@@ -43,16 +44,18 @@ bool proc_map_same(const struct proc_map *a, const struct proc_map *b);
 /* stat() the file that is mapped there, whatever its name is. */
 int proc_map_stat(const struct proc_map *map, struct stat *st);
 
-/* Memory of a process. start moves up as far as the memory was found mapped. */
-struct memory {
-	uint64_t start, end;
-	unsigned int needs;	/* only mappings that have all these flags count */
+/* What is kept of a mapping. */
+struct mapping {
+	uint64_t start, end, pgoff;	/* bytes */
+	unsigned int flags;		/* MEMORY_... */
+	bool uverbs;			/* for the CRIU plugin: of a device, which has this node */
+	char node[NODE_LEN];
 };
 
 /* The flags that a memory region with these flags, IBV_ACCESS_..., needs of its memory when it is registered. */
 unsigned int memory_needs(unsigned int access);
 
-/* Look at the next mapping, by rising address. True: all of the memory was found, without a hole. */
-bool memory_found(struct memory *m, uint64_t start, uint64_t end, unsigned int flags);
+/* Do the mappings, by rising address, have all of this memory, without a hole, and with all flags in needs? */
+bool memory_is_mapped(const struct mapping *mapping, size_t n, uint64_t start, uint64_t length, unsigned int needs);
 
 #endif /* COMMON_WALK_H */

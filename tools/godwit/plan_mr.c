@@ -9,19 +9,16 @@
 /* The mappings of a process, in ascending order. They are kept, since each of its regions needs them. */
 struct mapped {
 	pid_t pid;
-	struct mapped_range {
-		uint64_t start, end;
-		unsigned int flags;
-	} *range;
+	struct mapping *mapping;
 	size_t n;
 };
 
-static int add_range(const struct proc_map *map, void *arg)
+static int add_mapping(const struct proc_map *map, void *arg)
 {
 	struct mapped *m = arg;
 
-	GROW(m->range, m->n);
-	m->range[m->n++] = (struct mapped_range){ map->start, map->end, map->flags };
+	GROW(m->mapping, m->n);
+	m->mapping[m->n++] = (struct mapping){ .start = map->start, .end = map->end, .flags = map->flags };
 	return 0;
 }
 
@@ -35,36 +32,23 @@ static const struct mapped *mapped_by(struct look *look, pid_t pid)
 	GROW(look->mapped, look->n_mapped);
 	m = &look->mapped[look->n_mapped++];
 	*m = (struct mapped){ .pid = pid };
-	proc_each_map(pid, add_range, m);
+	proc_each_map(pid, add_mapping, m);
 	return m;
 }
 
 void free_mapped(struct look *look)
 {
 	for (size_t i = 0; i < look->n_mapped; i++)
-		free(look->mapped[i].range);
+		free(look->mapped[i].mapping);
 	free(look->mapped);
 }
 
 /* Has the process the memory of the region mapped, without a hole, and with these flags? */
 static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, unsigned int needs)
 {
-	struct memory memory = { le64toh(mr->start), le64toh(mr->start) + le64toh(mr->length), needs };
 	const struct mapped *m = mapped_by(look, pid);
-	size_t low = 0, high = m->n;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (m->range[middle].end <= memory.start)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < m->n && m->range[low].start <= memory.start; low++)
-		if (memory_found(&memory, m->range[low].start, m->range[low].end, m->range[low].flags))
-			return true;
-	return memory.start >= memory.end;
+	return memory_is_mapped(m->mapping, m->n, le64toh(mr->start), le64toh(mr->length), needs);
 }
 
 /* The rule by which the CRIU plugin chooses the process that registers it again (criu-plugin/dump_memory.c). */
