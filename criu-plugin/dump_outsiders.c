@@ -5,14 +5,9 @@
  * for them for ever. godwit looks for them before it starts CRIU
  * (tools/godwit/holders.c).
  */
-#include <ctype.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "dump.h"
@@ -21,8 +16,8 @@
 struct open_file {
 	pid_t		pid;
 	int		fd;
-	dev_t		rdev;
 	enum file_kind	kind;
+	char		node[NODE_LEN];
 };
 
 struct search {
@@ -32,26 +27,13 @@ struct search {
 	uint32_t	num_files;
 };
 
-/* The number of the device whose file this is; 0: it is no device's. */
-static dev_t device_number(int dir, const char *name)
-{
-	struct statx st;
-
-	/* Do not ask the server of a file system: it may be slow or frozen. */
-	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
-	    !S_ISCHR(st.stx_mode))
-		return 0;
-	return makedev(st.stx_rdev_major, st.stx_rdev_minor);
-}
-
-/* Open files with one number are compared by kcmp(2), which has an order. */
+/* Open files of one device are compared by kcmp(2), which has an order. */
 static int by_file(const void *a, const void *b)
 {
 	const struct open_file *x = a, *y = b;
 
-	if (x->rdev != y->rdev)
-		return x->rdev < y->rdev ? -1 : 1;
-	return proc_order_files(x->pid, x->fd, y->pid, y->fd);
+	return strcmp(x->node, y->node) ?:
+		proc_order_files(x->pid, x->fd, y->pid, y->fd);
 }
 
 static int add_file(pid_t pid, int fd, enum file_kind kind, const char *node,
@@ -59,16 +41,14 @@ static int add_file(pid_t pid, int fd, enum file_kind kind, const char *node,
 {
 	struct search *s = arg;
 	struct open_file *file;
-	char path[64];
 
-	(void)node;
 	if (kind != FILE_UVERBS && kind != FILE_RDMA_CM)
 		return 0;
 	file = append(&s->files, sizeof(*file), s->num_files);
 	if (!file)
 		return -1;
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	*file = (struct open_file){ pid, fd, device_number(AT_FDCWD, path), kind };
+	*file = (struct open_file){ .pid = pid, .fd = fd, .kind = kind };
+	strcpy(file->node, node);
 	s->num_files++;
 	return 0;
 }
@@ -93,15 +73,19 @@ static bool only_looks(pid_t pid)
 	return name && (!strcmp(name, "/godwit") || !strcmp(name, "/criu"));
 }
 
-static int refuse_outsider(const struct search *s, const struct open_file *its)
+static int refuse_outsider(pid_t pid, int fd, enum file_kind kind,
+			   const char *node, void *arg)
 {
+	struct open_file its = { .pid = pid, .fd = fd, .kind = kind };
+	const struct search *s = arg;
 	const struct open_file *file;
 
-	file = bsearch(its, s->files, s->num_files, sizeof(*file), by_file);
-	if (!file || only_looks(its->pid))
+	strcpy(its.node, node);
+	file = bsearch(&its, s->files, s->num_files, sizeof(*file), by_file);
+	if (!file || only_looks(pid))
 		return 0;
 	return fail("process %d, descriptor %d: " WHY_OUTSIDER, file->pid,
-		    file->fd, its->pid, file->kind == FILE_UVERBS ?
+		    file->fd, pid, kind == FILE_UVERBS ?
 		    "context open" : "file of librdmacm open");
 }
 
@@ -117,28 +101,9 @@ static bool in_tree(const struct search *s, pid_t pid)
 
 static int look_at(pid_t pid, void *arg)
 {
-	const struct search *s = arg;
-	struct open_file file = { .pid = pid };
-	struct dirent *de;
-	char path[64];
-	int ret = 0;
-	DIR *dir;
-
-	if (pid == getpid() || in_tree(s, pid))
+	if (pid == getpid() || in_tree(arg, pid))
 		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = opendir(path);
-	while (!ret && dir && (de = readdir(dir))) {
-		if (!isdigit(de->d_name[0]))
-			continue;
-		file.fd = atoi(de->d_name);
-		file.rdev = device_number(dirfd(dir), de->d_name);
-		if (file.rdev)
-			ret = refuse_outsider(s, &file);
-	}
-	if (dir)
-		closedir(dir);
-	return ret;
+	return for_each_fd(pid, refuse_outsider, arg);
 }
 
 /* The tree is frozen, so nobody else gets such a file from now on. */

@@ -15,26 +15,33 @@
 
 /* ------------------------------------------------------------------ files -- */
 
+static enum file_kind kind_at(int dir, const char *name, char node[NODE_LEN])
+{
+	char link[sizeof(EVENT_FILE)] = "";
+	struct statx st;
+
+	node[0] = '\0';
+	/* Do not ask the server of a file system: it may be slow or frozen. */
+	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+		return FILE_NOT_RDMA;
+	if (S_ISCHR(st.stx_mode))
+		return device_kind(makedev(st.stx_rdev_major, st.stx_rdev_minor),
+				   node);
+	if (readlinkat(dir, name, link, sizeof(link)) == sizeof(EVENT_FILE) - 1 &&
+	    !memcmp(link, EVENT_FILE, sizeof(EVENT_FILE) - 1))
+		return FILE_EVENTS;
+	return FILE_NOT_RDMA;
+}
+
 enum file_kind fd_kind(pid_t pid, int fd, char node[NODE_LEN])
 {
-	char path[64], link[sizeof(EVENT_FILE)] = "";
-	struct statx st;
+	char path[64];
 
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
 	else
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	node[0] = '\0';
-	/* Do not ask the server of a file system: it may be slow or frozen. */
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
-		return FILE_NOT_RDMA;
-	if (S_ISCHR(st.stx_mode))
-		return device_kind(makedev(st.stx_rdev_major, st.stx_rdev_minor),
-				   node);
-	if (readlink(path, link, sizeof(link)) == sizeof(EVENT_FILE) - 1 &&
-	    !memcmp(link, EVENT_FILE, sizeof(EVENT_FILE) - 1))
-		return FILE_EVENTS;
-	return FILE_NOT_RDMA;
+	return kind_at(AT_FDCWD, path, node);
 }
 
 /*
@@ -52,7 +59,7 @@ int for_each_fd(pid_t pid, fd_fn *fn, void *arg)
 	char path[64], node[NODE_LEN];
 	enum file_kind kind;
 	struct dirent *de;
-	int ret = 0, fd;
+	int ret = 0;
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
@@ -62,10 +69,9 @@ int for_each_fd(pid_t pid, fd_fn *fn, void *arg)
 	while (!ret && (de = readdir(dir))) {
 		if (!isdigit(de->d_name[0]))
 			continue;
-		fd = atoi(de->d_name);
-		kind = fd_kind(pid, fd, node);
+		kind = kind_at(dirfd(dir), de->d_name, node);
 		if (kind != FILE_NOT_RDMA)
-			ret = fn(pid, fd, kind, node, arg);
+			ret = fn(pid, atoi(de->d_name), kind, node, arg);
 	}
 	closedir(dir);
 	return ret;
