@@ -12,56 +12,35 @@
 
 #define ANSWER_MS	30000
 
-static json_t *word_abort(void)
+/* 0: the copy is undone. -1 with fault(): the destination refuses (dest->refused), or can't be heard. */
+static int ask_abort(struct dest *dest)
 {
-	return json_pack("{s:s, s:b}", "op", "abort", "word", 1);
-}
+	json_t *word = json_pack("{s:s, s:b}", "op", "abort", "word", 1);
+	json_t *answer = wire_send(&dest->wire, word) ? NULL : dest_hear_aborted(dest, ANSWER_MS);
+	bool aborted = json_object_get(answer, "aborted");
 
-/*
- * The destination's agent may be telling how its copy runs: such words are no answer to "abort". 0: the copy is undone. -1 with
- * fault(): it refuses (*refused), or can't be heard.
- */
-static int ask_abort(struct dest *dest, bool *refused)
-{
-	json_t *answer;
-	bool aborted = false;
-
-	*refused = false;
-	if (wire_send(&dest->wire, word_abort()))
-		return -1;
-	while (!aborted && !*refused && wire_receive(&dest->wire, &answer, NULL, NULL, ANSWER_MS) == 0) {
-		*refused = dest_understand(dest, answer);
-		aborted = json_object_get(answer, "aborted");
-		json_decref(answer);
-	}
+	dest->refused = answer && dest_understand(dest, answer);
+	json_decref(answer);
 	return aborted ? 0 : -1;
 }
 
-static int ask_commit(struct dest *dest, bool *refused)
+static int ask_commit(struct dest *dest)
 {
-	json_t *answer;
-	int ret;
+	json_t *answer = dest_ask(dest, json_pack("{s:s}", "op", "commit"), ANSWER_MS);
 
-	*refused = false;
-	if (wire_send(&dest->wire, json_pack("{s:s}", "op", "commit")) ||
-	    wire_receive(&dest->wire, &answer, NULL, NULL, ANSWER_MS))
-		return -1;
-	ret = dest_understand(dest, answer);
-	*refused = ret;
 	json_decref(answer);
-	return ret;
+	return answer ? 0 : -1;
 }
 
 /* At the destination, through its agent, which remembers for the source that it let the copy go. */
 static int settle_there(const char *id, json_t *state, bool commit)
 {
 	struct dest dest = DEST_INIT;
-	bool refused;
 
 	if (dest_connect(&dest, NULL, NULL, id, true))
 		return failed(EXIT_REFUSED);
-	if (commit ? ask_commit(&dest, &refused) : ask_abort(&dest, &refused))
-		return failed(refused ? EXIT_REFUSED : EXIT_LOST);
+	if (commit ? ask_commit(&dest) : ask_abort(&dest))
+		return failed(dest.refused ? EXIT_REFUSED : EXIT_LOST);
 	if (!commit)
 		json_decref(dest_ask(&dest, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
 	dest_close(&dest);
@@ -98,7 +77,7 @@ static int say(const struct move *m, int code, bool commit)
  */
 static int settle_here(struct move *m, bool commit)
 {
-	bool reached = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0, refused;
+	bool reached = dest_connect(&m->dest, m->host, m->ssh, m->id, true) == 0;
 
 	if (!reached && m->dest.hello && !json_object_get(m->dest.hello, "gone"))
 		return failed(EXIT_REFUSED);
@@ -113,7 +92,7 @@ static int settle_here(struct move *m, bool commit)
 		fault("process %d runs at %s: godwit settle %s commit", m->process.pid, m->host, m->id);
 		return failed(EXIT_REFUSED);
 	}
-	if (reached && ask_abort(&m->dest, &refused))
+	if (reached && ask_abort(&m->dest))
 		return failed(EXIT_REFUSED);
 	move_set_stage(m, MOVE_FROZEN);
 	return say(m, move_end(m), false);

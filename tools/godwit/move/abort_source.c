@@ -89,17 +89,9 @@ static int revive(struct move *m)
 
 /* ---------------------------------------------------- the destination -- */
 
-/* The destination may have sent other words before it heard "abort": those are dropped. */
 static json_t *hear_aborted(struct move *m)
 {
-	json_t *answer;
-
-	while (wire_receive(&m->dest.wire, &answer, NULL, NULL, ABORT_ANSWER_MS) == 0) {
-		if (json_object_get(answer, "aborted") || json_is_false(json_object_get(answer, "undone")))
-			return answer;
-		json_decref(answer);
-	}
-	return NULL;
+	return dest_hear_aborted(&m->dest, ABORT_ANSWER_MS);
 }
 
 enum copy { COPY_UNDONE, COPY_RUNS, COPY_UNKNOWN };

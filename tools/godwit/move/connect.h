@@ -13,6 +13,7 @@ struct dest {
 	const char *host;
 	int64_t rtt_ns;		/* the shortest round trip seen */
 	json_t *hello;		/* its first word */
+	bool refused;		/* dest_ask(): it has answered, and the answer is "failed" */
 	int64_t until;		/* we wait for the hello until then, of now_ns(), but for 1 s at least; 0: for 30 s */
 };
 
@@ -30,8 +31,13 @@ int dest_hello(struct dest *dest);
 int dest_ping(struct dest *dest);
 void dest_close(struct dest *dest);
 
-/* Ask, and wait for the answer, which is to be freed. NULL with fault(), also if the answer says "failed". */
+/* Ask, and wait for the answer, which is to be freed. NULL with fault(): it says "failed" (dest->refused), or none came. */
 json_t *dest_ask(struct dest *dest, json_t *question, int timeout_ms);
+/*
+ * After "abort", hear the answer: "aborted", or that it is too late. The destination may have sent other words before it heard
+ * "abort": those are dropped. NULL: none came.
+ */
+json_t *dest_hear_aborted(struct dest *dest, int timeout_ms);
 /* Turn a "failed" into a fault(). */
 int dest_understand(const struct dest *dest, json_t *answer);
 

@@ -190,12 +190,26 @@ json_t *dest_ask(struct dest *dest, json_t *question, int timeout_ms)
 {
 	json_t *answer;
 
+	dest->refused = false;
 	if (wire_send(&dest->wire, question) ||
 	    wire_receive(&dest->wire, &answer, NULL, NULL, timeout_ms))
 		return NULL;
 	if (dest_understand(dest, answer)) {
+		dest->refused = true;
 		json_decref(answer);
 		return NULL;
 	}
 	return answer;
+}
+
+json_t *dest_hear_aborted(struct dest *dest, int timeout_ms)
+{
+	json_t *answer;
+
+	while (wire_receive(&dest->wire, &answer, NULL, NULL, timeout_ms) == 0) {
+		if (json_object_get(answer, "aborted") || json_is_false(json_object_get(answer, "undone")))
+			return answer;
+		json_decref(answer);
+	}
+	return NULL;
 }
