@@ -131,6 +131,7 @@ static int receive_json(const struct wire *wire, json_t **message, size_t length
 		*message = json_loadb(text, length, 0, NULL);
 		if (!json_is_object(*message)) {
 			json_decref(*message);
+			*message = NULL;
 			ret = fault("the other end talks no sense: is it godwit?");
 		}
 	}
