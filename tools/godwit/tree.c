@@ -19,6 +19,9 @@ static int tree_add(struct tree *tree, pid_t pid)
 	size_t i, n;
 	int pidfd = pidfd_open(pid, 0);
 
+	/* a child that has ended since it was listed */
+	if (pidfd < 0 && errno == ESRCH && tree->n)
+		return 0;
 	if (pidfd < 0)
 		return fault("process %d: %s", pid, strerror(errno));
 	GROW(tree->task, tree->n);
