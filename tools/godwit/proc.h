@@ -65,6 +65,7 @@ struct proc_id {
 
 struct proc_id proc_identify(pid_t pid);
 bool proc_is_there(const struct proc_id *id);	/* also as a zombie */
+bool proc_lives(const struct proc_id *id);	/* tree.c: it has not ended, and was not killed */
 /* tree.c: kill it and all below it, children before their parents, and wait a while until they are dead. */
 void proc_kill_tree(const struct proc_id *id);
 char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */

@@ -96,13 +96,27 @@ bool task_has_ended(const struct task *task)
 	return gone(task, 0);
 }
 
+static bool is_alive(const struct task *task)
+{
+	return !task_has_ended(task) && !proc_is_killed(task->pid);
+}
+
 size_t tree_alive(const struct tree *tree)
 {
 	size_t i, n = 0;
 
 	for (i = 0; i < tree->n; i++)
-		n += !task_has_ended(&tree->task[i]) && !proc_is_killed(tree->task[i].pid);
+		n += is_alive(&tree->task[i]);
 	return n;
+}
+
+bool proc_lives(const struct proc_id *id)
+{
+	struct task task = { .pid = id->pid, .pidfd = id->pid > 0 ? pidfd_open(id->pid, 0) : -1 };
+	bool lives = task.pidfd >= 0 && proc_is_there(id) && is_alive(&task);
+
+	close_fd(&task.pidfd);
+	return lives;
 }
 
 int tree_wait_gone(const struct tree *tree, int timeout_ms)

@@ -41,6 +41,8 @@ void agent_undo(struct agent *a)
 	a->images = NULL;
 	json_decref(a->want_creds);
 	a->want_creds = NULL;
+	json_decref(a->restored);
+	a->restored = NULL;
 	json_decref(a->container);
 	a->container = NULL;
 	json_decref(a->mntns);

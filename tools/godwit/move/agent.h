@@ -63,6 +63,7 @@ struct agent {
 	struct proc_id plugin_id;	/* for a container: the CRIU that podman's runtime started */
 	int plugin_pidfd;		/* the same, until it is undone; or -1 */
 	json_int_t want_processes, want_contexts;	/* how many the source has frozen */
+	json_t *restored;	/* the processes that were restored, for whoever goes on when we are killed; or NULL */
 	json_t *want_creds;	/* of the threads at the source: creds_collect() */
 	struct tree tree;
 	struct contexts contexts;
@@ -75,12 +76,15 @@ struct agent {
 
 /*
  * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what must be
- * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault().
+ * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): a->tree is what
+ * was restored, and is written down with the next stage. agent_restored(): the nth of these processes.
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);
 int agent_save(struct agent *a);
 int agent_load(struct agent *a);
+void agent_note_restored(struct agent *a);
+struct proc_id agent_restored(const struct agent *a, size_t n);
 void agent_linger(struct agent *a);	/* from now on we wait for the source for LINGER_S */
 void agent_warn(struct agent *a, const char *text);
 

@@ -106,13 +106,27 @@ int agent_lost(void)
 	return fault("criu was killed as it let the tasks go, and they have ended");
 }
 
+/* Does each process live that was restored? Tasks that run may have forked, so there may be more. */
+static bool is_whole(const struct agent *a)
+{
+	size_t n = json_array_size(a->restored);
+
+	for (size_t i = 0; i < n; i++) {
+		struct proc_id id = agent_restored(a, i);
+
+		if (!proc_lives(&id))
+			return false;
+	}
+	return n > 0;
+}
+
+/* If a process has ended, it may have died with CRIU, and then the copy is not whole. */
 static int see_through(struct agent *a)
 {
 	fault_clear();
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);
-	if (proc_is_there(&a->root_id) && tree_collect(&a->tree, a->root) == 0 &&
-	    (json_int_t)tree_alive(&a->tree) == a->want_processes && contexts_find(&a->tree, &a->contexts) == 0 &&
+	if (is_whole(a) && tree_collect(&a->tree, a->root) == 0 && contexts_find(&a->tree, &a->contexts) == 0 &&
 	    contexts_query(&a->contexts) == 0 && resume_contexts(a) == 0) {
 		a->running_ns = now_ns();
 		return 0;

@@ -131,6 +131,7 @@ static void all_restored(struct agent *a)
 	agent_enter_stage(a, STAGE_READY);
 	agent_tell(a, json_pack("{s:b, s:i, s:i}", "ready", 1, "processes", (int)a->tree.n,
 				"contexts", (int)a->contexts.n));
+	agent_note_restored(a);
 }
 
 static void criu_ended(struct agent *a, enum criu_event event)

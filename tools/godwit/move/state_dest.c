@@ -68,17 +68,32 @@ static struct proc_id id_from_json(json_t *json)
 				 json_integer_value(json_array_get(json, 1)) };
 }
 
+void agent_note_restored(struct agent *a)
+{
+	a->restored = json_array();
+	for (size_t i = 0; i < a->tree.n; i++) {
+		struct proc_id id = proc_identify(a->tree.task[i].pid);
+
+		json_array_append_new(a->restored, id_json(&id));
+	}
+}
+
+struct proc_id agent_restored(const struct agent *a, size_t n)
+{
+	return id_from_json(json_array_get(a->restored, n));
+}
+
 int agent_save(struct agent *a)
 {
 	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
 		state_remove(a->id);
 		return 0;
 	}
-	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:I, s:O*, s:o, s:b}",
+	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:O*, s:O*, s:o, s:b}",
 		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
-		"root_id", id_json(&a->root_id), "processes", a->want_processes, "container", a->container,
+		"root_id", id_json(&a->root_id), "restored", a->restored, "container", a->container,
 		"plugin_id", id_json(&a->plugin_id), "ran", a->ran));
 }
 
@@ -100,7 +115,7 @@ int agent_load(struct agent *a)
 	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
 	a->ran = json_is_true(json_object_get(state, "ran"));
 	a->root = a->root_id.pid;
-	a->want_processes = json_integer_value(json_object_get(state, "processes"));
+	a->restored = json_incref(json_object_get(state, "restored"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
 	a->adding = json_is_true(json_object_get(state, "added"));
 	for (size_t i = 0; i < a->addresses.n; i++) {
