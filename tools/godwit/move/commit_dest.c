@@ -120,6 +120,17 @@ static bool is_whole(const struct agent *a)
 	return n > 0;
 }
 
+/* If a process has ended, those below it are below another one now, so each is looked for. */
+static void end_all(const struct agent *a)
+{
+	for (size_t i = 0; i < json_array_size(a->restored); i++) {
+		struct proc_id id = agent_restored(a, i);
+
+		if (proc_lives(&id))
+			proc_kill_tree(&id);
+	}
+}
+
 /* If a process has ended, it may have died with CRIU, and then the copy is not whole. */
 static int see_through(struct agent *a)
 {
@@ -132,6 +143,7 @@ static int see_through(struct agent *a)
 		return 0;
 	}
 	proc_kill_tree(&a->root_id);
+	end_all(a);
 	fault_clear();
 	return agent_lost();
 }
