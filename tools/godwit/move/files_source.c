@@ -239,7 +239,8 @@ static int digest_all(struct move *m, const void *arg, int sk)
 	const struct proc_files *files = arg;
 	char digest[DIGEST_TEXT];
 
-	move_sync(m);	/* so that the destination reads what was written */
+	if (move_sync(m))	/* so that the destination reads what was written */
+		return -1;
 	for (size_t i = 0; i < files->n; i++) {
 		if (!is_to_compare(m, &files->file[i]))
 			continue;
@@ -282,37 +283,45 @@ int files_compare(struct move *m)
 
 /* ------------------------------------------------- shared file systems -- */
 
-void move_sync(struct move *m)
+/* syncfs() tells of errors since the file was opened. */
+static int sync_at(const struct move *m, const char *mount)
+{
+	char *path = xasprintf("/proc/%d/root%s", (int)m->process.pid, mount);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int ret = fd >= 0 && syncfs(fd) ? fault("%s: what was written there can't be written back: %s", mount, strerror(errno)) : 0;
+
+	close_fd(&fd);
+	free(path);
+	return ret;
+}
+
+int move_sync(struct move *m)
 {
 	static const char *const types[] = {
 		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
+		"beegfs", "orangefs", "virtiofs", "wekafs",
 	};
 	char *path = xasprintf("/proc/%d/mounts", (int)m->process.pid);
 	FILE *f = m->synced ? NULL : setmntent(path, "re");
 	struct mntent *e;
+	int ret = 0;
 
 	m->synced = true;
 	free(path);
-	while (f && (e = getmntent(f)))
-		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-			if (!strncmp(e->mnt_type, types[i], strlen(types[i]))) {
-				int fd;
-
-				path = xasprintf("/proc/%d/root%s", (int)m->process.pid, e->mnt_dir);
-				fd = open(path, O_RDONLY | O_CLOEXEC);
-				if (fd >= 0)
-					syncfs(fd);
-				close_fd(&fd);
-				free(path);
-			}
+	while (!ret && f && (e = getmntent(f)))
+		for (size_t i = 0; !ret && i < sizeof(types) / sizeof(types[0]); i++)
+			if (!strncmp(e->mnt_type, types[i], strlen(types[i])))
+				ret = sync_at(m, e->mnt_dir);
 	if (f)
 		endmntent(f);
+	return ret;
 }
 
 static int sync_files(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
-	move_sync(m);
+	if (move_sync(m))
+		return -1;
 	slow_say(sk, "");
 	return 0;
 }
