@@ -11,18 +11,6 @@
 
 /* ------------------------------------------------------------ processes -- */
 
-static int tracer_of(pid_t pid)
-{
-	char *path = xasprintf("/proc/%d/status", pid);
-	char *text = read_file(path);
-	char *line = text ? strstr(text, "\nTracerPid:") : NULL;
-	int tracer = line ? atoi(line + 11) : 0;
-
-	free(text);
-	free(path);
-	return tracer;
-}
-
 static int look_at_map(const struct proc_map *map, void *arg)
 {
 	if (map->path && !strncmp(map->path, "/SYSV", 5)) {
@@ -41,7 +29,7 @@ static void look_at_tasks(struct plan *plan)
 		plan_problem(plan, "process 1: it is this host's init");
 	for (size_t i = 0; i < plan->tree.n; i++) {
 		pid_t pid = plan->tree.task[i].pid;
-		int tracer = tracer_of(pid);
+		int tracer = (int)proc_status(pid, "TracerPid", 10);
 
 		if (pid == getpid() || pid == getppid())
 			plan_problem(plan, "process %d: godwit itself runs under it", root);

@@ -25,6 +25,18 @@ static char *stat_fields(pid_t pid, char **text)
 	return end && end[1] ? end + 2 : NULL;
 }
 
+uint64_t proc_status(pid_t pid, const char *name, int base)
+{
+	char *path = xasprintf("/proc/%d/status", pid), *key = xasprintf("\n%s:", name);
+	char *text = read_file(path), *line = text ? strstr(text, key) : NULL;
+	uint64_t value = line ? strtoull(line + strlen(key), NULL, base) : 0;
+
+	free(text);
+	free(key);
+	free(path);
+	return value;
+}
+
 char *proc_name(pid_t pid)
 {
 	char *path = xasprintf("/proc/%d/comm", pid);

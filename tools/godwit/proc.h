@@ -16,6 +16,7 @@ struct task {
 	pid_t pid;
 	int pidfd;
 	bool was_stopped;	/* by a signal, before CRIU froze it */
+	uint64_t pending;	/* signals that waited for it then, a bit for each: number N is bit N - 1 */
 };
 
 struct tree {
@@ -27,8 +28,10 @@ struct tree {
 int tree_collect(struct tree *tree, pid_t root);
 /* Collect the tree anew: it may have forked meanwhile. If that fails, the tree stays what it was. */
 int tree_refresh(struct tree *tree, pid_t root);
-/* Note which tasks a signal has stopped. Call it before CRIU traces them: tracing hides that. */
-void tree_see_stopped(struct tree *tree);
+/* Note which tasks a signal has stopped, and what signals wait. Call it before CRIU traces them: tracing hides the first. */
+void tree_see_signals(struct tree *tree);
+/* Since then somebody has asked a task to end, by a signal that waits. The signal's number, and *pid, or 0. */
+int tree_told_to_end(const struct tree *tree, pid_t *pid);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
 /* Has the process ended? (Its first thread may have ended alone.) */
@@ -68,6 +71,8 @@ bool proc_is_there(const struct proc_id *id);	/* also as a zombie */
 bool proc_lives(const struct proc_id *id);	/* tree.c: it has not ended, and was not killed */
 /* tree.c: kill it and all below it, children before their parents, and wait a while until they are dead. */
 void proc_kill_tree(const struct proc_id *id);
+/* The number in a line of /proc/PID/status; 0 if there is none. */
+uint64_t proc_status(pid_t pid, const char *name, int base);
 char *proc_name(pid_t pid);	/* its comm, clean (text.h), or "?" */
 bool proc_is_killed(pid_t pid);	/* by SIGKILL, or it is gone */
 char proc_state(pid_t pid);	/* as in /proc/PID/stat, 0 when it is gone */

@@ -54,18 +54,37 @@ int tree_refresh(struct tree *tree, pid_t root)
 	for (size_t i = 0; i < now.n; i++) {
 		/* A task that is traced does not look stopped, so what was seen before counts. */
 		for (size_t j = 0; j < tree->n; j++)
-			if (tree->task[j].pid == now.task[i].pid)
+			if (tree->task[j].pid == now.task[i].pid) {
 				now.task[i].was_stopped = tree->task[j].was_stopped;
+				now.task[i].pending = tree->task[j].pending;
+			}
 	}
 	tree_free(tree);
 	*tree = now;
 	return 0;
 }
 
-void tree_see_stopped(struct tree *tree)
+void tree_see_signals(struct tree *tree)
 {
-	for (size_t i = 0; i < tree->n; i++)
+	for (size_t i = 0; i < tree->n; i++) {
 		tree->task[i].was_stopped = proc_state(tree->task[i].pid) == 'T';
+		tree->task[i].pending = proc_status(tree->task[i].pid, "ShdPnd", 16);
+	}
+}
+
+int tree_told_to_end(const struct tree *tree, pid_t *pid)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGQUIT, SIGHUP };
+
+	for (size_t i = 0; i < tree->n; i++) {
+		uint64_t came = proc_status(tree->task[i].pid, "ShdPnd", 16) & ~tree->task[i].pending;
+
+		*pid = tree->task[i].pid;
+		for (size_t j = 0; j < sizeof(signals) / sizeof(signals[0]); j++)
+			if (came & UINT64_C(1) << (signals[j] - 1))
+				return signals[j];
+	}
+	return 0;
 }
 
 void tree_free(struct tree *tree)

@@ -15,17 +15,6 @@ static uint64_t value_in(const char *text, const char *key)
 	return line ? strtoull(line + strlen(key), NULL, 10) : 0;
 }
 
-static uint64_t status_value(pid_t pid, const char *key)
-{
-	char *path = xasprintf("/proc/%d/status", pid);
-	char *text = read_file(path);
-	uint64_t value = value_in(text, key);
-
-	free(text);
-	free(path);
-	return value;
-}
-
 /* Of a page that processes share since fork(), each process counts its part. (For that the kernel walks the page tables.) */
 static uint64_t part_of_anonymous(pid_t pid)
 {
@@ -105,10 +94,10 @@ uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram)
 	*in_ram = 0;
 	for (size_t i = 0; i < tree->n; i++) {
 		pid_t pid = tree->task[i].pid;
-		uint64_t anonymous = status_value(pid, "\nRssAnon:") + status_value(pid, "\nVmSwap:");
+		uint64_t anonymous = proc_status(pid, "RssAnon", 10) + proc_status(pid, "VmSwap", 10);
 
-		sum += 1024 * (anonymous + status_value(pid, "\nRssFile:") + status_value(pid, "\nHugetlbPages:"));
-		shared += 1024 * status_value(pid, "\nRssShmem:");
+		sum += 1024 * (anonymous + proc_status(pid, "RssFile", 10) + proc_status(pid, "HugetlbPages", 10));
+		shared += 1024 * proc_status(pid, "RssShmem", 10);
 		*in_ram += 1024 * (tree->n == 1 ? anonymous : part_of_anonymous(pid));
 	}
 	return sum + (shared < extents ? shared : extents);

@@ -2,7 +2,7 @@
 /*
  * tcp_count server ADDRESS PORT: take one connection, send back each number that comes, in order.
  * tcp_count client ADDRESS PORT FROM COUNT PAUSE_US: from address FROM, send numbers and await each, until SIGINT or COUNT;
- * after SIGUSR1 the next one is written to the beginning of descriptor 4, which is a file.
+ * after SIGUSR1 or SIGHUP the next one is written to the beginning of descriptor 4, which is a file.
  * Both print how many they saw and the longest gap between two; 0 when all came once and in order.
  */
 #include <arpa/inet.h>
@@ -107,6 +107,7 @@ static int call(char **arg)
 	/* An interrupted call is begun again. */
 	signal(SIGINT, on_int);
 	signal(SIGUSR1, on_usr1);
+	signal(SIGHUP, on_usr1);
 	if (bind(sk, (void *)&from, sizeof(from)) || connect(sk, (void *)&to, sizeof(to)))
 		die("connect");
 	for (number = 0; number < count && !stop; number++) {

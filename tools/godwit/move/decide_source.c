@@ -16,6 +16,17 @@ static int all_alive(struct move *m)
 	return tree_alive(&m->plan.tree) == m->plan.tree.n ? 0 : fault("a process of it was killed while it was frozen");
 }
 
+/* The copy would not get the signal, or would not have the process. */
+static int nothing_came(struct move *m)
+{
+	pid_t pid;
+	int sig = tree_told_to_end(&m->plan.tree, &pid);
+
+	if (sig)
+		return fault("process %d got SIG%s while it was frozen, which its copy would not get", pid, sigabbrev_np(sig));
+	return m->container.name ? container_is_whole(m) : 0;
+}
+
 /* If somebody has set the contexts going, the copy must not run: it lacks what they have received since. */
 static int still_stopped(struct move *m)
 {
@@ -76,7 +87,8 @@ static int peers_wait(struct move *m)
 int move_may_decide(struct move *m)
 {
 	/* Is the destination still there? After the decision it is too late to ask. */
-	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || still_stopped(m))
+	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || nothing_came(m) ||
+	    still_stopped(m))
 		return -1;
 	return peers_wait(m);
 }

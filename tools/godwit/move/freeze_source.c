@@ -93,7 +93,7 @@ static int until_dumped(struct move *m)
 			move_renew_later(m, INT64_MAX);
 			/* A task that was stopped during the check may have been woken since. */
 			tree_refresh(&m->plan.tree, m->process.pid);
-			tree_see_stopped(&m->plan.tree);
+			tree_see_signals(&m->plan.tree);
 		}
 		if (!strcmp(script, "query-ext-files")) {
 			move_set_stage(m, MOVE_FROZEN);
