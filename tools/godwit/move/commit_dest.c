@@ -144,6 +144,9 @@ static int see_through(struct agent *a)
 	}
 	proc_kill_tree(&a->root_id);
 	end_all(a);
+	/* What has forked meanwhile, and has lost its parent, is ours. (A container's ends with its first process.) */
+	if (!a->container)
+		proc_kill_descendants();
 	fault_clear();
 	return agent_lost();
 }
