@@ -117,7 +117,7 @@ listed=
 look() {
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" sh -c 'ip -o link; ip -o addr; rdma link
-		cd /var/lib/containers/storage; ls -A /dev/infiniband /var/tmp vfs/dir vfs-images volumes
+		cd /var/lib/containers/storage; ls -A /dev/infiniband /var/tmp overlay overlay-images volumes
 		find /run/netns /run/crun /run/runc -mindepth 1 -maxdepth 1 2>/dev/null
 		podman ps --all --format "{{.ID}} {{.Names}} {{.State}} {{.Pid}} {{.StartedAt}} {{.Restarts}}"
 		[ -z "$1" ] || podman ps --all $1 --format "{{.Names}}"

@@ -45,6 +45,8 @@ json_t *container_netns(const struct move *m);
  */
 int container_dump(struct move *m);
 int container_archive(struct move *m);
+/* rootfs_source.c: add to this archive what the container has changed in its own file system. -1 with fault(). */
+int container_archive_rootfs(struct move *m, const char *archive);
 void container_dump_end(struct move *m);
 void container_forget_dump(struct move *m);	/* remove what podman leaves of a dump that failed */
 /* policy_source.c: podman takes the restart policy away; or gives it back, after a move that failed. -1 with fault(). */

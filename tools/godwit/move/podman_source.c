@@ -250,7 +250,7 @@ int container_dump(struct move *m)
 	char *archive = xasprintf("%s/" ARCHIVE, m->images), *messages = xasprintf("%s/" MESSAGES, m->images);
 	const char *const argv[] = {
 		"podman", "container", "checkpoint", "--leave-running", "--tcp-established", "--file-locks", "--compress", "none",
-		"--export", archive, container_id(c), NULL,
+		"--ignore-rootfs", "--export", archive, container_id(c), NULL,
 	};
 	int ret = make_bin(m) ?: start(m, argv, messages);
 
@@ -289,6 +289,7 @@ static void tell_runtime(struct container *c, bool success)
 int container_archive(struct move *m)
 {
 	struct container *c = &m->container;
+	char *archive;
 	int ret;
 
 	report_phase("archive", "by podman");
@@ -297,7 +298,12 @@ int container_archive(struct move *m)
 	if (ret)
 		return ret < 0 ? -1 : fault(CRIU_WAS_KILLED);
 	has_ended(m, -1);
-	return c->status ? why(m, "make an archive of") : 0;
+	if (c->status)
+		return why(m, "make an archive of");
+	archive = xasprintf("%s/" ARCHIVE, m->images);
+	ret = container_archive_rootfs(m, archive);
+	free(archive);
+	return ret;
 }
 
 void container_dump_end(struct move *m)
