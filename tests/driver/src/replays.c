@@ -251,7 +251,7 @@ static void other_kinds(void)
 	IS(0, ibv_dereg_mr(secret));
 }
 
-static void bind_window(struct ibv_mw *mw, uint32_t rkey)
+static void bind_window(struct ibv_mw *mw, uint32_t rkey, int access)
 {
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_BIND_MW };
 
@@ -260,7 +260,7 @@ static void bind_window(struct ibv_mw *mw, uint32_t rkey)
 	wr.bind_mw.bind_info.mr = mr;
 	wr.bind_mw.bind_info.addr = (uintptr_t)memory;
 	wr.bind_mw.bind_info.length = MTU;
-	wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
+	wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ | access;
 	IS(0, ibv_post_send(qp, &wr, &bad));
 	CHECK(wire_completion(cq).status == IBV_WC_SUCCESS);
 }
@@ -272,7 +272,7 @@ static void within(void)
 	struct packet p;
 
 	CHECK(mw);
-	bind_window(mw, ibv_inc_rkey(mw->rkey));
+	bind_window(mw, ibv_inc_rkey(mw->rkey), 0);
 	p = request(READ, 0, MTU);
 	p.rkey = ibv_inc_rkey(mw->rkey);
 	wire_send(&p);
@@ -283,6 +283,32 @@ static void within(void)
 	wire_send(&p);
 	is_read(&p, memory);
 	p.length = MTU;
+	wire_send(&p);
+	nothing_else();
+	IS(0, ibv_dealloc_mw(mw));
+}
+
+/* The addresses of a window may begin at 0, each time that a READ comes. */
+static void zero_based(void)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	struct packet p;
+
+	CHECK(mw);
+	bind_window(mw, ibv_inc_rkey(mw->rkey), IBV_ACCESS_ZERO_BASED);
+	p = request(READ, 0, MTU - 100);
+	p.rkey = ibv_inc_rkey(mw->rkey);
+	p.va = 100;
+	for (int i = 0; i < 3; i++) {
+		wire_send(&p);
+		is_read(&p, memory + 100);
+	}
+	psn++;
+
+	/* but not more than was asked for, nor by an address of the region */
+	p.va = 101;
+	wire_send(&p);
+	p.va = (uintptr_t)memory + 100;
 	wire_send(&p);
 	nothing_else();
 	IS(0, ibv_dealloc_mw(mw));
@@ -305,7 +331,7 @@ static const struct {
 } cases[] = {
 	{ "reads", reads, 4 }, { "empty_reads", empty_reads, 4 }, { "other_domain", other_domain, 4 },
 	{ "once", once, 4 }, { "flushes", flushes, 2 }, { "other_kinds", other_kinds, 4 }, { "within", within, 4 },
-	{ "no_resources", no_resources, 0 },
+	{ "zero_based", zero_based, 4 }, { "no_resources", no_resources, 0 },
 };
 
 int main(int argc, char **argv)
