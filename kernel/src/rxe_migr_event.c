@@ -25,36 +25,26 @@ void rxe_migr_dump_event_file(struct ib_uverbs_file *ufile,
 
 /*
  * The type and handle of the object to which an event belongs, or 0. The event points to
- * a counter of its object.
+ * a counter of its object, and the object exists: uverbs takes its events out of the queue
+ * before it frees it. The lock of the queue is held.
  */
-static u32 rxe_migr_event_object(struct ib_uverbs_event *ev,
-				 const struct rxe_migr_sink *sink, u32 *handle)
+static u32 rxe_migr_event_object(const struct ib_uverbs_event *ev, bool async,
+				 u32 *handle)
 {
-	u32 i;
+	const struct ib_uevent_object *uevent = async ?
+		container_of(ev->counter, struct ib_uevent_object,
+			     events_reported) :
+		&container_of(ev->counter, struct ib_ucq_object,
+			      comp_events_reported)->uevent;
 
-	for (i = sink->all->num_files; i < sink->all->num; i++) {
-		struct ib_uobject *uobj = sink->all->object[i];
-		struct ib_uevent_object *uevent =
-			container_of(uobj, struct ib_uevent_object, uobject);
-
-		*handle = uobj->id;
-		switch (uobj->uapi_object->id) {
-		case UVERBS_OBJECT_CQ:
-			if (ev->counter == &container_of(uevent,
-					struct ib_ucq_object,
-					uevent)->comp_events_reported ||
-			    ev->counter == &uevent->events_reported)
-				return RXE_MIGR_REC_CQ;
-			break;
-		case UVERBS_OBJECT_QP:
-			if (ev->counter == &uevent->events_reported)
-				return RXE_MIGR_REC_QP;
-			break;
-		case UVERBS_OBJECT_SRQ:
-			if (ev->counter == &uevent->events_reported)
-				return RXE_MIGR_REC_SRQ;
-			break;
-		}
+	*handle = uevent->uobject.id;
+	switch (uevent->uobject.uapi_object->id) {
+	case UVERBS_OBJECT_CQ:
+		return RXE_MIGR_REC_CQ;
+	case UVERBS_OBJECT_QP:
+		return RXE_MIGR_REC_QP;
+	case UVERBS_OBJECT_SRQ:
+		return RXE_MIGR_REC_SRQ;
 	}
 
 	return 0;
@@ -69,6 +59,7 @@ void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 			      uobj)->ev_queue :
 		&container_of(uobj, struct ib_uverbs_completion_event_file,
 			      uobj)->ev_queue;
+	u32 file = rxe_migr_event_ordinal(sink, uobj);
 	struct rxe_migr_rec_event *rec;
 	struct ib_uverbs_event *ev;
 	u32 object, handle;
@@ -78,14 +69,14 @@ void rxe_migr_dump_events(struct ib_uobject *uobj, struct rxe_migr_sink *sink)
 		/* an event of the port: the destination has its own */
 		if (!ev->counter)
 			continue;
-		object = rxe_migr_event_object(ev, sink, &handle);
+		object = rxe_migr_event_object(ev, async, &handle);
 		if (!object)
 			continue;
 		rec = rxe_migr_put(sink, RXE_MIGR_REC_EVENT, handle,
 				   sizeof(*rec));
 		if (!rec)
 			continue;
-		rec->file = cpu_to_le32(rxe_migr_event_ordinal(sink, uobj));
+		rec->file = cpu_to_le32(file);
 		rec->object = cpu_to_le32(object);
 		rec->event = cpu_to_le32(async ? ev->desc.async.event_type :
 					 RXE_MIGR_EVENT_COMPLETION);
