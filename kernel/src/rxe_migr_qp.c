@@ -75,6 +75,8 @@ static void rxe_migr_fill_attr(struct rxe_qp *qp, struct rxe_migr_rec_qp *rec)
 	rec->qp_type = qp_type(qp);
 	rec->qp_state = attr->qp_state;
 	rec->sq_sig_all = qp->sq_sig_type == IB_SIGNAL_ALL_WR;
+	rec->owes_last_wqe = qp->srq && attr->qp_state == IB_QPS_ERR &&
+			     !qp->resp.said_last_wqe;
 	rec->max_send_wr = cpu_to_le32(qp->sq.max_wr);
 	rec->max_recv_wr = cpu_to_le32(qp->srq ? 0 : qp->rq.max_wr);
 	rec->max_inline = cpu_to_le32(qp->sq.max_inline);
@@ -428,7 +430,8 @@ static void rxe_migr_refill_work(struct rxe_qp *qp,
 	qp->comp.rnr_retry = rec->comp_rnr_retry;
 
 	qp->resp.msn = le32_to_cpu(rec->resp_msn);
-	qp->resp.said_last_wqe = qp_state(qp) == IB_QPS_ERR;
+	qp->resp.said_last_wqe = qp_state(qp) == IB_QPS_ERR &&
+				 !rec->owes_last_wqe;
 	qp->resp.psn = le32_to_cpu(rec->resp_psn) & BTH_PSN_MASK;
 	qp->resp.ack_psn = le32_to_cpu(rec->resp_ack_psn) & BTH_PSN_MASK;
 	qp->resp.opcode = opcodes->resp;

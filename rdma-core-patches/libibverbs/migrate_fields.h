@@ -71,6 +71,7 @@
 	F(qp, qp_type, qp_type, QP_TYPE, MAIN)				\
 	F(qp, qp_state, qp_state, QP_STATE, MAIN)			\
 	F(qp, sq_sig_all, sq_sig_all, NUMBER, MORE)			\
+	F(qp, owes_last_wqe, owes_last_wqe, NUMBER, LATER)		\
 	F(qp, max_send_wr, max_send_wr, NUMBER, MORE)			\
 	F(qp, max_recv_wr, max_recv_wr, NUMBER, MORE)			\
 	F(qp, max_inline, max_inline, NUMBER, MORE)			\

@@ -39,7 +39,7 @@ FIELDS(pd, 0);
 FIELDS(mr, 0);
 FIELDS(cq, MEMBER_SIZE(cq, reserved));
 FIELDS(srq, 0);
-FIELDS(qp, MEMBER_SIZE(qp, reserved));
+FIELDS(qp, 0);
 FIELDS(resp_res, MEMBER_SIZE(resp_res, reserved));
 FIELDS(recv_wqe, 0);
 FIELDS(alt_av, MEMBER_SIZE(alt_av, reserved));

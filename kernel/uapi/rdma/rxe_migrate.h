@@ -588,7 +588,7 @@ struct rxe_migr_rec_qp {
 	__u8   qp_type;		/* enum ib_qp_type */
 	__u8   qp_state;	/* enum ib_qp_state, as the application sees it */
 	__u8   sq_sig_all;
-	__u8   reserved;
+	__u8   owes_last_wqe;	/* in ERR, and LAST_WQE_REACHED is still to be said */
 	__le32 max_send_wr;
 	__le32 max_recv_wr;
 	__le32 max_inline;

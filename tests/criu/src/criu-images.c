@@ -47,7 +47,7 @@ static const struct {
 		offsetof(struct rxe_migr_rec_##name, reserved), \
 		sizeof(((struct rxe_migr_rec_##name *)0)->reserved) }
 	TYPE(ASYNC_FILE, event_file), TYPE(COMP_CHANNEL, event_file), TYPE(PD, pd), TYPE(MR, mr),
-	WITH_RESERVED(CQ, cq), TYPE(SRQ, srq), WITH_RESERVED(QP, qp), WITH_RESERVED(RESP_RES, resp_res),
+	WITH_RESERVED(CQ, cq), TYPE(SRQ, srq), TYPE(QP, qp), WITH_RESERVED(RESP_RES, resp_res),
 	TYPE(RECV_WQE, recv_wqe), WITH_RESERVED(ALT_AV, alt_av), TYPE(RING, ring), TYPE(EVENT, event),
 	WITH_RESERVED(AH, ah), WITH_RESERVED(MCAST, mcast), WITH_RESERVED(MW, mw),
 	{ 999, sizeof(struct rxe_migr_rec), 0, 0 },	/* unknown */
