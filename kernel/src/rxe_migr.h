@@ -18,6 +18,8 @@
  *		state, session, file and hint of the context
  *   rxe_qp.state_lock
  *		rxe_qp.migr_state and struct rxe_migr_qp
+ *   rxe_qp.req_pkts.lock
+ *		rxe_migr_qp.seen_psn
  *   rxe_migr_dev.conn_lock
  *		connections of the CM, struct rxe_migr_conn
  */
@@ -179,6 +181,8 @@ bool rxe_migr_in_grace(struct rxe_qp *qp);
 /* rxe_migr_rcv.c: packets of ours; packets of a QP that is not RUNNING. From softirq */
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
 bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
+/* The lock of qp->req_pkts is held. */
+void rxe_migr_note_psn(struct rxe_qp *qp, u32 psn);
 
 /* rxe_migr_tomb.c: packets for a QP that is gone. From softirq */
 void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn);

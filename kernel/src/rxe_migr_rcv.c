@@ -419,9 +419,6 @@ bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !qp->migr.arriving) ||
 	       (qp->migr_state == RXE_MIGR_QP_PAUSED &&
 		qp_type(qp) != IB_QPT_UC);
-	if (!drop && qp->migr.arriving &&
-	    psn_compare(pkt->psn + 1, qp->migr.seen_psn) > 0)
-		qp->migr.seen_psn = (pkt->psn + 1) & BTH_PSN_MASK;
 	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED &&
 	      qp->migr.speech != RXE_MIGR_SPEECH_NEVER &&
 	      (pkt->mask & RXE_REQ_MASK) && rxe_migr_connected(qp);
@@ -431,4 +428,17 @@ bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 		rxe_migr_send(qp, RXE_MIGR_OPCODE_NAK_STOPPED);
 
 	return drop;
+}
+
+/*
+ * A request comes into the queue of a QP that is not RUNNING, or finds no room there.
+ * It counts as seen from then on, and no earlier: see rxe_migr_arrived().
+ */
+void rxe_migr_note_psn(struct rxe_qp *qp, u32 psn)
+{
+	lockdep_assert_held(&qp->req_pkts.lock);
+
+	if (qp_type(qp) == IB_QPT_UC &&
+	    psn_compare(psn + 1, qp->migr.seen_psn) > 0)
+		qp->migr.seen_psn = (psn + 1) & BTH_PSN_MASK;
 }

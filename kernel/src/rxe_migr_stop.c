@@ -21,7 +21,9 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
 		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
 				    rxe_migr_connected(qp);
+		spin_lock(&qp->req_pkts.lock);
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
+		spin_unlock(&qp->req_pkts.lock);
 		if (qp->migr.call == RXE_MIGR_CALL_CONFIRM)
 			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 		/* the answer to our next RESUME will tell whether it hears us */
@@ -66,16 +68,22 @@ bool rxe_migr_arrived(struct rxe_qp *qp)
 {
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags;
-	bool arrived;
+	bool arrived, empty;
+	u32 seen;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
+	/* together: a packet that was seen is in the queue until it is processed */
+	spin_lock(&qp->req_pkts.lock);
+	empty = skb_queue_empty(&qp->req_pkts);
+	seen = m->seen_psn;
+	spin_unlock(&qp->req_pkts.lock);
 	if (!m->arriving || !rxe_migr_connected(qp))
 		arrived = true;
-	else if (!skb_queue_empty_lockless(&qp->req_pkts))
+	else if (!empty)
 		arrived = false;
 	else if (m->last_known)
 		arrived = psn_compare(READ_ONCE(qp->resp.psn), m->last_psn) >= 0 ||
-			  psn_compare(m->seen_psn, m->last_psn) >= 0;
+			  psn_compare(seen, m->last_psn) >= 0;
 	else
 		arrived = m->peer == RXE_MIGR_PEER_STOPPED;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
