@@ -51,7 +51,7 @@ void note_time(RdmaInventoryEntry *inventory)
 
 /* ---------------------------------------------------------------- restore -- */
 
-static bool is_connected(const struct rxe_migr_rec_qp *qp)
+bool is_connected(const struct rxe_migr_rec_qp *qp)
 {
 	return le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
 	       (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) &&

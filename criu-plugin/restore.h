@@ -138,6 +138,7 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 
 /* late.c: whether peers still wait */
 int check_time(void);
+bool is_connected(const struct rxe_migr_rec_qp *qp);	/* any record may be given */
 
 /* store.c: descriptors that CRIU and all tasks can get */
 int store_init(void);

@@ -217,6 +217,25 @@ static int finish_handles(const struct resuming *r,
 	return 0;
 }
 
+static int refill_failed(const struct saved_context *c, int err)
+{
+	const struct rxe_migr_rec_qp *qp, *worst = NULL;
+	char name[IBV_RECORD_NAME_LEN];
+	uint32_t i;
+
+	for (i = 0; i < c->num_objects; i++) {
+		qp = (const void *)c->objects[i].rec;
+		if (is_connected(qp) && (!worst || qp->path_mtu > worst->path_mtu))
+			worst = qp;
+	}
+	if (err != EMSGSIZE || !worst)
+		return fail("%s: the context cannot be refilled: %s",
+			    c->here->name, strerror(err));
+	ibv_record_name(&worst->hdr, name, sizeof(name));
+	return fail("%s: %s: its path MTU of %u bytes is more than the MTU of this host's interface allows: set that MTU as at the source, or connect with a smaller path MTU",
+		    c->here->name, name, 128U << worst->path_mtu);
+}
+
 static int refill(const struct saved_context *c, struct ibv_context *ctx)
 {
 	size_t length = 0, size;
@@ -237,8 +256,7 @@ static int refill(const struct saved_context *c, struct ibv_context *ctx)
 	}
 	ret = ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, buf, length);
 	free(buf);
-	return ret ? fail("%s: the context cannot be refilled: %s", c->here->name,
-			  strerror(ret)) : 0;
+	return ret ? refill_failed(c, ret) : 0;
 }
 
 /*

@@ -196,6 +196,7 @@ static void rxe_migr_dump_context(struct rxe_ucontext *uc,
 	strscpy_pad(rec->device, dev_name(&rxe->ib_dev.dev),
 		    sizeof(rec->device));
 	rec->stop_ns = cpu_to_le64(READ_ONCE(uc->migr.stop_ns));
+	rec->active_mtu = READ_ONCE(rxe->port.attr.active_mtu);
 }
 
 /* Records: the context, event files, other objects, and the events that wait in the files */

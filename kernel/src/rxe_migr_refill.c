@@ -7,6 +7,37 @@
 
 #include "rxe_migr_loc.h"
 
+/*
+ * Packets of a larger path MTU than the port takes are lost, and the QP sends them for
+ * ever. If the source's port did not take more, none was ever sent.
+ */
+static int rxe_migr_refill_context(struct ib_uverbs_file *ufile,
+				   const struct rxe_migr_rec *hdr,
+				   size_t length)
+{
+	const struct rxe_migr_rec_context *rec = (const void *)hdr;
+	struct rxe_ucontext *uc = to_ruc(ufile->ucontext);
+	struct rxe_dev *rxe = to_rdev(uc->ibuc.device);
+	unsigned long index;
+	struct rxe_qp *qp;
+	enum ib_mtu most;
+	int err = 0;
+
+	most = READ_ONCE(rxe->port.attr.active_mtu);
+	/* an old dump does not say what the source's port took */
+	if (length < sizeof(*rec) || rec->active_mtu <= most)
+		return 0;
+
+	rxe_migr_for_each_qp(qp, index, uc) {
+		spin_lock_irq(&qp->state_lock);
+		if (rxe_migr_connected(qp) && qp->attr.path_mtu > most)
+			err = -EMSGSIZE;
+		spin_unlock_irq(&qp->state_lock);
+	}
+
+	return err;
+}
+
 static int rxe_migr_refill_ring(struct ib_uverbs_file *ufile,
 				const struct rxe_migr_rec *hdr, size_t length)
 {
@@ -38,6 +69,7 @@ static const struct {
 	int (*refill)(struct ib_uverbs_file *ufile,
 		      const struct rxe_migr_rec *hdr, size_t length);
 } rxe_migr_refills[] = {
+	{ RXE_MIGR_REC_CONTEXT,		0, rxe_migr_refill_context },
 	{ RXE_MIGR_REC_RING,		0, rxe_migr_refill_ring },
 	{ RXE_MIGR_REC_CQ,		0, rxe_migr_refill_cq },
 	{ RXE_MIGR_REC_SRQ,		0, rxe_migr_refill_srq },
@@ -48,7 +80,6 @@ static const struct {
 	{ RXE_MIGR_REC_MW,		1, rxe_migr_refill_mw },
 	{ RXE_MIGR_REC_EVENT,		2, rxe_migr_refill_event },
 	/* verbs have done all that there is to do */
-	{ RXE_MIGR_REC_CONTEXT,		3, NULL },
 	{ RXE_MIGR_REC_ASYNC_FILE,	3, NULL },
 	{ RXE_MIGR_REC_COMP_CHANNEL,	3, NULL },
 	{ RXE_MIGR_REC_PD,		3, NULL },

@@ -19,7 +19,8 @@
 	F(context, abi_version, abi_version, NUMBER, MORE)		\
 	F(context, num_objects, num_objects, NUMBER, MAIN)		\
 	F(context, device, device, TEXT, MAIN)				\
-	F(context, stop_ns, stop_ns, NUMBER, MORE)
+	F(context, stop_ns, stop_ns, NUMBER, MORE)			\
+	F(context, active_mtu, active_mtu, NUMBER, LATER)
 
 #define IBV_FIELDS_event_file(F)					\
 	F(event_file, is_default, is_default, NUMBER, MAIN)

@@ -223,7 +223,9 @@ struct rxe_migr_hint {
  * REFILL: IN is struct rxe_migr_buf: whole records as dumped, with the handles
  * of this context. Called after the last modify of its QPs, with all records at
  * once or in parts; no event may come before the record of its object. After
- * ENOMEM the caller must give all records again, from the first.
+ * ENOMEM the caller must give all records again, from the first. EMSGSIZE: a QP is
+ * connected with a larger path MTU than the port takes, and the source's port took
+ * larger packets.
  */
 
 /*
@@ -503,6 +505,7 @@ struct rxe_migr_rec_context {
 	__le32 num_objects;
 	char   device[64];
 	__le64 stop_ns;
+	__u8   active_mtu;	/* enum ib_mtu, of the device's port; 0: not known */
 } __attribute__((packed));
 
 struct rxe_migr_rec_event_file {	/* ASYNC_FILE, COMP_CHANNEL */
@@ -889,7 +892,7 @@ RXE_MIGR_SIZE(struct rxe_migr_cm_event, 336);
 RXE_MIGR_SIZE(struct rxe_migr_cm_report, 344);
 RXE_MIGR_SIZE(struct rxe_migr_cm_device, 24);
 RXE_MIGR_SIZE(struct rxe_migr_rec, 12);
-RXE_MIGR_SIZE(struct rxe_migr_rec_context, 92);
+RXE_MIGR_SIZE(struct rxe_migr_rec_context, 93);
 RXE_MIGR_SIZE(struct rxe_migr_rec_event_file, 16);
 RXE_MIGR_SIZE(struct rxe_migr_rec_pd, 12);
 RXE_MIGR_SIZE(struct rxe_migr_rec_mr, 48);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | failing | together
+ * migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | mtu | failing | together
  * Calls the verbs extension on a context that a child process owns. Prints what is wrong and exits 1.
  */
 #include <fcntl.h>
@@ -567,6 +567,41 @@ static void peers_silent(void)
 	ibv_detach_context(ctx);
 }
 
+/* -------------------------------------------------------------- path MTU -- */
+
+static int refill_port(struct ibv_context *ctx, struct rxe_migr_rec_context port, enum ibv_mtu mtu)
+{
+	port.active_mtu = mtu;
+	return ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &port, sizeof(port));
+}
+
+/*
+ * The port takes 1024 bytes. A larger path MTU is refused if the source's port took more than that, and only then: a program may
+ * ask for a path MTU that it never uses.
+ */
+static void large_mtu(void)
+{
+	struct ibv_context *ctx = start();
+	struct dump d = take(ctx, ibv_dump_context);
+	const struct rxe_migr_rec *rec = NULL;
+	struct rxe_migr_rec_context port = *(const struct rxe_migr_rec_context *)first_of(&d, RXE_MIGR_REC_CONTEXT);
+
+	CHECK(port.active_mtu == IBV_MTU_1024);
+	end_owner(ctx);
+	ctx = restore(&d, NULL);
+	IS(0, refill_port(ctx, port, IBV_MTU_4096));
+	ibv_detach_context(ctx);
+
+	while ((rec = next(&d, rec)))
+		if (type_of(rec) == RXE_MIGR_REC_QP && ((const struct rxe_migr_rec_qp *)rec)->qp_state == IBV_QPS_RTS)
+			((struct rxe_migr_rec_qp *)rec)->path_mtu = IBV_MTU_2048;
+	ctx = restore(&d, NULL);
+	IS(0, refill_port(ctx, port, 0));
+	IS(EMSGSIZE, refill_port(ctx, port, IBV_MTU_2048));
+	IS(EMSGSIZE, refill_port(ctx, port, IBV_MTU_4096));
+	ibv_detach_context(ctx);
+}
+
 /* -------------------------------------------------------------- failing -- */
 
 static bool has_tombstone(struct ibv_context *ctx, uint32_t qpn)
@@ -778,11 +813,13 @@ int main(int argc, char **argv)
 		failed_in_rtr();
 	else if (!strcmp(what, "silent"))
 		peers_silent();
+	else if (!strcmp(what, "mtu"))
+		large_mtu();
 	else if (!strcmp(what, "failing"))
 		sweep_allocations(without_memory);
 	else if (!strcmp(what, "together"))
 		together();
 	else
-		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | failing | together");
+		DIE("migrate sizes | sweep | may | must-not | again [BITS] | failed | silent BITS | mtu | failing | together");
 	return 0;
 }
