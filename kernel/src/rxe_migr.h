@@ -48,6 +48,7 @@ struct rxe_migr_move {
 	union ib_gid	old_gid;	/* where the peer says it was */
 	u32		epoch;
 	bool		told;		/* the tombstone said this, not the peer */
+	bool		wired;		/* the peer itself called, from another device */
 	bool		pending;
 };
 

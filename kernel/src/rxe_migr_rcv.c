@@ -81,7 +81,7 @@ static bool rxe_migr_was_at(const struct rxe_qp *qp, const u8 *gid)
 
 /* Remember where the peer is, until rxe_migr_work() applies it. */
 static void rxe_migr_note_move(struct rxe_qp *qp,
-			       const struct rxe_migr_hdr *hdr)
+			       const struct rxe_migr_hdr *hdr, bool wired)
 {
 	struct rxe_migr_move *move = &qp->migr.move;
 	u32 epoch = be32_to_cpu(hdr->epoch);
@@ -94,6 +94,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 	memcpy(move->old_gid.raw, hdr->old_gid, sizeof(move->old_gid.raw));
 	move->epoch = epoch;
 	move->told = hdr->opcode == RXE_MIGR_OPCODE_MOVED;
+	move->wired = wired;
 	move->pending = true;
 }
 
@@ -113,7 +114,8 @@ static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
  * talk to any more; its address is noted for the CM all the same.
  */
 static int rxe_migr_rcv_resume(struct rxe_qp *qp,
-			       const struct rxe_migr_hdr *hdr, bool authentic)
+			       const struct rxe_migr_hdr *hdr, bool authentic,
+			       bool wired)
 {
 	bool same = !memcmp(hdr->new_gid, qp->pri_av.grh.dgid.raw,
 			    sizeof(hdr->new_gid));
@@ -142,7 +144,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 					  RXE_MIGR_OPCODE_NAK_STOPPED;
 	}
 
-	rxe_migr_note_move(qp, hdr);
+	rxe_migr_note_move(qp, hdr, wired);
 
 	return qp->migr.gave_up ? -ETIMEDOUT : 0;
 }
@@ -165,7 +167,7 @@ static int rxe_migr_rcv_moved(struct rxe_qp *qp,
 		return -ESTALE;
 
 	if (qp->migr_state != RXE_MIGR_QP_STOPPED)
-		rxe_migr_note_move(qp, hdr);
+		rxe_migr_note_move(qp, hdr, false);
 
 	return 0;
 }
@@ -200,11 +202,12 @@ static void rxe_migr_note_last(struct rxe_qp *qp,
 }
 
 /*
- * Act on a packet whose MAC was checked. authentic: its sender has the key. Returns
- * the opcode of the answer, 0, or a negative error if the packet is refused.
+ * Act on a packet whose MAC was checked. authentic: its sender has the key. wired: it
+ * was not looped back, so its sender is on another device. Returns the opcode of the
+ * answer, 0, or a negative error if the packet is refused.
  */
 static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
-			const union ib_gid *from, bool authentic)
+			const union ib_gid *from, bool authentic, bool wired)
 {
 	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
 				 sizeof(from->raw));
@@ -238,7 +241,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
-		return rxe_migr_rcv_resume(qp, hdr, authentic);
+		return rxe_migr_rcv_resume(qp, hdr, authentic, wired);
 
 	if (!from_peer)
 		return -EINVAL;
@@ -281,7 +284,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 
 static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 			   const union ib_gid *from, const union ib_gid *to,
-			   bool authentic)
+			   bool authentic, bool wired)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
@@ -293,7 +296,7 @@ static int rxe_migr_rcv_qp(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		return -EINVAL;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	ret = rxe_migr_act(qp, hdr, from, authentic);
+	ret = rxe_migr_act(qp, hdr, from, authentic, wired);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	if (ret == -ETIMEDOUT)
 		rxe_migr_kick(qp, 0);
@@ -382,7 +385,8 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 
 	qp = rxe_pool_get_index(&rxe->qp_pool, qpn);
 	if (qp) {
-		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to, authentic);
+		ret = rxe_migr_rcv_qp(qp, hdr, &from, &to, authentic,
+				      !(pkt->mask & RXE_LOOPBACK_MASK));
 		rxe_put(qp);
 	}
 	/* it may be for a QP that had this number before */

@@ -108,6 +108,9 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	memcpy(was.raw, av->grh.dgid.raw, sizeof(was.raw));
 	rxe_migr_call_at(rxe, av, &move.gid);
+	/* its address moves along, and may still be one of this device's, too */
+	if (move.wired)
+		eth_zero_addr(av->dmac);
 	qp->migr.peer_epoch = move.epoch;
 	qp->migr.peer_old_gid = move.old_gid;
 	awaited = qp->migr.call == RXE_MIGR_CALL_AWAITED;
