@@ -31,6 +31,14 @@ $(BUILD)/tests/rmem-heap: tests/rmem/src/rmem-heap.c \
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -Ikernel/uapi -o $@ $(filter %.c %.o,$^) -pthread
 
+# rmem-doubt: all of librvm, with calls of librmem that need no network.
+ALL += $(BUILD)/tests/rmem-doubt
+
+$(BUILD)/tests/rmem-doubt: tests/rmem/src/rmem-doubt.c tests/rmem/src/fake_rmem.c tests/rmem/src/fake_rmem.h $(librvm_obj)
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(rmem_rvm_cflags) -I$(rmem_dir) -o $@ $(filter %.c %.o,$^) -pthread
+
 # rmem-load: a client that checks each byte. rmem-says: one that does what a test tells it. rmem-slabs: one whose slabs are
 # taken. rmem-stray: what no client may do; it speaks to a donor without librmem.
 rmem_client_tests := $(BUILD)/tests/rmem-load $(BUILD)/tests/rmem-says $(BUILD)/tests/rmem-slabs $(BUILD)/tests/rmem-stray

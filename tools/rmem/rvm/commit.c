@@ -21,6 +21,10 @@
  *	  there is none. If the donor's last transaction is the one before, this one was not done and never will be, because the
  *	  donor's process that could do it is dead. The state is OPEN again.
  *
+ * If rvm_commit() fails while the state is UNSURE, the program goes on with an open transaction, and may change more, also pages
+ * that are dirty already. When a later call hears that the unsure transaction took place, it commits all dirty pages once more. From
+ * then on the donor has what the first call was to commit, so rvm_abort() can't undo it any more (rvm.half).
+ *
  * After each new connection, also one that another thread has made, the session in the header is read. A transaction goes only
  * over the connection over which the session was read. If there is another connection by then, nothing is sent. A transaction
  * that was to go for the first time is OPEN again, and its pages are put anew, since a donor that restarted has lost them. A
@@ -195,7 +199,8 @@ static int ask(struct rvm *v)
 	return last == v->txn ? -EAGAIN : -ESTALE;
 }
 
-static int attempt(struct rvm *v)
+/* @earlier: an earlier rvm_commit() has left an unsure transaction, and the program may have changed more since. */
+static int attempt(struct rvm *v, bool *earlier)
 {
 	int ret = still_ours(v);
 
@@ -203,9 +208,12 @@ static int attempt(struct rvm *v)
 		return ret;
 	if (v->state == TXN_UNSURE) {
 		ret = ask(v);
-		if (ret != -EAGAIN)
+		if (ret != -EAGAIN && (ret || !*earlier))
 			return ret;
+		v->state = TXN_OPEN;
+		v->half |= !ret;
 	}
+	*earlier = false;
 	return commit_once(v);
 }
 
@@ -223,21 +231,24 @@ static int wait_for_other(struct rvm *v, int64_t *until)
 int rvm_commit(struct rvm *v)
 {
 	int64_t until = 0;
+	bool earlier;
 	int ret;
 
 	if (!txn_mine(v))
 		return -EPERM;
 	if (v->stale)
 		return -ESTALE;
-	ret = atomic_load(&v->taken) ? attempt(v) : 0;
+	earlier = v->state == TXN_UNSURE;
+	ret = atomic_load(&v->taken) ? attempt(v, &earlier) : 0;
 	while (connection_broke(ret) || ret == -EBUSY) {
 		ret = ret == -EBUSY ? wait_for_other(v, &until) : connect_anew(v, &until);
 		if (ret)
 			break;
-		ret = attempt(v);
+		ret = attempt(v, &earlier);
 	}
 	if (ret == -ESTALE) {
 		v->stale = true;
+		v->half = false; /* nothing is committed here any more, so an abort mixes nothing */
 		not_done(v);
 	}
 	if (!ret)

@@ -56,7 +56,7 @@ _Static_assert(sizeof(struct header) <= RVM_PAGE, "one page");
 
 enum txn_state {
 	TXN_NONE,
-	TXN_OPEN,   /* the donor's reals are as at rvm_begin() */
+	TXN_OPEN,   /* the donor's reals are as at rvm_begin(), or, if half, as an earlier rvm_commit() made them */
 	TXN_UNSURE, /* rmem_txn_go() was called and said neither yes nor no */
 };
 
@@ -83,6 +83,7 @@ struct rvm {
 	_Atomic pid_t owner;	/* thread of the open transaction; 0: none. The rest of the transaction belongs to it */
 	enum txn_state state;
 	uint64_t txn;		/* if unsure: the number of the transaction before this one */
+	bool half;		/* an earlier rvm_commit() of the open transaction took place, but not what was changed since */
 	bool stale;		/* the donor does not have this memory any more, or another process took it over; this is final */
 
 	uint8_t *undo;		/* at the offset of each dirty page: its contents at rvm_begin() */

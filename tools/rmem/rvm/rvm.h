@@ -81,18 +81,23 @@ int rvm_set_range(struct rvm *v, void *p, size_t size);
 /*
  * When it returns 0, the changes are at the donor, and are durable if the donor persists. If the connection breaks, the call
  * tries for rvm_options.timeout_ms to connect again, and the commit goes on, even if a donor that persists has restarted. If
- * the call returns anything else, the transaction is still open: commit again, or abort.
+ * the call returns anything else, the transaction is still open: commit again, or abort. What is changed before the next call goes
+ * with that call. After -ENOTCONN, -EACCES and -EPROTO the donor may have, or get, what this call was to commit, without what is
+ * changed later.
  *	-EPERM		no transaction of this thread
  *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
  *			memory since. The memory may still be read here
  *	-ENOMEM		no memory for the list of copies, here or at the donor; or no room on the donor's disk; or there are
- *			changes of more than 1 GiB at a donor that persists; nothing has happened at the donor
+ *			changes of more than 1 GiB at a donor that persists; nothing of this call has happened at the donor
  *	-EBUSY		another transaction on this connection was lost, and for timeout_ms nobody has called rmem_txn_go() for
  *			its answer
  *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
  */
 int rvm_commit(struct rvm *v);
-/* -EPERM; -EINPROGRESS: rvm_commit() failed and nobody knows yet whether it took place; commit again until it says so */
+/*
+ * -EPERM; -EINPROGRESS: rvm_commit() failed, and the donor may have what it was to commit, or has it, but not what was changed
+ * since: commit again until it returns 0
+ */
 int rvm_abort(struct rvm *v);
 
 #ifdef __cplusplus

@@ -42,6 +42,7 @@ void txn_end(struct rvm *v)
 	pages_clean(v);
 	pthread_mutex_lock(&v->lock);
 	v->state = TXN_NONE;
+	v->half = false;
 	atomic_store(&v->owner, 0);
 	pthread_cond_signal(&v->ended);
 	pthread_mutex_unlock(&v->lock);
@@ -76,8 +77,8 @@ int rvm_abort(struct rvm *v)
 {
 	if (!txn_mine(v))
 		return -EPERM;
-	/* If the commit took place, and memory were restored here, the next commit would mix the pages of both. */
-	if (v->state == TXN_UNSURE)
+	/* If a commit took place, and memory were restored here, the next commit would mix the pages of both. */
+	if (v->state == TXN_UNSURE || v->half)
 		return -EINPROGRESS;
 	pages_undo(v);
 	txn_end(v);
