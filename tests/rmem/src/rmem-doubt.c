@@ -5,6 +5,8 @@
  * librvm with a donor in this process (fake_rmem.c). Transactions at random, whose connection breaks at random, and is gone for
  * longer than a commit waits. After a commit that failed the program writes more, commits again, or tries to abort. Whenever no
  * transaction is open any more, the donor must have what the memory has; and at any time what it had when a commit was called.
+ *
+ * Before that, memories that must not be made: where there is one already, whose region was not listed.
  */
 #include <err.h>
 #include <errno.h>
@@ -131,6 +133,28 @@ static struct rvm *init(uint64_t tag, size_t size)
 	return rvm_init(NULL, &o);
 }
 
+static bool refuses(uint64_t tag, size_t size, int error)
+{
+	errno = 0;
+	return !init(tag, size) && errno == error;
+}
+
+/* What the memory had before: a word in its second page. */
+static void not_twice(void)
+{
+	v = init(TAG, SIZE);
+	MUST(v && !rvm_begin(v));
+	MUST(!rvm_set_range(v, rvm_base(v), 4));
+	memcpy(rvm_base(v), "mine", 4);
+	MUST(!rvm_commit(v));
+	rvm_close(v);
+	fake_region(TAG)->hidden = true;
+	MUST(refuses(TAG, 0, ENOENT));
+	MUST(refuses(TAG, SIZE, EAGAIN));
+	v = init(TAG, SIZE);
+	MUST(v && !memcmp(rvm_base(v), "mine", 4));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "seed", 1, NULL, 'S' }, { "transactions", 1, NULL, 't' }, { 0 } };
@@ -146,8 +170,7 @@ int main(int argc, char **argv)
 			errx(2, "rmem-doubt [--seed N] [--transactions N]");
 	}
 	state = seed * 0x9e3779b97f4a7c15ull + 1;
-	v = init(TAG, SIZE);
-	MUST(v);
+	not_twice();
 	page = rvm_base(v);
 	memcpy(committed, memory(), SIZE);
 	while (done < transactions)

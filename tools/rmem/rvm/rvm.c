@@ -170,10 +170,27 @@ static int open_session(struct rvm *v)
 	return ret;
 }
 
+/*
+ * rmem_find() knows only what the donor listed when the connection was made, and rmem_alloc() asks the donor. If the region that it
+ * returns is not as new, there is a memory that must not be made once more.
+ */
+static int check_new(struct rvm *v)
+{
+	struct header header;
+	size_t size;
+	int ret = find_header(v->r, v->tag, &size, &header);
+
+	if (!ret)
+		return -EAGAIN;
+	return ret == -ENOENT ? 0 : ret;
+}
+
 static int at_donor(struct rvm *v, bool there)
 {
 	int ret = rmem_alloc(v->r, v->tag, v->size, 0, &v->real);
 
+	if (!ret && !there)
+		ret = check_new(v);
 	if (!ret)
 		ret = rmem_alloc(v->r, v->tag + 1, v->size, 0, &v->shadow);
 	if (!ret && there)
@@ -190,6 +207,10 @@ static int open_memory(struct rvm *v, const struct rvm_options *o)
 	int ret;
 
 	v->connection = rmem_connection(v->r);
+	/* While another thread connects for the first time, rmem_find() knows of no region. */
+	ret = rmem_poll(v->r);
+	if (ret)
+		return ret;
 	ret = find_header(v->r, v->tag, &v->size, &header);
 	there = !ret;
 	if (ret && ret != -ENOENT)
