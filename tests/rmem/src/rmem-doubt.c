@@ -6,7 +6,8 @@
  * longer than a commit waits. After a commit that failed the program writes more, commits again, or tries to abort. Whenever no
  * transaction is open any more, the donor must have what the memory has; and at any time what it had when a commit was called.
  *
- * Before that, memories that must not be made: where there is one already, whose region was not listed.
+ * Before that, memories that must not be made: where there is one already, whose region was not listed; and over the
+ * reals, or the shadows, of another one.
  */
 #include <err.h>
 #include <errno.h>
@@ -151,6 +152,11 @@ static void not_twice(void)
 	fake_region(TAG)->hidden = true;
 	MUST(refuses(TAG, 0, ENOENT));
 	MUST(refuses(TAG, SIZE, EAGAIN));
+	MUST(refuses(TAG - 1, SIZE, EBADMSG));
+	MUST(refuses(TAG + 1, SIZE, EBADMSG));
+	/* After a restart its shadows are zeros, as they were when they were made: no transaction copies to them. */
+	memset(fake_region(TAG + 1)->now, 0, SIZE);
+	MUST(refuses(TAG + 1, SIZE, EBADMSG));
 	v = init(TAG, SIZE);
 	MUST(v && !memcmp(rvm_base(v), "mine", 4));
 }

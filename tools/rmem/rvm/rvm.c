@@ -64,7 +64,7 @@ static int find_header(struct rmem *r, uint64_t tag, size_t *size, struct header
 	*size = 0;
 	if (rmem_find(r, tag, &region))
 		return -ENOENT;
-	if (region.size < 2 * RVM_PAGE || region.size % RVM_PAGE || region.size > SIZE_MAX / 2)
+	if (region.size < 2 * RVM_PAGE || region.size % RVM_PAGE || region.size > SIZE_MAX / 2 || region.flags & RMEM_SLAB)
 		return -EBADMSG;
 	*size = region.size;
 	ret = rmem_get(r, page, region.addr, sizeof(page));
@@ -185,14 +185,33 @@ static int check_new(struct rvm *v)
 	return ret == -ENOENT ? 0 : ret;
 }
 
+/*
+ * -EBADMSG: the region under @tag, which has the size of our memory, has the pages of another memory: they would be our shadows, or
+ * our reals are its shadows. (Its shadows also have a header, but that one has another tag.)
+ */
+static int check_other(struct rvm *v, uint64_t tag)
+{
+	struct header header;
+	size_t size;
+	int ret = find_header(v->r, tag, &size, &header);
+
+	if (!ret)
+		return size == v->size ? -EBADMSG : 0;
+	return ret == -ENOENT || ret == -EBADMSG ? 0 : ret;
+}
+
 static int at_donor(struct rvm *v, bool there)
 {
 	int ret = rmem_alloc(v->r, v->tag, v->size, 0, &v->real);
 
 	if (!ret && !there)
 		ret = check_new(v);
+	if (!ret && !there && v->tag)
+		ret = check_other(v, v->tag - 1);
 	if (!ret)
 		ret = rmem_alloc(v->r, v->tag + 1, v->size, 0, &v->shadow);
+	if (!ret)
+		ret = check_other(v, v->tag + 1);
 	if (!ret && there)
 		ret = fill(v);
 	if (!ret)
