@@ -114,7 +114,7 @@ _Static_assert(sizeof(struct rmem_welcome) == 96, "wire");
 
 enum rmem_type {
 	RMEM_ALLOC = 1,	  /* rmem_alloc_request; answer rmem_wire_region */
-	RMEM_LIST = 2,	  /* rmem_list_request; answer rmem_list_answer */
+	RMEM_LIST = 2,	  /* rmem_list_request; answer rmem_list_answer. A region of an earlier connection has a key when it is listed */
 	RMEM_QUEUE = 3,	  /* rmem_queue_request; the answer has no body: all entries are queued, or none */
 	RMEM_GO = 4,	  /* rmem_go_request; the answer has no body */
 	RMEM_ABORT = 5,	  /* neither the request nor the answer has a body */

@@ -57,22 +57,6 @@ void client_region_gone(struct region *region, void *arg)
 	pressure_gave(region->size);
 }
 
-/*
- * If the device does not take a region now, the region is not listed, and an ALLOC of its tag tries again. If a slab is not
- * listed, the client thinks that the donor took it, and must not get it back with its old bytes. So the slab is evicted, which
- * happens at once, since its owner has no connection yet.
- */
-static void register_all(struct client *c)
-{
-	struct region *next;
-
-	for (struct region *region = owner_regions(c->owner); region; region = next) {
-		next = region->next;
-		if (client_register(c, region) && region->flags & RMEM_SLAB)
-			evict(c->owner, region->tag, NULL);
-	}
-}
-
 /* ------------------------------------------------------------------ sending, receiving */
 
 static int post_receive(struct client *c, unsigned int slot)
@@ -230,7 +214,6 @@ static int make_objects(struct client *c)
 	if (!c->qp)
 		return fault("client %s: no queue pair on %s: %s", owner_name(c->owner),
 			     ibv_get_device_name(context->device), strerror(errno));
-	register_all(c);
 	return 0;
 }
 

@@ -8,6 +8,8 @@
 /* A handler returns the answer's status, and stores its body and the body's size. Or BAD: the connection ends, for r->why. */
 #define BAD RMEM_BAD_MESSAGE
 
+#define LIST_BYTES (UINT64_C(16) << 30) /* of regions that are registered for one answer, which takes a second or two */
+
 struct request {
 	struct client *c;
 	const void *body;
@@ -67,18 +69,45 @@ static enum rmem_status do_alloc(struct request *r)
 	return RMEM_OK;
 }
 
+/*
+ * The device does not take a slab. If the slab is not listed, the client thinks that the donor took it, and must not get it back
+ * with its old bytes.
+ */
+static void take_slab(struct region *slab)
+{
+	store_evict(slab->owner, slab->tag);
+	donor.changed = true;
+	donor.counters.evictions++;
+}
+
+/*
+ * A client that connects can use a region when it is listed, so it is registered now. That takes long for much memory, and other
+ * clients are served between two answers. If the device does not take a region, the list is refused: without the region it would
+ * say that the region is gone.
+ */
 static enum rmem_status do_list(struct request *r)
 {
 	const struct rmem_list_request *ask = r->body;
 	struct rmem_list_answer *answer = r->answer;
-	const struct region *region = owner_regions(r->c->owner);
+	struct region *region = owner_regions(r->c->owner), *next;
+	uint64_t bytes = 0;
 	uint32_t count = 0;
 
 	while (region && region->tag < le64toh(ask->from))
 		region = region->next;
-	for (; region && count < RMEM_LIST_MAX; region = region->next)
-		if (region->user)
+	for (; region && count < RMEM_LIST_MAX && bytes < LIST_BYTES; region = next) {
+		uint64_t fresh = region->user ? 0 : region->size;
+
+		next = region->next;
+		if (!client_register(r->c, region)) {
 			answer->regions[count++] = describe(region);
+			bytes += fresh;
+		} else if (region->flags & RMEM_SLAB) {
+			take_slab(region);
+		} else {
+			return RMEM_FULL;
+		}
+	}
 	answer->count = htole32(count);
 	answer->more = htole32(region != NULL);
 	r->answer_size = sizeof(*answer) + count * sizeof(answer->regions[0]);

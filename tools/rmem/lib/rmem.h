@@ -60,7 +60,7 @@ struct rmem_options {
  *	EPROTO		the donor speaks another version, or something else
  *	ENODEV		no RDMA device has the address by which the donor is reached
  *	EBUSY		the donor is being drained
- *	ENOMEM		it has no room for another client, or there is no memory here
+ *	ENOMEM		it has no room for another client, its device does not take a region of ours, or there is no memory here
  *	EINVAL		an option, or the file of the key
  *	and those of socket(2) and connect(2)
  */
