@@ -121,6 +121,7 @@ static void connection_up(struct rmem *r)
 	if (ret)
 		snprintf(r->why, sizeof(r->why), "%s", rmem_error());
 	if ((!ret || ret == -ESTALE) && r->qp) {
+		memory_register_all(r); /* not before: it may take longer than the donor waits in the handshake */
 		memcpy(r->start, h.welcome.start, sizeof(r->start));
 		r->known = true;
 		r->state = UP;

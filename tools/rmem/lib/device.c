@@ -90,7 +90,6 @@ int device_open(struct rmem *r, const struct sockaddr *local)
 	ret = area_open(r);
 	if (ret)
 		return ret;
-	memory_register_all(r);
 	reset_work(r);
 	return 0;
 }
