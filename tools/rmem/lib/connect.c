@@ -80,12 +80,29 @@ static int pair_up(struct rmem *r, struct rmem_handshake *h)
 	return device_ready(r);
 }
 
+/*
+ * A transaction that this client knows to be committed is not there. If nothing is to persist over a restart, that is so. Otherwise
+ * an older copy of the donor's folder, or of the donor itself, runs. Nothing of it is taken over here, so that the right donor can
+ * still come back.
+ */
+static int check_age(const struct rmem *r, bool restarted, const struct rmem_welcome *welcome)
+{
+	unsigned long long last = le64toh(welcome->last_txn);
+
+	if (last >= r->txn.last || (restarted && !welcome->persists))
+		return 0;
+	return fail(-EPROTO, "donor %s: it has gone back: its last transaction is %llu, and was %llu: is its folder an older copy?",
+		    r->host, last, (unsigned long long)r->txn.last);
+}
+
 /* The new table replaces the old one only when nothing more can fail. */
 static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 {
 	bool restarted = r->known && memcmp(r->start, welcome->start, sizeof(r->start));
-	int ret;
+	int ret = check_age(r, restarted, welcome);
 
+	if (ret)
+		return ret;
 	r->request_ms = r->connect_ms;
 	ret = regions_learn(r, restarted, le64toh(welcome->last_txn));
 	r->request_ms = r->connect_ms > REQUEST_MS ? r->connect_ms : REQUEST_MS;

@@ -84,6 +84,9 @@ struct rmem *rmem_connect_async(const struct rmem_options *options, struct rmem_
  *			nothing new can be queued until rmem_txn_go() has said so, or rmem_txn_abort() was called. After an
  *			rmem_txn_go() that broke, the next one still says what became of it: 0 if it is committed, -ENODATA if
  *			it is forgotten. If the new connection broke at once, the next call reports this restart once more.
+ *	-EPROTO		also: the donor does not have a transaction that was committed: it runs on an older copy of its folder, or
+ *			has lost it. Nothing has changed here. With the right folder the next call succeeds; otherwise
+ *			rmem_close(), and connect as a new client, which knows nothing of the past
  *	others as rmem_connect(); the connection remains down
  */
 int rmem_reconnect(struct rmem *r);
