@@ -30,12 +30,12 @@ rmem_pc := $(addprefix $(BUILD)/lib/pkgconfig/,librmem.pc librvm.pc)
 rmem_examples := $(patsubst $(rmem_dir)/examples/%.c,$(BUILD)/rmem-%,$(wildcard $(rmem_dir)/examples/*.c))
 rmem_man := $(wildcard $(rmem_dir)/man/*.[1-9])
 # pages that tell of more than one call: PAGE=ALIAS
-rmem_alias := $(addprefix rmem_connect.3=,rmem_connect_async.3 rmem_reconnect.3 rmem_reconnect_async.3 rmem_close.3 rmem_error.3) \
+rmem_alias := $(addprefix rmem_connect.3=,rmem_connect_async.3 rmem_reconnect.3 rmem_reconnect_async.3 rmem_connection.3 rmem_close.3 rmem_error.3) \
 	$(addprefix rmem_alloc.3=,rmem_alloc_async.3 rmem_find.3 rmem_each.3) \
 	$(addprefix rmem_put.3=,rmem_get.3 rmem_put8.3 rmem_put_async.3 rmem_get_async.3 rmem_put8_async.3 rmem_wait.3 rmem_test.3 \
 		rmem_flush.3 rmem_flush_async.3 \
 		rmem_register.3 rmem_unregister.3) \
-	$(addprefix rmem_cp.3=,rmem_free.3 rmem_txn_go.3 rmem_txn_go_async.3 rmem_txn_abort.3 rmem_last_txn.3) \
+	$(addprefix rmem_cp.3=,rmem_free.3 rmem_txn_go.3 rmem_txn_go_async.3 rmem_txn_go_on.3 rmem_txn_abort.3 rmem_last_txn.3) \
 	$(addprefix rmem_on_evict.3=,rmem_fd.3 rmem_poll.3) \
 	$(addprefix rvm_init.3=,rvm_close.3 rvm_destroy.3 rvm_base.3 rvm_size.3) \
 	$(addprefix rvm_begin.3=,rvm_set_range.3 rvm_commit.3 rvm_abort.3) \

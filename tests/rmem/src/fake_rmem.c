@@ -5,7 +5,6 @@
 
 #include "rmem.h"
 #include "fake_rmem.h"
-#include "lib/hidden.h"
 
 enum { REGIONS = 16, COPIES = 4096 };
 

@@ -8,6 +8,7 @@
  *	free TAG		go	abort	txn	the last one
  *	puts BYTE TAG...	fills some regions at once, with one rmem_op (on_error). It says how many puts have begun, and
  *				why another one has not. The tag "out" is a range in no region
+ *	connection		keeps its number	go-on		goes on this connection only
  *	flush TAG		reconnect	tags	the number of regions
  *	deaf			from now on it calls the library for commands only, so no notice is heard
  *
@@ -27,6 +28,7 @@ enum { MAX_SIZE = 8 << 20, MAX_WORDS = 8 };
 
 static struct rmem *rmem;
 static bool deaf;
+static unsigned int connection;
 static uint8_t bytes[MAX_SIZE];
 static char more[100]; /* of an answer that is "ok" */
 
@@ -139,6 +141,19 @@ static int do_go(char **word)
 	return rmem_txn_go(rmem);
 }
 
+static int do_connection(char **word)
+{
+	(void)word;
+	connection = rmem_connection(rmem);
+	return 0;
+}
+
+static int do_go_on(char **word)
+{
+	(void)word;
+	return rmem_txn_go_on(rmem, connection);
+}
+
 static int do_abort(char **word)
 {
 	(void)word;
@@ -189,6 +204,7 @@ static const struct {
 } commands[] = {
 	{ "alloc", 2, do_alloc }, { "put", 2, do_put }, { "puts", 2, do_puts }, { "get", 1, do_get }, { "cp", 2, do_cp },
 	{ "free", 1, do_free }, { "flush", 1, do_flush }, { "go", 0, do_go }, { "abort", 0, do_abort }, { "txn", 0, do_txn },
+	{ "connection", 0, do_connection }, { "go-on", 0, do_go_on },
 	{ "reconnect", 0, do_reconnect }, { "tags", 0, do_tags }, { "deaf", 0, do_deaf },
 };
 

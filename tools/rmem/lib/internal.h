@@ -18,7 +18,7 @@
 #include "../common/common.h"
 
 #pragma GCC visibility push(default)
-#include "hidden.h"
+#include "rmem.h"
 #pragma GCC visibility pop
 
 #define DATA_DEPTH 128u	/* one-sided work requests under way */

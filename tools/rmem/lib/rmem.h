@@ -18,8 +18,8 @@
  *
  * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
  * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
- * at the call, unless it says otherwise. Each call that asks the donor also has an asynchronous form (struct rmem_op). All calls
- * except rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
+ * at the call, unless it says otherwise. Each call that asks the donor, except rmem_txn_go_on(), also has an asynchronous form (struct
+ * rmem_op). All calls except rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
  * name ends the old one.
  *
  * Data crosses the network in clear. The connection is authenticated, and the data is not.
@@ -97,6 +97,14 @@ int rmem_reconnect(struct rmem *r);
  *	-EAGAIN		no thread can be made
  */
 int rmem_reconnect_async(struct rmem *r, struct rmem_op *op);
+
+/*
+ * A number that changes whenever a connection breaks or is made. If a restart of the donor has undone what a thread put, only the
+ * threads in rmem_reconnect() are told so. Any other thread asks for this number before it puts, and again after its rmem_flush():
+ * if the number is the same, its bytes are durable; otherwise it puts and flushes them once more. For a transaction there is
+ * rmem_txn_go_on().
+ */
+unsigned int rmem_connection(struct rmem *r);
 
 /*
  * Ends the connection and all operations that are under way, and discards the queue. Regions stay. No other call may be under
@@ -243,6 +251,13 @@ int rmem_txn_go(struct rmem *r);
  *	-EINVAL		op->on_error is set: a transaction needs an op of its own, so that its result is known
  */
 int rmem_txn_go_async(struct rmem *r, struct rmem_op *op);
+
+/*
+ * rmem_txn_go(), if the connection is up and still has this number of rmem_connection(). Then nothing that was put since this number
+ * was asked for is lost. After -ENOTCONN and -ETIMEDOUT, rmem_txn_go() gives the answer.
+ *	-EREMCHG	the connection is another one, or down, and nothing was sent: rmem_txn_abort(), then put and queue anew
+ */
+int rmem_txn_go_on(struct rmem *r, unsigned int connection);
 
 /*
  * Discards the queue. Returns 0, also if it was empty.

@@ -313,8 +313,8 @@ int rmem_txn_go_on(struct rmem *r, unsigned int connection)
 	pthread_mutex_lock(&r->lock);
 	while (!ret && r->generation == connection && r->txn.state == TXN_GOING)
 		ret = wait_step(r, connection);
-	if (r->generation != connection || !r->qp)
-		return leave(r, fail(-EREMCHG, "donor %s: the connection is another one", r->host));
+	if (r->generation != connection || r->state != UP)
+		return leave(r, fail(-EREMCHG, "donor %s: the connection is another one, or down", r->host));
 	return leave_done(r, &op, go_or_say(r, &op));
 }
 

@@ -26,8 +26,6 @@
 #include "rvm.h"
 #pragma GCC visibility pop
 
-#include "../lib/hidden.h"
-
 #define RVM_PAGE ((size_t)4096)
 #define RVM_MAGIC 0x314d454d4d5652ull /* "RVMMEM1" */
 #define RVM_VERSION 1u
