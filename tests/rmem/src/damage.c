@@ -557,10 +557,10 @@ static int limits(void)
 	return 0;
 }
 
-/* A donor that persists takes no transaction whose records would keep all others waiting. */
-static int too_many_records(void)
+/* A donor takes no transaction that would keep all others waiting, whether it persists (@dir) or not. */
+static int too_many_records(const char *dir)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = dir };
 	struct rmem_wire_op ops[64];
 	char *why = NULL;
 	struct store *store;
@@ -587,6 +587,31 @@ static int too_many_records(void)
 	return 0;
 }
 
+/* The same for what is not logged, as is all of a donor that does not persist, and slabs of one that does. (fill() has the rest.) */
+static int too_much_to_copy(const char *dir)
+{
+	struct store_options options = { .dir = dir };
+	char *why = NULL;
+	struct store *store;
+	struct owner *owner;
+	struct region *a, *b;
+
+	shell("rm -rf %s", copy);
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("much to copy", why);
+	owner = store_owner(store, "much");
+	if (store_alloc(owner, 1, 4 << 20, RMEM_SLAB, &a) || store_alloc(owner, 2, 4 << 20, RMEM_SLAB, &b))
+		return failed("much to copy", "there is no slab");
+	memset(a->mem, 'a', a->size);
+	if (copies(owner, b->addr, a->addr, a->size, 257) != RMEM_FULL || store_queued(owner) || b->mem[0])
+		return failed("much to copy", "it is not refused, or something of it happened");
+	if (copies(owner, b->addr, a->addr, a->size, 256) || b->mem[0] != 'a')
+		return failed("much to copy", "1 GiB is refused");
+	store_close(store);
+	return 0;
+}
+
 int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 {
 	struct scenario scenario = { .shared = sh, .dir = good, .seed = seed, .turns = 40 };
@@ -608,7 +633,8 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
 	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?: changed_while_open() ?:
-	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits() ?: too_many_records();
+	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits() ?: too_many_records(copy) ?:
+	      too_many_records(NULL) ?: too_much_to_copy(copy) ?: too_much_to_copy(NULL);
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);
 	return ret;

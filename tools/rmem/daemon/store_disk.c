@@ -15,6 +15,11 @@ void add_cost(struct cost *cost, uint64_t addr, uint64_t len)
 	cost->files += len ? round_up(addr + len, RMEM_PAGE) - addr / RMEM_PAGE * RMEM_PAGE + RMEM_PAGE : 0;
 }
 
+bool cost_too_high(const struct cost *cost)
+{
+	return cost->bytes > STORE_TXN_SIZE || cost->log - cost->bytes > STORE_TXN_SIZE;
+}
+
 bool is_logged(const struct region *region)
 {
 	return region->owner->store->path && !(region->flags & RMEM_SLAB);
@@ -52,7 +57,7 @@ enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t 
 
 	if (!store->path)
 		return RMEM_OK;
-	if (cost->bytes > STORE_TXN_SIZE || cost->log - cost->bytes > STORE_TXN_SIZE)
+	if (cost_too_high(cost))
 		return RMEM_FULL;
 	if (!disk_has_room(store, cost, reserve)) {
 		/* If the disk fails in the checkpoint, the next store_sync() says so. */

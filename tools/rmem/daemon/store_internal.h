@@ -112,6 +112,7 @@ struct cost {
 };
 
 void add_cost(struct cost *cost, uint64_t addr, uint64_t len);
+bool cost_too_high(const struct cost *cost); /* for one request, since all others wait for it */
 bool is_logged(const struct region *region);
 /* RMEM_OK: the disk has room for @cost, and for @reserve beside it. RMEM_FULL: it has not */
 enum rmem_status may_log(struct store *store, const struct cost *cost, uint64_t reserve);

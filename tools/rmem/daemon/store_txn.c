@@ -131,7 +131,7 @@ void store_discard(struct owner *owner)
 /* The queue was good when it came, but slabs may have gone since then. Marks on the way the regions that it frees. */
 static enum rmem_status look_through(struct owner *owner)
 {
-	struct cost cost = { 0 };
+	struct cost cost = { 0 }, all = { 0 }; /* what is logged; and as if all were */
 
 	clear_freed(owner, 0);
 	for (size_t i = 0; i < owner->queued; i++) {
@@ -151,7 +151,8 @@ static enum rmem_status look_through(struct owner *owner)
 			return RMEM_OUT_OF_RANGE;
 		if (is_logged(dst))
 			add_cost(&cost, entry->dst, entry->len);
-		if (cost.bytes > STORE_TXN_SIZE)
+		add_cost(&all, entry->dst, entry->len);
+		if (cost_too_high(&all))
 			return RMEM_FULL;
 	}
 	add_cost(&cost, 0, 0);

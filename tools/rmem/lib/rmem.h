@@ -238,7 +238,7 @@ int rmem_free(struct rmem *r, uint64_t tag);
  *	-ERANGE		a copy touches a region that an earlier entry of the queue frees; nothing happened, the queue is empty
  *	-EIO		the donor's log failed, and the donor ends: see rmem_reconnect()
  *	-ENOMEM		the donor has no memory for the queue, or no room on its disk; or there are copies of more than 1 GiB, or
- *			more than some 3.7 million, at a donor that persists; nothing happened, the queue is empty
+ *			more than some 3.7 million; nothing happened, the queue is empty
  *	-ENOTCONN, -ETIMEDOUT	it may have happened or not: rmem_reconnect(), then call again for the answer, also after -ESTALE
  */
 int rmem_txn_go(struct rmem *r);

@@ -89,7 +89,7 @@ int rvm_set_range(struct rvm *v, void *p, size_t size);
  *	-ESTALE		for good: the donor has restarted and does not persist, or another process has recovered the
  *			memory since. The memory may still be read here
  *	-ENOMEM		no memory for the list of copies, here or at the donor; or no room on the donor's disk; or there are
- *			changes of more than 1 GiB at a donor that persists; nothing of this call has happened at the donor
+ *			changes of more than 1 GiB; nothing of this call has happened at the donor
  *	-EBUSY		another transaction on this connection was lost, and for timeout_ms nobody has called rmem_txn_go() for
  *			its answer
  *	-ENOTCONN	and -EACCES, -EPROTO as rmem_connect()
