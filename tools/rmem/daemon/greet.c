@@ -252,18 +252,34 @@ static void on_limit(evutil_socket_t fd, short what, void *arg)
 	greeting_end(arg);
 }
 
-/* A handshake takes two round trips, so the oldest one is the least likely to go on. */
+static unsigned int greetings_of(const char *peer)
+{
+	unsigned int n = 0;
+
+	for (const struct greeting *g = list; g; g = g->next)
+		n += !strcmp(g->peer, peer);
+	return n;
+}
+
+/*
+ * Of the address that has most handshakes under way, the oldest one ends. So an address that only opens connections ends its own. A
+ * handshake takes two round trips, so the oldest one is the least likely to go on.
+ */
 static void make_room(void)
 {
-	struct greeting *oldest = list;
-	unsigned int n = 1;
+	struct greeting *last = NULL;
+	unsigned int n = 0, most = 0;
 
-	while (oldest && oldest->next) {
-		oldest = oldest->next;
-		n++;
+	for (struct greeting *g = list; g; g = g->next, n++) {
+		unsigned int of_peer = greetings_of(g->peer);
+
+		if (of_peer >= most) {
+			most = of_peer;
+			last = g;
+		}
 	}
 	if (n >= GREETINGS)
-		greeting_end(oldest);
+		greeting_end(last);
 }
 
 void greet(int fd, const char *peer)
