@@ -77,9 +77,11 @@ int tree_told_to_end(const struct tree *tree, pid_t *pid)
 	static const int signals[] = { SIGTERM, SIGINT, SIGQUIT, SIGHUP };
 
 	for (size_t i = 0; i < tree->n; i++) {
-		uint64_t came = proc_status(tree->task[i].pid, "ShdPnd", 16) & ~tree->task[i].pending;
+		uint64_t came;
 
 		*pid = tree->task[i].pid;
+		/* A signal that is ignored waits only because the task is traced. */
+		came = proc_status(*pid, "ShdPnd", 16) & ~tree->task[i].pending & ~proc_status(*pid, "SigIgn", 16);
 		for (size_t j = 0; j < sizeof(signals) / sizeof(signals[0]); j++)
 			if (came & UINT64_C(1) << (signals[j] - 1))
 				return signals[j];

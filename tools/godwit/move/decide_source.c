@@ -87,10 +87,9 @@ static int peers_wait(struct move *m)
 int move_may_decide(struct move *m)
 {
 	/* Is the destination still there? After the decision it is too late to ask. */
-	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || all_alive(m) || nothing_came(m) ||
-	    still_stopped(m))
+	if (move_say(m, json_pack("{s:s}", "op", "ping")) || move_hear(m, "pong") || peers_wait(m))
 		return -1;
-	return peers_wait(m);
+	return all_alive(m) ?: nothing_came(m) ?: still_stopped(m);
 }
 
 void move_decide(struct move *m)
