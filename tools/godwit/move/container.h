@@ -45,7 +45,11 @@ json_t *container_netns(const struct move *m);
  */
 int container_dump(struct move *m);
 int container_archive(struct move *m);
-/* rootfs_source.c: add to this archive what the container has changed in its own file system. -1 with fault(). */
+/*
+ * rootfs_source.c: add to this archive what the container has changed in its own file system. container_look_at_rootfs(): can
+ * that be done? -1 with fault().
+ */
+int container_look_at_rootfs(struct move *m);
 int container_archive_rootfs(struct move *m, const char *archive);
 void container_dump_end(struct move *m);
 void container_forget_dump(struct move *m);	/* remove what podman leaves of a dump that failed */

@@ -105,6 +105,7 @@ static const struct {
 	{ "HostConfig.IpcMode", "private shareable", "it shares its IPC namespace: run it without --ipc" },
 	{ "Config.Labels.PODMAN_SYSTEMD_UNIT", "", "a systemd unit watches over it, and would start it here again: run it without" },
 	{ "Rootfs", "", "it runs from a folder, not from an image" },
+	{ "GraphDriver.Name", "overlay", "podman's storage is no overlay (podman info), and can't be moved yet" },
 };
 
 static bool is_one_of(const char *word, const char *list)
@@ -303,6 +304,9 @@ void container_facts(struct move *m)
 	fault_clear();
 	if (container_is_whole(m))
 		plan_problem(&m->plan, "%s", fault_text());
+	fault_clear();
+	if (container_look_at_rootfs(m))
+		plan_problem(&m->plan, "container %s: %s", m->container.name, fault_text());
 	fault_clear();
 	json_decref(m->container.facts);
 	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*, s:s}", "id", find_text(inspected, "Id"),

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * What a container has changed in its own file system, for the archive that podman has made. podman's own part of it leaves out
- * a changed file whose name the host has not, owners and modes of folders, and what is in a folder that was removed and made
+ * changed files whose names the host has not, owners and modes of folders, and what is in a folder that was removed and made
  * again. And where the image has a link in place of a folder, podman at the destination follows the link out of the container.
  * So podman is told to leave the file system out, and we add it, in podman's form: rootfs-diff.tar is unpacked over the image,
  * then what deleted.files names is removed.
+ *
+ * The changes are what lies in the upper folder of the overlay (the kernel's Documentation/filesystems/overlayfs.rst).
  */
 #include <errno.h>
+#include <fts.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include "move.h"
 #include "text.h"
@@ -21,95 +27,123 @@
 #define EMPTY		"rootfs-empty"
 
 struct changes {
-	const char *root, *images;
-	json_t *names;		/* the keys: what goes into the archive, each with all folders above it */
-	json_t *replaced;	/* of these, what takes the place of something else */
+	const char *upper;	/* the overlay's folder of changes */
+	FILE *names;		/* of what goes along, folders before what is in them; NULL: we only look */
+	char **replaced;	/* folders in whose place the image has something else, or another one */
+	size_t n_replaced;
 	json_t *deleted;
 };
 
 /* ------------------------------------------------------------ what has changed -- */
 
-static const char *text_at(json_t *object, const char *name)
+static const char *layer(const struct move *m, const char *which)
 {
-	return json_string_value(json_object_get(object, name)) ?: "";
+	json_t *driver = json_object_get(m->container.inspected, "GraphDriver");
+
+	return json_string_value(json_object_get(json_object_get(driver, "Data"), which)) ?: "";
 }
 
-/* The folder where podman has mounted the container's file system. Free it. */
-static char *root_folder(const struct move *m)
+static bool has_attribute(const FTSENT *e, const char *name)
 {
-	json_t *spec = json_load_file(text_at(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL);
-	char *root = xstrdup(text_at(json_object_get(spec, "root"), "path"));
-
-	json_decref(spec);
-	return root;
+	return lgetxattr(e->fts_accpath, name, NULL, 0) >= 0;
 }
 
-static bool is_there(const struct changes *c, const char *path)
+/* A folder with nothing of the image in it. */
+static bool is_opaque(const FTSENT *e)
 {
-	char *full = xasprintf("%s%s", c->root, path);
-	struct stat st;
-	bool there = lstat(full, &st) == 0;
+	char value[2];
 
-	free(full);
-	return there;
+	return lgetxattr(e->fts_accpath, "trusted.overlay.opaque", value, sizeof(value)) == 1 && value[0] == 'y';
 }
 
-/* The folders above a name go along, so that none of them is what the image has there: a link. */
-static void add_above(struct changes *c, const char *path)
+/* fts_number: nothing of the image is in the folder, or in one above it. */
+static int look_at_folder(struct changes *c, FTSENT *e, const char *path)
 {
-	char *above = xstrdup(path), *slash;
-
-	while ((slash = strrchr(above, '/')) && slash != above) {
-		*slash = '\0';
-		json_object_set_new(c->names, above, json_true());
-	}
-	free(above);
-}
-
-/* podman says of a folder that was removed and made again that it was deleted. */
-static void add(struct changes *c, const char *path, bool deleted)
-{
-	add_above(c, path);
-	if (deleted && !is_there(c, path)) {
-		json_array_append_new(c->deleted, json_string(path));
-		return;
-	}
-	json_object_set_new(c->names, path, json_true());
-	if (deleted)
-		json_array_append_new(c->replaced, json_string(path));
-}
-
-/* podman writes U+FFFD for bytes that are not UTF-8. */
-static int add_all(struct changes *c, json_t *paths, bool deleted)
-{
-	json_t *path;
-	size_t i;
-
-	json_array_foreach(paths, i, path) {
-		const char *text = json_string_value(path) ?: "";
-
-		if (text[0] != '/' || strstr(text, "\xef\xbf\xbd"))
-			return fault("%s in the container: podman can't give its name: rename or remove it", text);
-		add(c, text, deleted);
+	if (has_attribute(e, "trusted.overlay.redirect"))
+		return fault("%s: its content lies elsewhere in the image (redirect_dir of overlays), which can't be moved yet", path);
+	if (has_attribute(e, "system.posix_acl_default"))
+		return fault("%s: it has a default ACL, which podman does not restore: setfacl -k", path);
+	e->fts_number = e->fts_parent->fts_number || is_opaque(e);
+	if (e->fts_number && !e->fts_parent->fts_number) {
+		GROW(c->replaced, c->n_replaced);
+		c->replaced[c->n_replaced++] = xstrdup(path);
 	}
 	return 0;
 }
 
-static int find_changes(const struct move *m, struct changes *c)
+/* podman takes a link that leads above the root for an attack, though the root is where it ends in a container. */
+static int look_at_link(const FTSENT *e, const char *path)
 {
-	const char *const argv[] = {
-		"timeout", "--kill-after=5", "600", "podman", "diff", "--format", "json", text_at(m->container.facts, "id"), NULL,
-	};
-	json_t *diff = run_json(argv);
-	int ret = diff ? 0 : fault("podman diff does not say what it has changed in its file system");
+	char target[PATH_MAX], *name, *save;
+	ssize_t n = readlink(e->fts_accpath, target, sizeof(target) - 1);
+	int depth = e->fts_level - 1;
 
-	ret = ret ?: add_all(c, json_object_get(diff, "changed"), false) ?: add_all(c, json_object_get(diff, "added"), false) ?:
-	      add_all(c, json_object_get(diff, "deleted"), true);
-	json_decref(diff);
+	target[n < 0 ? 0 : n] = '\0';
+	if (target[0] == '/')
+		return 0;
+	for (name = strtok_r(target, "/", &save); name && depth >= 0; name = strtok_r(NULL, "/", &save))
+		depth += !strcmp(name, "..") ? -1 : !!strcmp(name, ".");
+	return depth < 0 ? fault("%s: this link leads above the root, and podman does not restore it", path) : 0;
+}
+
+static int note_deleted(struct changes *c, const char *path)
+{
+	return json_array_append_new(c->deleted, json_string(path)) ?
+		fault("%s: it was deleted, and podman can't give its name, which is not UTF-8", path) : 0;
+}
+
+static int look_at(struct changes *c, FTSENT *e)
+{
+	const char *path = e->fts_path + strlen(c->upper);
+
+	if (e->fts_level == 0 || e->fts_info == FTS_DP)
+		return 0;
+	if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS)	/* it may be gone while we only look */
+		return c->names ? fault("%s: it can't be read: %s", path, strerror(e->fts_errno)) : 0;
+	if (S_ISCHR(e->fts_statp->st_mode) && e->fts_statp->st_rdev == makedev(0, 0))
+		return note_deleted(c, path);
+	if ((e->fts_info == FTS_D && look_at_folder(c, e, path)) || (S_ISLNK(e->fts_statp->st_mode) && look_at_link(e, path)))
+		return -1;
+	if (c->names)
+		fprintf(c->names, "%s%c", path + 1, '\0');
+	return 0;
+}
+
+static int look_at_all(struct changes *c)
+{
+	char *const paths[] = { (char *)c->upper, NULL };
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	int ret = fts ? 0 : fault("%s: %s", c->upper, strerror(errno));
+	FTSENT *e;
+
+	while (!ret && fts && (e = fts_read(fts)))
+		ret = look_at(c, e);
+	if (fts)
+		fts_close(fts);
+	return ret;
+}
+
+static void changes_free(struct changes *c)
+{
+	for (size_t i = 0; i < c->n_replaced; i++)
+		free(c->replaced[i]);
+	free(c->replaced);
+	json_decref(c->deleted);
+}
+
+int container_look_at_rootfs(struct move *m)
+{
+	struct changes c = { .upper = layer(m, "UpperDir"), .deleted = json_array() };
+	int ret = look_at_all(&c);
+
+	changes_free(&c);
 	return ret;
 }
 
 /* -------------------------------------------------------------- the archive -- */
+
+/* tar ends with us. (Status 1 is that a file has changed meanwhile.) */
+#define TAR "setpriv", "--pdeathsig", "KILL", "tar", "--force-local"
 
 static int tar(const char *const argv[])
 {
@@ -117,14 +151,9 @@ static int tar(const char *const argv[])
 	int ret = run(argv, NULL, &text);
 
 	if (ret)
-		fault("its file system can't be archived: %s", text && *text ? text_last_line(text) : "tar does not say why");
+		fault("tar: %s", text && *text ? text_last_line(text) : "it does not say why");
 	free(text);
 	return ret ? -1 : 0;
-}
-
-static char *file_of(const struct changes *c, const char *name)
-{
-	return xasprintf("%s/%s", c->images, name);
 }
 
 /* For tar's --transform: this name in place of the whole one. Free it. */
@@ -143,114 +172,109 @@ static char *renamed(const char *path)
 }
 
 /*
- * podman keeps what is in a folder, if a folder comes from the archive, and so does not follow a link. An empty file takes the
- * place of all that, and the folder takes its place.
+ * podman keeps what is in a folder, if a folder comes from the archive. An empty file takes the place of all that, and the
+ * folder takes its place.
  */
-static int archive_replaced(const struct changes *c, const char *archive)
+static int archive_replaced(const struct changes *c, const char *images)
 {
-	json_t *path;
-	size_t i;
-
-	json_array_foreach(c->replaced, i, path) {
-		char *name = renamed(json_string_value(path));
-		const char *const argv[] = {
-			"tar", "--append", "--format=posix", "--file", archive, "--directory", c->images, "--transform", name, EMPTY,
-			NULL,
-		};
-		int ret = tar(argv);
-
-		free(name);
-		if (ret)
-			return -1;
-	}
-	return 0;
-}
-
-static int archive_names(const struct changes *c, const char *archive, const char *names)
-{
-	const char *const argv[] = {
-		"tar", "--append", "--format=posix", "--numeric-owner", "--xattrs", "--xattrs-include=user.*",
-		"--xattrs-include=security.capability", "--file", archive, "--directory", c->root, "--no-recursion", "--null",
-		"--files-from", names, NULL,
-	};
-
-	return tar(argv);
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Folders come before what is in them. */
-static int write_names(const struct changes *c, const char *file)
-{
-	size_t n = 0, count = json_object_size(c->names);
-	const char **sorted = xcalloc(count + 1, sizeof(*sorted)), *path;
-	FILE *f = fopen(file, "we");
-	json_t *value;
-
-	json_object_foreach(c->names, path, value)
-		sorted[n++] = path;
-	qsort(sorted, count, sizeof(*sorted), by_name);
-	for (n = 0; f && n < count; n++)
-		fprintf(f, "%s%c", sorted[n] + 1, '\0');
-	free(sorted);
-	return !f || fclose(f) ? fault("%s can't be written: %s", file, strerror(errno)) : 0;
-}
-
-static int write_empty(const char *file)
-{
-	FILE *f = fopen(file, "we");
-
-	return !f || fclose(f) ? fault("%s can't be written: %s", file, strerror(errno)) : 0;
-}
-
-static int write_deleted(const struct changes *c, const char *file)
-{
-	return json_dump_file(c->deleted, file, 0) ? fault("%s can't be written", file) : 0;
-}
-
-static int append(const struct changes *c, const char *archive, const char *name)
-{
-	const char *const argv[] = { "tar", "--append", "--file", archive, "--directory", c->images, name, NULL };
-
-	return tar(argv);
-}
-
-static int archive_changes(const struct changes *c, const char *archive)
-{
-	char *diff = file_of(c, DIFF_TAR), *names = file_of(c, NAMES), *empty = file_of(c, EMPTY), *deleted = file_of(c, DELETED);
+	char *diff = xasprintf("%s/" DIFF_TAR, images);
 	int ret = 0;
 
-	if (json_object_size(c->names))
-		ret = write_empty(empty) ?: archive_replaced(c, diff) ?: write_names(c, names) ?: archive_names(c, diff, names) ?:
-		      append(c, archive, DIFF_TAR);
-	if (!ret && json_array_size(c->deleted))
-		ret = write_deleted(c, deleted) ?: append(c, archive, DELETED);
-	unlink(diff);
-	unlink(names);
-	unlink(empty);
-	unlink(deleted);
+	for (size_t i = 0; !ret && i < c->n_replaced; i++) {
+		char *name = renamed(c->replaced[i]);
+		const char *const argv[] = {
+			TAR, "--append", "--format=posix", "--file", diff, "--directory", images, "--transform", name, EMPTY, NULL,
+		};
+
+		ret = tar(argv);
+		free(name);
+	}
+	free(diff);
+	return ret;
+}
+
+static int archive_names(const char *images, const char *root)
+{
+	char *diff = xasprintf("%s/" DIFF_TAR, images), *names = xasprintf("%s/" NAMES, images);
+	const char *const argv[] = {
+		TAR, "--append", "--format=posix", "--numeric-owner", "--xattrs", "--xattrs-include=user.*",
+		"--xattrs-include=security.capability", "--xattrs-include=system.posix_acl_access", "--file", diff,
+		"--directory", root, "--no-recursion", "--null", "--files-from", names, NULL,
+	};
+	int ret = tar(argv);
+
 	free(diff);
 	free(names);
-	free(empty);
-	free(deleted);
 	return ret;
+}
+
+static FILE *create(const char *images, const char *name)
+{
+	char *path = xasprintf("%s/%s", images, name);
+	FILE *f = fopen(path, "we");
+
+	if (!f)
+		fault("%s can't be made: %s", path, strerror(errno));
+	free(path);
+	return f;
+}
+
+static int end_file(FILE *f)
+{
+	bool bad = f && ferror(f);
+
+	return !f || fclose(f) || bad ? fault("a list of files can't be written: %s", strerror(errno)) : 0;
+}
+
+static int add_to(const char *archive, const char *images, const char *name)
+{
+	const char *const argv[] = { TAR, "--append", "--file", archive, "--directory", images, name, NULL };
+
+	return tar(argv);
+}
+
+static int write_all(struct changes *c, const char *images)
+{
+	FILE *deleted;
+
+	c->names = create(images, NAMES);
+	if (!c->names)
+		return -1;
+	if (look_at_all(c)) {
+		fclose(c->names);
+		return -1;
+	}
+	if (end_file(c->names) || end_file(create(images, EMPTY)))
+		return -1;
+	deleted = create(images, DELETED);
+	if (deleted)
+		json_dumpf(c->deleted, deleted, 0);
+	return end_file(deleted);
+}
+
+static void remove_lists(const char *images)
+{
+	static const char *const names[] = { DIFF_TAR, DELETED, NAMES, EMPTY };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char *path = xasprintf("%s/%s", images, names[i]);
+
+		unlink(path);
+		free(path);
+	}
 }
 
 /* In a child, which ends after it. */
 static int archive(struct move *m, const void *arg, int sk)
 {
-	struct changes c = { .images = m->images, .names = json_object(), .replaced = json_array(), .deleted = json_array() };
-	char *root = root_folder(m), *why;
+	struct changes c = { .upper = layer(m, "UpperDir"), .deleted = json_array() };
+	const char *to = arg;
 
-	c.root = root;
-	if (find_changes(m, &c) || archive_changes(&c, arg)) {
-		why = xstrdup(fault_text());
-		fault_clear();
-		return fault("container %s: %s", m->container.name, why);
-	}
+	unsetenv("TAR_OPTIONS");
+	setenv("LC_ALL", "C", 1);	/* names are bytes */
+	if (write_all(&c, m->images) || archive_replaced(&c, m->images) || archive_names(m->images, layer(m, "MergedDir")) ||
+	    add_to(to, m->images, DIFF_TAR) || add_to(to, m->images, DELETED))
+		return -1;
 	slow_say(sk, "");
 	return 0;
 }
@@ -261,5 +285,6 @@ int container_archive_rootfs(struct move *m, const char *to)
 	int ret = slow_start(&slow, m, archive, to) ?: slow_hear(&slow, m, NULL, 0);
 
 	slow_end(&slow);
+	remove_lists(m->images);
 	return ret;
 }
