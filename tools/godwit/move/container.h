@@ -62,7 +62,10 @@ int container_give_policy_back(struct move *m);
  */
 int container_stop(struct move *m);
 int container_remove(struct move *m);
-/* container_source.c: let the tasks go that CRIU froze by their control group, and left frozen when it died. */
+/*
+ * container_source.c: let the tasks go that CRIU froze by their control group, and left frozen when it died. A container that
+ * somebody has paused stays so.
+ */
 void container_thaw(const struct move *m);
 /* Do all of its tasks go along? -1 with fault(). */
 int container_is_whole(const struct move *m);

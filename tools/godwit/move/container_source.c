@@ -67,9 +67,13 @@ static char *cgroup_file(const struct move *m, const char *name)
 	return file;
 }
 
+/*
+ * CRIU freezes the control group until it has all tasks, and podman lets nobody pause the container meanwhile. Whoever froze it
+ * before CRIU was started (then we know of no folder that it dumps to), or after the dump, has paused the container.
+ */
 void container_thaw(const struct move *m)
 {
-	char *path = cgroup_file(m, "cgroup.freeze");
+	char *path = m->container.dump && !m->shared->stop_sent ? cgroup_file(m, "cgroup.freeze") : NULL;
 	FILE *f = path ? fopen(path, "we") : NULL;
 
 	if (f) {

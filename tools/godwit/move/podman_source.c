@@ -334,6 +334,9 @@ void container_forget_dump(struct move *m)
 		unlink(path);
 		free(path);
 	}
+	free(c->dump);
+	free(c->work);
+	c->dump = c->work = NULL;
 	fault_clear();
 }
 
