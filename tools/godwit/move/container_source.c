@@ -143,6 +143,14 @@ static char *restart_policy(json_t *inspected)
 	return *name && retries ? xasprintf("%s:%d", name, retries) : xstrdup(name);
 }
 
+/* podman writes --no-healthcheck as a healthcheck, too: ["NONE"]. */
+static bool has_healthcheck(json_t *inspected)
+{
+	const char *first = json_string_value(json_array_get(find(inspected, "Config.Healthcheck.Test"), 0));
+
+	return first && *first && strcmp(first, "NONE");
+}
+
 static void look_at_conditions(struct move *m)
 {
 	json_t *inspected = m->container.inspected;
@@ -152,7 +160,7 @@ static void look_at_conditions(struct move *m)
 			refuse(m, conditions[i].reason);
 	if (json_is_true(find(inspected, "Config.Tty")))
 		refuse(m, "it has a terminal, which can't be moved yet: run it without --tty");
-	if (json_array_size(find(inspected, "Config.Healthcheck.Test")))
+	if (has_healthcheck(inspected))
 		refuse(m, "it has a healthcheck, which can't be moved yet: run it with --no-healthcheck");
 	if (json_is_true(find(inspected, "Config.SystemdMode")))
 		refuse(m, "systemd runs in it, which can't be moved yet: run it with --systemd=false");
