@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "godwit.h"
 #include "podman.h"
 #include "text.h"
@@ -25,11 +26,34 @@ int podman_check(const char *where)
 	return ret;
 }
 
+const char *container_fact(json_t *container, const char *key)
+{
+	return json_string_value(json_object_get(container, key)) ?: "";
+}
+
+void podman_path(void)
+{
+	static const char folders[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	const char *path = getenv("PATH");
+	char *all = xasprintf("%s%s%s", path ?: "", path ? ":" : "", folders);
+
+	if (!path || !strstr(path, folders))
+		setenv("PATH", all, 1);
+	free(all);
+}
+
+int podman_exists(const char *kind, const char *name)
+{
+	const char *const argv[] = { "podman", kind, "exists", name, NULL };
+	int ret = run(argv, NULL, NULL);
+
+	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
+}
+
 /* podman may wait for a lock whose owner hangs, so podman runs under timeout. */
 int podman_set_policy(json_t *container, const char *policy)
 {
-	const char *id = json_string_value(json_object_get(container, "id")) ?: "";
-	const char *name = json_string_value(json_object_get(container, "name")) ?: "";
+	const char *id = container_fact(container, "id"), *name = container_fact(container, "name");
 	char *option = xasprintf("--restart=%s", policy), *text = NULL;
 	const char *const argv[] = { "timeout", "--kill-after=5", "20", "podman", "update", option, id, NULL };
 	int ret = run(argv, NULL, &text);
@@ -47,4 +71,15 @@ int podman_give_policy(json_t *container)
 	const char *policy = json_string_value(json_object_get(container, "restart"));
 
 	return policy && *policy ? podman_set_policy(container, policy) : 0;
+}
+
+int podman_remove(const char *const argv[], const char *what, const char *name)
+{
+	char *text = NULL;
+	int ret = run(argv, NULL, &text);
+
+	if (ret)
+		fault("%s %s: podman can't remove it: %s", what, name, text && *text ? text : "it does not say why");
+	free(text);
+	return ret ? -1 : 0;
 }

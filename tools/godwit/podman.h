@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+const char *container_fact(json_t *container, const char *key);	/* of the facts of a container, or of a part of them; never NULL */
+void podman_path(void);	/* complete PATH: what ssh starts may find neither criu nor ip */
 /* -1 with fault(): it is not installed, or too old. where: "here" or "there", for the message. */
 int podman_check(const char *where);
 /*
@@ -15,5 +17,8 @@ int podman_check(const char *where);
  */
 int podman_set_policy(json_t *container, const char *policy);
 int podman_give_policy(json_t *container);
+int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
+/* argv, which begins with timeout, has podman remove the thing. -1 with fault(). */
+int podman_remove(const char *const argv[], const char *what, const char *name);
 
 #endif /* GODWIT_PODMAN_H */

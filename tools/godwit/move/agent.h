@@ -43,7 +43,7 @@ struct agent {
 	json_t *copied;		/* copies that came: files_dest.c */
 	/*
 	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
-	 * network namespace is ours to remove; and "begun": podman was told to restore it.
+	 * network namespace is ours to remove; "made" of a volume: that, too; and "begun": podman was told to restore it.
 	 */
 	json_t *container;
 	json_t *mntns;		/* what differs in the mount namespace of the process (mntns.h); or NULL */
@@ -169,10 +169,15 @@ void agent_take_over(struct agent *a);
 void agent_undo(struct agent *a);
 void agent_failed(struct agent *a);
 
+/*
+ * volumes_dest.c. agent_make_volumes(): at "prepare", podman makes those that are copied. agent_fill_volumes(): put their content
+ * into them, before podman restores the container. agent_remove_volumes(): remove those that were made. -1 with fault().
+ */
+int agent_make_volumes(struct agent *a);
+int agent_fill_volumes(const struct agent *a);
+void agent_remove_volumes(struct agent *a);
+
 /* container_dest.c, in the order of a move. */
-const char *container_fact(json_t *container, const char *key);	/* never NULL */
-void podman_path(void);	/* complete PATH: what ssh starts may find neither criu nor ip */
-int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
 int container_check_id(json_t *container);
 int agent_restore_container(struct agent *a);
 /* The plugin connects twice: when CRIU begins, and when all is restored. 1: CRIU has died. -1 with fault() */
@@ -195,8 +200,8 @@ void agent_give_policy(struct agent *a);	/* its restart policy, when the source 
 /* In the keeper of an agent that was killed: take the plugin's socket. */
 void agent_inherit_plugin(struct agent *a);
 /*
- * agent_undo_container(): have podman remove the container, and end what runs of it. agent_undo_netns(), after that: remove the
- * network namespace.
+ * agent_undo_container(): have podman remove the container and its volumes, and end what runs of it. agent_undo_netns(), after
+ * that: remove the network namespace.
  */
 void agent_undo_container(struct agent *a);
 void agent_undo_netns(struct agent *a);

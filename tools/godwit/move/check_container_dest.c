@@ -188,7 +188,7 @@ static bool makes_sense(json_t *container)
 		if (!*container_fact(container, names[i]) || *container_fact(container, names[i]) == '-')
 			return false;
 	json_array_foreach(json_object_get(container, "volumes"), i, volume)
-		if (*container_fact(volume, "volume") == '-')
+		if (*container_fact(volume, "volume") == '-' || strchr(container_fact(volume, "volume"), '/'))
 			return false;
 	return strlen(id) == 64 && strspn(id, "0123456789abcdef") == 64;
 }
@@ -208,5 +208,5 @@ int agent_prepare_container(struct agent *a)
 	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
 		if (check_node(node))
 			return -1;
-	return 0;
+	return agent_make_volumes(a);
 }

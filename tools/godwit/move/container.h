@@ -32,7 +32,7 @@ struct container {
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
- * [{"volume" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h, "restart":
+ * [{"volume", "source" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h, "restart":
  * its restart policy}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
@@ -41,7 +41,7 @@ json_t *container_netns(const struct move *m);
 
 /*
  * podman_source.c, in the order of a move. container_dump(): start podman, and ask CRIU for the dump. container_archive():
- * podman makes the archive. container_dump_end(): podman is done with it. -1 with fault().
+ * podman makes the archive, and tar one of each volume. container_dump_end(): podman is done with it. -1 with fault().
  */
 int container_dump(struct move *m);
 int container_archive(struct move *m);

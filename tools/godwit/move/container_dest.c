@@ -36,30 +36,6 @@
 #define REST_MS		5000
 #define LATE_MS		10000	/* how much later than CRIU podman may end */
 
-const char *container_fact(json_t *container, const char *key)
-{
-	return json_string_value(json_object_get(container, key)) ?: "";
-}
-
-void podman_path(void)
-{
-	static const char folders[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	const char *path = getenv("PATH");
-	char *all = xasprintf("%s%s%s", path ?: "", path ? ":" : "", folders);
-
-	if (!path || !strstr(path, folders))
-		setenv("PATH", all, 1);
-	free(all);
-}
-
-int podman_exists(const char *kind, const char *name)
-{
-	const char *const argv[] = { "podman", kind, "exists", name, NULL };
-	int ret = run(argv, NULL, NULL);
-
-	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
-}
-
 int container_check_id(json_t *container)
 {
 	const char *name = container_fact(container, "name"), *id = container_fact(container, "id");
@@ -111,7 +87,9 @@ static void exec_podman(const struct agent *a, const char *const argv[])
 
 	stand_alone(messages);
 	set_environment(a);
-	if (criu_lay_down())
+	if (agent_fill_volumes(a))
+		dprintf(STDERR_FILENO, "Error: %s\n", fault_text());
+	else if (criu_lay_down())
 		dprintf(STDERR_FILENO, "it can't be started without groups and keys, which the container would get\n");
 	else
 		execvp(argv[0], (char *const *)argv);
@@ -124,7 +102,7 @@ static int start_podman(struct agent *a)
 	char *archive = xasprintf("%s/archive.tar", a->images);
 	const char *const argv[] = {
 		"podman", "--runtime", container_fact(a->container, "runtime"), "container", "restore", "--tcp-established",
-		"--file-locks", "--import", archive, NULL,
+		"--file-locks", "--ignore-volumes", "--import", archive, NULL,
 	};
 
 	a->criu.pid = fork();
@@ -359,27 +337,6 @@ static void call_off(struct agent *a)
 	close_fd(&a->commit_sk);
 }
 
-/* podman may wait for a lock whose owner hangs, so each command runs under timeout. */
-static void remove_by(struct agent *a, const char *const argv[], const char *what, const char *name)
-{
-	char *text = NULL;
-
-	if (run(argv, NULL, &text)) {
-		fault("%s %s: podman can't remove it: %s", what, name, text && *text ? text : "it does not say why");
-		agent_warn(a, fault_text());
-	}
-	fault_clear();
-	free(text);
-}
-
-static void remove_volume(struct agent *a, const char *name)
-{
-	const char *const argv[] = { "timeout", "--kill-after=5", "30", "podman", "volume", "rm", name, NULL };
-
-	remove_by(a, argv, "volume", name);
-}
-
-/* If podman made no container, the volumes are not ours: podman refuses to restore over a volume that podman has. */
 static void remove_from_podman(struct agent *a)
 {
 	const char *id = container_fact(a->container, "id"), *runtime = container_fact(a->container, "runtime");
@@ -387,8 +344,6 @@ static void remove_from_podman(struct agent *a)
 	const char *const rm[] = {
 		"timeout", "--kill-after=5", "30", "podman", "rm", "--force", "--ignore", "--time", "0", id, NULL,
 	};
-	json_t *volume;
-	size_t i;
 
 	/* If podman can't tell whether the container exists, podman may have made it. */
 	if (podman_exists("container", id) == 0)
@@ -396,15 +351,15 @@ static void remove_from_podman(struct agent *a)
 	fault_clear();
 	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
-	remove_by(a, rm, "container", container_fact(a->container, "name"));
-	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
-		if (json_object_get(volume, "volume"))
-			remove_volume(a, container_fact(volume, "volume"));
+	if (podman_remove(rm, "container", container_fact(a->container, "name")))
+		agent_warn(a, fault_text());
+	fault_clear();
 }
 
 static void undo_podman(struct agent *a)
 {
-	if (wait_for(&a->criu_id, PODMAN_MS))
+	/* As long as tar fills the volumes, podman has not begun, and nothing needs to end by itself. */
+	if (proc_is_ours(a->criu_id.pid) || wait_for(&a->criu_id, PODMAN_MS))
 		proc_kill_tree(&a->criu_id);
 	remove_from_podman(a);
 	/* podman, the container's monitor that podman left, and the cleanup that the monitor started */
@@ -425,6 +380,7 @@ void agent_undo_container(struct agent *a)
 	close_fd(&a->plugin_pidfd);
 	if (json_object_get(a->container, "begun"))
 		undo_podman(a);
+	agent_remove_volumes(a);
 	a->plugin_id = (struct proc_id){ 0 };
 }
 

@@ -188,7 +188,8 @@ static json_t *volume(struct move *m, json_t *mount)
 
 	if (!strcmp(find_text(mount, "Type"), "volume")) {
 		if (paths_list(&m->volumes, name))
-			fact = json_pack("{s:o, s:o}", "volume", text_json(name), "destination", text_json(destination));
+			fact = json_pack("{s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
+					 "source", path_json(source));
 		else
 			plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give "
 				     "--copy-volume %s", name, destination, name);
@@ -202,13 +203,25 @@ static json_t *volume(struct move *m, json_t *mount)
 	return fact;
 }
 
+/* A container may have a volume in several places. */
+static bool has_volume(json_t *list, json_t *name)
+{
+	json_t *fact;
+	size_t i;
+
+	json_array_foreach(list, i, fact)
+		if (json_equal(json_object_get(fact, "volume"), name))
+			return true;
+	return false;
+}
+
 static json_t *volumes(struct move *m)
 {
 	json_t *mounts = find(m->container.inspected, "Mounts"), *list = json_array(), *mount, *fact;
 	size_t i;
 
 	json_array_foreach(mounts, i, mount) {
-		fact = volume(m, mount);
+		fact = has_volume(list, json_object_get(mount, "Name")) ? NULL : volume(m, mount);
 		if (fact)
 			json_array_append_new(list, fact);
 	}

@@ -143,15 +143,24 @@ static void end_podman(struct move *m)
 	has_ended(m, -1);
 }
 
+/* The last line that the program has said. Free it. */
+static char *last_words(struct move *m)
+{
+	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path) ?: xstrdup("");
+	char *line = xstrdup(text_last_line(text));
+
+	free(text);
+	free(path);
+	return line;
+}
+
 /* fault(): the last line that podman or its runtime has said. Gives -1. */
 static int why(struct move *m, const char *what)
 {
-	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path) ?: xstrdup("");
-	char *line = text_last_line(text);
+	char *line = last_words(m);
 
 	fault("container %s: podman can't %s it: %s", m->container.name, what, *line ? line : "it does not say why");
-	free(text);
-	free(path);
+	free(line);
 	return -1;
 }
 
@@ -250,7 +259,7 @@ int container_dump(struct move *m)
 	char *archive = xasprintf("%s/" ARCHIVE, m->images), *messages = xasprintf("%s/" MESSAGES, m->images);
 	const char *const argv[] = {
 		"podman", "container", "checkpoint", "--leave-running", "--tcp-established", "--file-locks", "--compress", "none",
-		"--ignore-rootfs", "--export", archive, container_id(c), NULL,
+		"--ignore-rootfs", "--ignore-volumes", "--export", archive, container_id(c), NULL,
 	};
 	int ret = make_bin(m) ?: start(m, argv, messages);
 
@@ -286,24 +295,75 @@ static void tell_runtime(struct container *c, bool success)
 	close_fd(&c->relay);
 }
 
-int container_archive(struct move *m)
+/* Wait for podman, or what start() has started in its place. */
+static int await_end(struct move *m)
 {
-	struct container *c = &m->container;
-	char *archive;
-	int ret;
+	int ret = move_await(m, m->container.pidfd, m->criu.pidfd);
 
-	report_phase("archive", "by podman");
-	tell_runtime(c, true);
-	ret = move_await(m, c->pidfd, m->criu.pidfd);
 	if (ret)
 		return ret < 0 ? -1 : fault(CRIU_WAS_KILLED);
 	has_ended(m, -1);
-	if (c->status)
-		return why(m, "make an archive of");
-	archive = xasprintf("%s/" ARCHIVE, m->images);
-	ret = container_archive_rootfs(m, archive);
+	return 0;
+}
+
+/*
+ * podman's archive of a volume lacks its owner and mode, and podman would leave it here if the move fails. So podman ignores the
+ * volumes, and tar writes them beside its archive. volumes_dest.c reads that.
+ */
+static int save_volume(struct move *m, json_t *volume)
+{
+	const char *name = json_string_value(json_object_get(volume, "volume"));
+	char *source = path_from_json(json_object_get(volume, "source")), *file = xasprintf("%s/volume-%s.tar", m->images, name);
+	char *messages = xasprintf("%s/" MESSAGES, m->images), *line;
+	const char *const argv[] = {
+		"tar", "--create", "--force-local", "--file", file, "--directory", source, "--numeric-owner", "--acls", "--xattrs",
+		"--xattrs-include=*", "--sparse", ".", NULL,
+	};
+	int ret = start(m, argv, messages) ?: await_end(m);
+
+	if (!ret && m->container.status) {
+		line = last_words(m);
+		ret = fault("volume %s: tar can't read it: %s", name, *line ? line : "it does not say why");
+		free(line);
+	}
+	free(messages);
+	free(file);
+	free(source);
+	return ret;
+}
+
+static int save_volumes(struct move *m)
+{
+	json_t *list = json_object_get(m->container.facts, "volumes"), *volume;
+	int ret = 0;
+	size_t i;
+
+	json_array_foreach(list, i, volume)
+		if (!ret && json_object_get(volume, "volume"))
+			ret = save_volume(m, volume);
+	return ret;
+}
+
+static int add_rootfs(struct move *m)
+{
+	char *archive = xasprintf("%s/" ARCHIVE, m->images);
+	int ret = container_archive_rootfs(m, archive);
+
 	free(archive);
 	return ret;
+}
+
+int container_archive(struct move *m)
+{
+	struct container *c = &m->container;
+
+	report_phase("archive", "by podman");
+	tell_runtime(c, true);
+	if (await_end(m))
+		return -1;
+	if (c->status)
+		return why(m, "make an archive of");
+	return add_rootfs(m) ?: save_volumes(m);
 }
 
 void container_dump_end(struct move *m)
