@@ -178,6 +178,37 @@ json_t *container_netns(const struct move *m)
 	return json_object_get(m->container.facts, "netns");
 }
 
+/* Is it a mount, or limited, by the options that it was made with? Gives such an option, or NULL. */
+static const char *mount_option(json_t *options)
+{
+	bool owner = json_object_get(options, "UID") || json_object_get(options, "GID");	/* they lie in "o", too */
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(options, key, value)
+		if (!is_one_of(key, owner ? "UID GID nocopy copy o" : "nocopy copy"))
+			return key;
+	return NULL;
+}
+
+/* The destination would make a folder of its own in the place of NFS, or of another folder. */
+static bool volume_is_plain(struct move *m, const char *name, const char *destination)
+{
+	const char *const argv[] = { "podman", "volume", "inspect", name, NULL };
+	json_t *list = run_json(argv), *inspected = json_array_get(list, 0);
+	const char *driver = find_text(inspected, "Driver"), *option = mount_option(find(inspected, "Options"));
+	bool plain = !strcmp(driver, "local") && !option;
+
+	if (!inspected)
+		plan_problem(&m->plan, "volume %s, at %s in the container: podman does not say what it is: see to it", name, destination);
+	else if (!plain)
+		plan_problem(&m->plan, "volume %s, at %s in the container: it was made with %s %s, and only one without can be copied: "
+			     "mount the same at both hosts, and give the container that folder, with --shared", name, destination,
+			     option ? "the option" : "the driver", option ?: driver);
+	json_decref(list);
+	return plain;
+}
+
 /* The operator says whether the destination has the content (--shared), or we bring it there (--copy-volume). */
 static json_t *volume(struct move *m, json_t *mount)
 {
@@ -187,12 +218,12 @@ static json_t *volume(struct move *m, json_t *mount)
 	json_t *fact = NULL;
 
 	if (!strcmp(find_text(mount, "Type"), "volume")) {
-		if (paths_list(&m->volumes, name))
-			fact = json_pack("{s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
-					 "source", path_json(source));
-		else
+		if (!paths_list(&m->volumes, name))
 			plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give "
 				     "--copy-volume %s", name, destination, name);
+		else if (volume_is_plain(m, name, destination))
+			fact = json_pack("{s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
+					 "source", path_json(source));
 	} else if (real && paths_cover(&m->share, real)) {
 		fact = json_pack("{s:o, s:o}", "path", path_json(source), "destination", text_json(destination));
 	} else {
