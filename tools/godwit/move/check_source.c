@@ -74,6 +74,8 @@ static void ask_for_container(const struct move *m, json_t *question)
 {
 	json_object_set(question, "container", m->container.facts);
 	json_object_set_new(question, "pids", json_array());
+	/* An archive of each volume is one of the images. */
+	json_object_set_new(question, "memory", json_integer(m->plan.memory + container_volumes_size(m)));
 	if (container_netns(m))
 		json_object_set_new(question, "contexts", json_array());
 }
@@ -212,6 +214,7 @@ static char *why_mute(void)
 int move_plan(struct move *m)
 {
 	struct contexts asked = { 0 };
+	uint64_t images;
 	char *mute;
 	int ret;
 
@@ -238,9 +241,10 @@ int move_plan(struct move *m)
 		plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
 	}
-	if (images_space(m->images_base) < m->plan.memory + (1 << 20))
+	images = m->plan.memory + container_volumes_size(m);
+	if (images_space(m->images_base) < images + (1 << 20))
 		plan_problem(&m->plan, "disk: %s has not enough room for %llu MiB: give --images", m->images_base,
-			     (unsigned long long)m->plan.memory >> 20);
+			     (unsigned long long)images >> 20);
 	return 0;
 }
 

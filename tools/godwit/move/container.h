@@ -7,6 +7,7 @@
 #define GODWIT_CONTAINER_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include "godwit.h"
 
 struct move;
@@ -32,10 +33,11 @@ struct container {
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
- * [{"volume", "source" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h, "restart":
+ * [{"volume", "source", "bytes" | "path", "destination"}], "nodes": [{"device", "major", "minor", "any"}], "netns": see netns.h, "restart":
  * its restart policy}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
+uint64_t container_volumes_size(const struct move *m);	/* of those that are copied, in bytes */
 /* The network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 

@@ -209,6 +209,28 @@ static bool volume_is_plain(struct move *m, const char *name, const char *destin
 	return plain;
 }
 
+/* Bytes on the disk. */
+static json_t *size_of(const char *folder)
+{
+	const char *const argv[] = { "du", "--summarize", "--block-size=1", "--", folder, NULL };
+	char *text = NULL;
+	json_t *size = json_integer(run(argv, NULL, &text) < 0 || !text ? 0 : strtoll(text_last_line(text), NULL, 10));
+
+	free(text);
+	return size;
+}
+
+uint64_t container_volumes_size(const struct move *m)
+{
+	json_t *list = json_object_get(m->container.facts, "volumes"), *fact;
+	uint64_t sum = 0;
+	size_t i;
+
+	json_array_foreach(list, i, fact)
+		sum += json_integer_value(json_object_get(fact, "bytes"));
+	return sum;
+}
+
 /* The operator says whether the destination has the content (--shared), or we bring it there (--copy-volume). */
 static json_t *volume(struct move *m, json_t *mount)
 {
@@ -222,8 +244,8 @@ static json_t *volume(struct move *m, json_t *mount)
 			plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give "
 				     "--copy-volume %s", name, destination, name);
 		else if (volume_is_plain(m, name, destination))
-			fact = json_pack("{s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
-					 "source", path_json(source));
+			fact = json_pack("{s:o, s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
+					 "source", path_json(source), "bytes", size_of(source));
 	} else if (real && paths_cover(&m->share, real)) {
 		fact = json_pack("{s:o, s:o}", "path", path_json(source), "destination", text_json(destination));
 	} else {
