@@ -66,11 +66,42 @@ int podman_set_policy(json_t *container, const char *policy)
 	return ret ? -1 : 0;
 }
 
+static int start(const char *id, const char *name, int code)
+{
+	const char *const argv[] = { "timeout", "--kill-after=5", "25", "podman", "start", id, NULL };
+	char *text = NULL;
+
+	if (run(argv, NULL, &text))
+		fault("container %s: it ended with exit status %d while it had no restart policy, and podman can't start it again: %s: "
+		      "podman start %s", name, code, text && *text ? text_last_line(text) : "it does not say why", name);
+	else
+		fault("container %s: it ended with exit status %d while it had no restart policy, and was started again after that",
+		      name, code);
+	free(text);
+	return -1;
+}
+
+/* podman starts only what ends while it has the policy. What has ended before is started here, unless a person has stopped it. */
+static int start_ended(json_t *container, const char *policy)
+{
+	const char *id = container_fact(container, "id");
+	const char *const argv[] = { "timeout", "--kill-after=5", "10", "podman", "container", "inspect", id, NULL };
+	json_t *list = run_json(argv), *state = json_object_get(json_array_get(list, 0), "State");
+	const char *status = container_fact(state, "Status");
+	int code = json_integer_value(json_object_get(state, "ExitCode")), ret = 0;
+
+	if ((!strcmp(status, "exited") || !strcmp(status, "stopped")) && !json_is_true(json_object_get(state, "StoppedByUser")) &&
+	    (code || strncmp(policy, "on-failure", strlen("on-failure"))))
+		ret = start(id, container_fact(container, "name"), code);
+	json_decref(list);
+	return ret;
+}
+
 int podman_give_policy(json_t *container)
 {
-	const char *policy = json_string_value(json_object_get(container, "restart"));
+	const char *policy = container_fact(container, "restart");
 
-	return policy && *policy ? podman_set_policy(container, policy) : 0;
+	return *policy ? podman_set_policy(container, policy) ?: start_ended(container, policy) : 0;
 }
 
 int podman_remove(const char *const argv[], const char *what, const char *name)

@@ -22,14 +22,14 @@ int container_take_policy(struct move *m)
 	return move_save(m) ?: podman_set_policy(m->container.facts, "no");
 }
 
-/* podman does not start again what has ended while it had no policy. */
+/* podman does not start again what has ended while it had no policy. Nor do we: the destination may run it. */
 int container_give_policy_back(struct move *m)
 {
 	struct tree first = { .task = m->plan.tree.task, .n = m->plan.tree.n ? 1 : 0 };
 
 	if (!json_object_get(m->container.facts, "policy_taken"))
 		return 0;
-	if (podman_give_policy(m->container.facts))
+	if (podman_set_policy(m->container.facts, container_fact(m->container.facts, "restart")))
 		return -1;
 	return tree_alive(&first) ? 0 : fault("container %s: it has ended: podman start %s", m->container.name, m->container.name);
 }

@@ -9,7 +9,7 @@
 #include "move.h"
 
 #define BYE_TRY_S	10
-#define BYE_MS	40000	/* podman may take 25 s there */
+#define BYE_MS	75000	/* podman may take 70 s there */
 /* How long another agent there may take to go on in the place of a killed one. */
 #define BUSY_S	40
 
