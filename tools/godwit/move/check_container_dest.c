@@ -93,9 +93,17 @@ static int check_volume(json_t *volume)
 	return ret;
 }
 
+/* podman reads them when it restores the container, and also when it starts it, or another program in it. */
+static int check_secret(const char *name)
+{
+	int is = *name && *name != '-' ? podman_exists("secret", name) : 0;
+
+	return is ? is < 0 : fault("secret %s: it is not there: podman secret create %s FILE, with the same content as here", name, name);
+}
+
 void agent_check_container(json_t *container, json_t *problems)
 {
-	json_t *netns = json_object_get(container, "netns"), *volume;
+	json_t *netns = json_object_get(container, "netns"), *volume, *secret;
 	size_t i;
 
 	podman_path();
@@ -112,6 +120,8 @@ void agent_check_container(json_t *container, json_t *problems)
 	note(problems, check_absent(container));
 	json_array_foreach(json_object_get(container, "volumes"), i, volume)
 		note(problems, check_volume(volume));
+	json_array_foreach(json_object_get(container, "secrets"), i, secret)
+		note(problems, check_secret(json_string_value(secret) ?: ""));
 }
 
 /* -------------------------------------------------------------- prepare -- */

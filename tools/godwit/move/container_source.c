@@ -281,6 +281,30 @@ static json_t *volumes(struct move *m)
 	return list;
 }
 
+/*
+ * The names of its secrets. podman has those that are files in Secrets. In Env it writes such a line, NAME=*******, in the place of
+ * each variable that comes from a secret, and NAME is that of the secret.
+ */
+static json_t *secrets(struct move *m)
+{
+	json_t *files = find(m->container.inspected, "Config.Secrets"), *env = find(m->container.inspected, "Config.Env");
+	json_t *list = json_array(), *item;
+	size_t i;
+
+	json_array_foreach(files, i, item)
+		json_array_append_new(list, text_json(find_text(item, "Name")));
+	json_array_foreach(env, i, item) {
+		char *line = xstrdup(json_string_value(item) ?: ""), *end = strchr(line, '=');
+
+		if (end && !strcmp(end, "=*******")) {
+			*end = '\0';
+			json_array_append_new(list, text_json(line));
+		}
+		free(line);
+	}
+	return list;
+}
+
 /* Does this rule of its device cgroup let the container open all device files of this major number? */
 static bool allows_all(json_t *rule, unsigned int number)
 {
@@ -387,10 +411,11 @@ void container_facts(struct move *m)
 		plan_problem(&m->plan, "container %s: %s", m->container.name, fault_text());
 	fault_clear();
 	json_decref(m->container.facts);
-	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o*, s:s}", "id", find_text(inspected, "Id"),
+	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o*, s:s}", "id", find_text(inspected, "Id"),
 		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
 		text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
-		find_text(inspected, "Image"), "volumes", volumes(m), "nodes", nodes(m), "netns", network(m), "restart", restart);
+		find_text(inspected, "Image"), "volumes", volumes(m), "secrets", secrets(m), "nodes", nodes(m), "netns", network(m),
+		"restart", restart);
 	free(restart);
 	free(version);
 }
