@@ -101,6 +101,41 @@ static int check_secret(const char *name)
 	return is ? is < 0 : fault("secret %s: it is not there: podman secret create %s FILE, with the same content as here", name, name);
 }
 
+#define APPARMOR_LIST	"/sys/kernel/security/apparmor/profiles"
+
+/* Each line of the list is as "containers-default-0.62.2 (enforce)". */
+static bool is_profile(const char *list, const char *name)
+{
+	for (const char *line = list; line && *line; line = strchr(line, '\n'), line += !!line)
+		if (!strncmp(line, name, strlen(name)) && !strncmp(line + strlen(name), " (", 2))
+			return true;
+	return false;
+}
+
+/* podman loads its own profile when it starts a container, and not when it restores one. */
+static int check_apparmor(json_t *container)
+{
+	const char *profile = container_fact(container, "apparmor");
+	char *enabled, *list;
+	int ret = 0;
+
+	if (!*profile || !strcmp(profile, "unconfined"))
+		return 0;
+	enabled = read_file("/sys/module/apparmor/parameters/enabled");
+	list = read_file(APPARMOR_LIST);
+	if (!enabled || *enabled != 'Y')
+		ret = fault("AppArmor: the container has the profile %s, and AppArmor is not enabled there: enable it there, or run the "
+			    "container with --security-opt apparmor=unconfined", profile);
+	else if (!list)
+		ret = fault("AppArmor: " APPARMOR_LIST " can't be read there: mount securityfs");
+	else if (!is_profile(list, profile))
+		ret = fault("AppArmor: the container's profile %s is not loaded there: podman run --rm IMAGE COMMAND, there, loads podman's "
+			    "own profile; apparmor_parser loads another", profile);
+	free(list);
+	free(enabled);
+	return ret;
+}
+
 void agent_check_container(json_t *container, json_t *problems)
 {
 	json_t *netns = json_object_get(container, "netns"), *volume, *secret;
@@ -110,6 +145,7 @@ void agent_check_container(json_t *container, json_t *problems)
 	/* The plugin keeps the tasks frozen until the commit, also without RDMA. */
 	note(problems, host_check_plugin());
 	note(problems, check_runtime(container));
+	note(problems, check_apparmor(container));
 	if (netns)
 		netns_check(netns, problems);
 	if (podman_check("there")) {
