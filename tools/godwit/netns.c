@@ -54,6 +54,7 @@ static int remove_ifaces(struct netns *n, void *made)
 	for (size_t i = made ? *(size_t *)made : n->n; i-- > 0;)
 		if (remove_iface(n, &n->iface[i]))
 			ret = -1;
+	inside_reset_sysctls(n);
 	list = if_nameindex();
 	for (size_t i = 0; list && list[i].if_index; i++)
 		empty &= !strcmp(list[i].if_name, "lo");
@@ -154,10 +155,10 @@ static int wait_gids(const struct iface *i)
 	}
 }
 
-/* All interfaces are down until they are quiet, and up before the first route. */
+/* All interfaces are down until they are quiet and have their sysctls, and up before the first route. */
 static int fill(struct netns *n, void *arg)
 {
-	if (iface_lo_up() || inside_keep_quiet(n, arg))
+	if (inside_set_sysctls(n, arg) || iface_lo_up() || inside_keep_quiet(n, arg))
 		return -1;
 	for (size_t i = 0; i < n->n; i++)
 		if (iface_add_addresses(&n->iface[i]) || iface_up(&n->iface[i]))
@@ -215,6 +216,8 @@ int netns_make(json_t *json)
 	if (ret)
 		goto out;
 	namespace = n.ns < 0;
+	if (!namespace)
+		json_object_set_new(json, "before", n.before = json_object());
 	ret = (namespace ? make_namespace(&n) : 0) ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
 	if (ret)
 		take_back(&n, made, namespace);

@@ -7,7 +7,10 @@
  *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
  *	  "parent": "eth0", "mac": "02:00:00:00:00:01", "mtu": 9000, "addresses": ["10.78.0.1/24"],
  *	  "routes": [ { "dst": "default", "gateway": "10.78.0.254" } ], "device": "rxe1",
- *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03" } ] } ] }
+ *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03" } ] } ],
+ *	  "sysctls": { "ipv4/tcp_rmem": "4096 131072 6291456" }, "changed": { "ipv4/ip_forward": "1" } }
+ *
+ * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others.
  *
  *	destination			source
  *					describe()
@@ -33,11 +36,17 @@
  * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here.
  */
 json_t *netns_describe(const char *path, const char *parent);
+/*
+ * netns_sysctl.c: add its sysctls. Call it in the namespace, ns. Once netns_make() has set them, nobody needs them, and
+ * netns_drop_sysctls() takes them out.
+ */
+int netns_sysctls(json_t *netns, int ns);
+void netns_drop_sysctls(json_t *netns);
 /* Would this host take it? Adds strings to problems. */
 void netns_check(json_t *netns, json_t *problems);
 /*
- * Make it, quiet: nothing passes its interfaces. netns gets "made": whether the namespace itself was made. -1 with
- * fault(): all of it is taken back.
+ * Make it, quiet: nothing passes its interfaces. netns gets "made": whether the namespace itself was made; and, if not, "before":
+ * the sysctls that it had. -1 with fault(): all of it is taken back.
  */
 int netns_make(json_t *netns);
 /* Nothing passes its interfaces any more; twice is no error. */

@@ -409,14 +409,14 @@ static int check_nft(struct view *v)
 }
 
 /* In its namespace. */
-static int look(struct view *v)
+static int look(struct view *v, json_t *netns)
 {
 	v->host = nl_nsid(v->ours);
 	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_neighbours(v) || add_devices(v) ||
-	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) ? -1 : 0;
+	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) || netns_sysctls(netns, v->ns) ? -1 : 0;
 }
 
-static int look_inside(struct view *v)
+static int look_inside(struct view *v, json_t *netns)
 {
 	int ret;
 
@@ -424,7 +424,7 @@ static int look_inside(struct view *v)
 		return fault("network namespace %s: it is this host's own: use --network host", v->path);
 	if (ns_enter(v->ns))
 		return -1;
-	ret = look(v);
+	ret = look(v, netns);
 	ns_come_back(v->ours);
 	return ret;
 }
@@ -444,8 +444,11 @@ json_t *netns_describe(const char *path, const char *parent)
 		goto out;
 	}
 	v.ours = ns_ours();
-	if (v.ours >= 0 && !look_inside(&v))
-		netns = json_pack("{ss+ sO}", "path", "/run/netns/", name, "links", v.links);
+	netns = json_pack("{ss+ sO}", "path", "/run/netns/", name, "links", v.links);
+	if (v.ours < 0 || look_inside(&v, netns)) {
+		json_decref(netns);
+		netns = NULL;
+	}
 out:
 	json_decref(v.links);
 	close_fd(&v.ours);

@@ -104,6 +104,11 @@ int netns_open(struct netns *n, json_t *json)
 	n->name = netns_name(n->path);
 	if (!n->name)
 		return -1;
+	n->sysctls = json_object_get(json, "sysctls");
+	n->changed = json_object_get(json, "changed");
+	n->before = json_object_get(json, "before");
+	if (!netns_sysctl_names(n->sysctls) || !netns_sysctl_names(n->changed))
+		return fault("network namespace: its sysctls make no sense: use the same godwit at both ends");
 	n->iface = xcalloc(json_array_size(links), sizeof(*n->iface));
 	n->routes = xcalloc(json_array_size(links), sizeof(*n->routes));
 	n->neighbours = xcalloc(json_array_size(links), sizeof(*n->neighbours));

@@ -14,6 +14,8 @@ struct netns {
 	const char *path, *name;
 	struct iface *iface;
 	json_t **routes, **neighbours;	/* of each interface */
+	json_t *sysctls, *changed;	/* of the namespace, by their paths in /proc/sys/net; or NULL */
+	json_t *before;			/* what they were, if the namespace stays when all is undone; or NULL */
 	size_t n;
 	int ns, ours;
 };
@@ -29,6 +31,12 @@ void netns_close(struct netns *n);
 /* Call work in the namespace. -1 with fault(): there is none, or it can't be entered. */
 int netns_inside(struct netns *n, int (*work)(struct netns *n, void *arg), void *arg);
 int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));
+
+/* netns_sysctl.c: are they names in /proc/sys/net? */
+bool netns_sysctl_names(json_t *sysctls);
+/* Call these in the namespace, once its interfaces are made and before they are up. */
+int inside_set_sysctls(struct netns *n, void *arg);
+void inside_reset_sysctls(const struct netns *n);
 
 /* netns_quiet.c, for netns_inside(). If set is not NULL, the kernel may ask the neighbours from now on. */
 int inside_keep_quiet(struct netns *n, void *arg);

@@ -216,8 +216,10 @@ static int make_netns(struct agent *a)
 	json_object_set_new(a->container, "has_netns", json_true());
 	if (agent_save(a))
 		return -1;
-	if (netns_make(netns) == 0)
+	if (netns_make(netns) == 0) {
+		netns_drop_sysctls(netns);
 		return agent_save(a);
+	}
 	json_object_del(a->container, "has_netns");
 	return -1;
 }

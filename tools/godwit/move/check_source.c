@@ -9,6 +9,7 @@
 #include "content.h"
 #include "host.h"
 #include "move.h"
+#include "netns.h"
 #include "state.h"
 #include "text.h"
 
@@ -292,6 +293,7 @@ static int prepare_there(struct move *m)
 		"images", m->images_base, "addresses", addresses_json(&m->addresses),
 		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts,
 		"mntns", m->plan.mntns.differences, "outside", m->plan.outside), CHECK_MS);
+	netns_drop_sysctls(container_netns(m));
 	json_decref(answer);
 	return answer ? dest_ping(&m->dest) : -1;
 }
