@@ -7,7 +7,7 @@
  *	{ "path": "/run/netns/web", "made": true, "links": [ { "ifname": "rxe1", "type": "macvlan", "mode": "bridge",
  *	  "parent": "eth0", "mac": "02:00:00:00:00:01", "mtu": 9000, "addresses": ["10.78.0.1/24"],
  *	  "routes": [ { "dst": "default", "gateway": "10.78.0.254" } ], "device": "rxe1",
- *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03" } ] } ],
+ *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03", "permanent": false } ] } ],
  *	  "sysctls": { "ipv4/tcp_rmem": "4096 131072 6291456" }, "changed": { "ipv4/ip_forward": "1" } }
  *
  * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others.

@@ -305,6 +305,17 @@ static int add_routes(struct view *v, const char *family)
 
 /* ----------------------------------------------------------- neighbours -- */
 
+static bool is_permanent(json_t *neighbour)
+{
+	json_t *state;
+	size_t i;
+
+	json_array_foreach(json_object_get(neighbour, "state"), i, state)
+		if (!strcmp(json_string_value(state) ?: "", "PERMANENT"))
+			return true;
+	return false;
+}
+
 /* The neighbours of a connection must be known where it is restored, since nobody can be asked there yet. */
 static void add_neighbour(struct view *v, json_t *neighbour)
 {
@@ -313,7 +324,8 @@ static void add_neighbour(struct view *v, json_t *neighbour)
 
 	if (link && *mac && !iface_check_mac(mac))
 		json_array_append_new(json_object_get(link, "neighbours"),
-				      json_pack("{ss, ss}", "dst", text_of(neighbour, "dst"), "mac", mac));
+				      json_pack("{ss, ss, sb}", "dst", text_of(neighbour, "dst"), "mac", mac, "permanent",
+						is_permanent(neighbour)));
 	fault_clear();
 }
 

@@ -61,7 +61,9 @@ int netns_set_neighbours(const struct netns *n, const char *state)
 	for (size_t i = 0; i < n->n; i++)
 		json_array_foreach(n->neighbours[i], j, neighbour)
 			ret = TOOL("neighbours", "take them away with ip neigh", "ip", "neigh", "replace", text_of(neighbour, "dst"),
-				   "lladdr", text_of(neighbour, "mac"), "nud", state, "dev", n->iface[i].ifname) ?: ret;
+				   "lladdr", text_of(neighbour, "mac"), "nud",
+				   json_is_true(json_object_get(neighbour, "permanent")) ? "permanent" : state, "dev",
+				   n->iface[i].ifname) ?: ret;
 	return ret;
 }
 
