@@ -420,12 +420,74 @@ static int check_nft(struct view *v)
 	return ret;
 }
 
+/* nft does not show these. The kernel lists a table from the time when somebody first looked at it, until the namespace ends. */
+static int check_legacy(struct view *v)
+{
+	static const char *const lists[] = { "ip_tables_names", "ip6_tables_names", "arp_tables_names" };
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < sizeof(lists) / sizeof(*lists); i++) {
+		char *path = xasprintf("/proc/thread-self/net/%s", lists[i]), *names = read_file(path);
+
+		if (names && *names)
+			ret = fault("iptables-legacy in %s: it has the table %.*s (%s), and such tables can't be moved: make the namespace "
+				    "again, and use nft there", v->path, (int)strcspn(names, "\n"), names, lists[i]);
+		free(names);
+		free(path);
+	}
+	return ret;
+}
+
+/* Filters lie in qdiscs, also those of interfaces that have no queue. */
+static int check_qdiscs(struct view *v)
+{
+	static const char *const plain[] = { "noqueue", "noop", NULL };
+	json_t *list = run_json((const char *const[]){ "tc", "-j", "qdisc", "show", NULL }), *qdisc;
+	int ret = list ? 0 : fault("network namespace %s: tc does not show its queues: see to it that tc -j works", v->path);
+	size_t i;
+
+	json_array_foreach(list, i, qdisc)
+		if (!ret && !one_of(plain, text_of(qdisc, "kind")))
+			ret = fault("interface %s in %s: it has the queueing discipline %s, which can't be moved: take it away (tc)",
+				    text_of(qdisc, "dev"), v->path, text_of(qdisc, "kind"));
+	json_decref(list);
+	return ret;
+}
+
+/* If ip fails, the kernel has no IPsec. */
+static int check_ipsec(struct view *v)
+{
+	static const char *const kinds[] = { "state", "policy" };
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < sizeof(kinds) / sizeof(*kinds); i++) {
+		char *text = NULL;
+
+		if (run((const char *const[]){ "ip", "xfrm", kinds[i], NULL }, NULL, &text) == 0 && text && *text)
+			ret = fault("IPsec in %s: ip xfrm %s shows something, and such can't be moved: take it away", v->path, kinds[i]);
+		free(text);
+	}
+	return ret;
+}
+
+static int check_proxies(struct view *v)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "neigh", "show", "proxy", NULL });
+	json_t *first = json_array_get(list, 0);
+	int ret = first ? fault("interface %s in %s: it answers for %s (ip neigh show proxy), which can't be moved: take that away",
+				text_of(first, "dev"), v->path, text_of(first, "dst")) : 0;
+
+	json_decref(list);
+	return ret;
+}
+
 /* In its namespace. */
 static int look(struct view *v, json_t *netns)
 {
 	v->host = nl_nsid(v->ours);
 	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_neighbours(v) || add_devices(v) ||
-	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) || netns_sysctls(netns, v->ns) ? -1 : 0;
+	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) || check_legacy(v) || check_qdiscs(v) || check_ipsec(v) ||
+	       check_proxies(v) || netns_sysctls(netns, v->ns) ? -1 : 0;
 }
 
 static int look_inside(struct view *v, json_t *netns)
