@@ -107,13 +107,16 @@ static void pause_ms(void)
 int connect_anew(struct rvm *v, int64_t *until)
 {
 	bool first = !*until;
-	int ret;
+	int ret = 0;
 
 	if (first)
 		*until = now_ms() + v->timeout_ms;
 	for (; first || now_ms() < *until; first = false) {
 		if (!first)
 			pause_ms();
+		/* the donor has registered what it could for nothing */
+		if (ret == -ENOMEM)
+			nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
 		ret = connect_once(v);
 		if (!ret || ret == -ESTALE || ret == -EACCES || ret == -EPROTO)
 			return ret;
