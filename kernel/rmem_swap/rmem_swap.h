@@ -205,7 +205,7 @@ struct rs_donor {
 	char reason[RS_REASON];		/* why it failed; written once, before RS_FAILED can be seen */
 	bool connecting;
 	bool on_disk;			/* its workqueue waits for the disk now */
-	unsigned int steps;		/* how often its workqueue has waited for the disk: while this grows, commands wait */
+	unsigned int steps;		/* of its workqueue, over the disk or a list of regions: while this grows, commands wait */
 	struct rs_stats stats;
 	atomic_t n_slabs;		/* that are mapped, or about to be */
 

@@ -256,6 +256,8 @@ int rs_talk_free_all(struct rs_donor *d)
 
 	for (rounds = 0; rounds < MAX_ROUNDS; rounds++) {
 		ret = free_some(d, &count);
+		/* it may have to register what it lists, and goes on answering */
+		WRITE_ONCE(d->steps, d->steps + 1);
 		if (ret == -EAGAIN)
 			continue;
 		if (ret || !count)
