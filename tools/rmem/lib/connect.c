@@ -81,7 +81,7 @@ static int pair_up(struct rmem *r, struct rmem_handshake *h)
 }
 
 /*
- * A transaction that this client knows to be committed is not there. If nothing is to persist over a restart, that is so. Otherwise
+ * A transaction that this client knows to be committed is not there. If nothing had to persist over a restart, that is so. Otherwise
  * an older copy of the donor's folder, or of the donor itself, runs. Nothing of it is taken over here, so that the right donor can
  * still come back.
  */
@@ -89,7 +89,7 @@ static int check_age(const struct rmem *r, bool restarted, const struct rmem_wel
 {
 	unsigned long long last = le64toh(welcome->last_txn);
 
-	if (last >= r->txn.last || (restarted && !welcome->persists))
+	if (!r->known || last >= r->txn.last || (restarted && !(r->persists && welcome->persists)))
 		return 0;
 	return fail(-EPROTO, "donor %s: it has gone back: its last transaction is %llu, and was %llu: is its folder an older copy?",
 		    r->host, last, (unsigned long long)r->txn.last);
@@ -140,6 +140,7 @@ static void connection_up(struct rmem *r)
 	if ((!ret || ret == -ESTALE) && r->qp) {
 		memory_register_all(r); /* not before: it may take longer than the donor waits in the handshake */
 		memcpy(r->start, h.welcome.start, sizeof(r->start));
+		r->persists = h.welcome.persists;
 		r->known = true;
 		r->state = UP;
 	} else {

@@ -170,6 +170,7 @@ struct rmem {
 	int connect_ms, request_ms;
 	uint8_t start[16];	 /* the donor's, from its welcome */
 	bool known;		 /* @start is known */
+	bool persists;		 /* that donor keeps regions over a restart */
 
 	struct rmem_port port;
 	uint32_t max_message;
