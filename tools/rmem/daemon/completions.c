@@ -43,10 +43,10 @@ static void completed(struct client *c, const struct ibv_wc *wc)
 		sent(c, wc->wr_id);
 }
 
-/* If much was logged in this turn, the turn must end. Then serve() comes back to the requests that wait. */
+/* If much was logged or registered in this turn, the turn must end. Then serve() comes back to the requests that wait. */
 static bool may_handle(const struct client *c)
 {
-	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store);
+	return !c->dead && c->n_waiting && c->n_free && !store_crowded(donor.store) && !request_crowded();
 }
 
 static void handle_waiting(struct client *c)

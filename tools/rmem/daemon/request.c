@@ -8,7 +8,7 @@
 /* A handler returns the answer's status, and stores its body and the body's size. Or BAD: the connection ends, for r->why. */
 #define BAD RMEM_BAD_MESSAGE
 
-#define LIST_BYTES (UINT64_C(16) << 30) /* of regions that are registered for one answer, which takes a second or two */
+#define LIST_BYTES (UINT64_C(16) << 30) /* of regions that are registered in a turn, which takes a second or two */
 
 struct request {
 	struct client *c;
@@ -80,9 +80,14 @@ static void take_slab(struct region *slab)
 	donor.counters.evictions++;
 }
 
+bool request_crowded(void)
+{
+	return donor.registered >= LIST_BYTES;
+}
+
 /*
  * A client that connects can use a region when it is listed, so it is registered now. That takes long for much memory, and other
- * clients are served between two answers. If the device does not take a region, the list is refused: without the region it would
+ * clients get their answers between two turns. If the device does not take a region, the list is refused: without the region it would
  * say that the region is gone.
  */
 static enum rmem_status do_list(struct request *r)
@@ -90,18 +95,17 @@ static enum rmem_status do_list(struct request *r)
 	const struct rmem_list_request *ask = r->body;
 	struct rmem_list_answer *answer = r->answer;
 	struct region *region = owner_regions(r->c->owner), *next;
-	uint64_t bytes = 0;
 	uint32_t count = 0;
 
 	while (region && region->tag < le64toh(ask->from))
 		region = region->next;
-	for (; region && count < RMEM_LIST_MAX && bytes < LIST_BYTES; region = next) {
+	for (; region && count < RMEM_LIST_MAX && !request_crowded(); region = next) {
 		uint64_t fresh = region->user ? 0 : region->size;
 
 		next = region->next;
 		if (!client_register(r->c, region)) {
 			answer->regions[count++] = describe(region);
-			bytes += fresh;
+			donor.registered += fresh;
 		} else if (region->flags & RMEM_SLAB) {
 			take_slab(region);
 		} else {

@@ -168,6 +168,8 @@ void client_region_gone(struct region *region, void *arg);
  * client is closed. Nothing in the message is trusted.
  */
 uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t size, struct rmem_msg *answer);
+/* So much was registered in this turn that it must end. */
+bool request_crowded(void);
 
 /* ------------------------------------------------------------------ completions.c */
 
@@ -258,6 +260,7 @@ struct donor {
 	int64_t started;	/* ms */
 	bool draining;
 	bool changed; /* the store has something to sync */
+	uint64_t registered; /* bytes of regions, in this turn */
 	bool ended;
 	int exit_code;
 	struct counters counters;

@@ -185,6 +185,7 @@ static void settle(void)
 	/* client_answer() may have closed a client, and slabs that were wanted from this client were taken then */
 	serve_sync();
 	clients_bury();
+	donor.registered = 0;
 	donor.counters.turns++;
 }
 
