@@ -32,6 +32,9 @@ int main(int argc, char **argv)
 	/* podman must not ask another host. */
 	unsetenv("CONTAINER_HOST");
 	unsetenv("CONTAINER_CONNECTION");
+	/* tar must leave nothing out, and names are bytes. */
+	unsetenv("TAR_OPTIONS");
+	setenv("LC_ALL", "C", 1);
 	if (argc < 2)
 		usage();
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {

@@ -52,7 +52,6 @@ static int run_tar(const char *const argv[], bool save)
 	char *said = NULL;
 	int ret;
 
-	unsetenv("TAR_OPTIONS");
 	ret = run(argv, NULL, &said);
 	/*
 	 * When tar saves, status 1 means that a file changed meanwhile, which frozen tasks prevent. tar also says that it leaves

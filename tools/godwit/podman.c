@@ -81,7 +81,7 @@ static int start(const char *id, const char *name, int code)
 	return -1;
 }
 
-/* podman starts only what ends while it has the policy. What has ended before is started here, unless a person has stopped it. */
+/* podman starts only what ends while it has the policy. What has ended before is started here, unless a person has stopped or checkpointed it. */
 static int start_ended(json_t *container, const char *policy)
 {
 	const char *id = container_fact(container, "id");
@@ -91,6 +91,7 @@ static int start_ended(json_t *container, const char *policy)
 	int code = json_integer_value(json_object_get(state, "ExitCode")), ret = 0;
 
 	if ((!strcmp(status, "exited") || !strcmp(status, "stopped")) && !json_is_true(json_object_get(state, "StoppedByUser")) &&
+	    !json_is_true(json_object_get(state, "Checkpointed")) &&
 	    (code || strncmp(policy, "on-failure", strlen("on-failure"))))
 		ret = start(id, container_fact(container, "name"), code);
 	json_decref(list);

@@ -71,6 +71,7 @@ int container_remove(struct move *m);
 void container_thaw(const struct move *m);
 /* Do all of its tasks go along? -1 with fault(). */
 int container_is_whole(const struct move *m);
+int container_is_paused(const struct move *m);	/* -1 with fault(): it is. Not while CRIU freezes it. */
 
 /* relay_source.c: godwit by the name of criu. */
 #define RELAY_SOCKET "criu.sock"

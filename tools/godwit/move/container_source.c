@@ -83,6 +83,16 @@ void container_thaw(const struct move *m)
 	free(path);
 }
 
+int container_is_paused(const struct move *m)
+{
+	char *path = cgroup_file(m, "cgroup.freeze"), *text = path ? read_file(path) : NULL;
+	bool paused = text && *text == '1';
+
+	free(text);
+	free(path);
+	return paused ? fault("container %s: it was paused (podman pause) while it was frozen", m->container.name) : 0;
+}
+
 int container_is_whole(const struct move *m)
 {
 	char *path = cgroup_file(m, "cgroup.procs"), *text = path ? read_file(path) : NULL, *line, *save;
@@ -212,7 +222,8 @@ static bool volume_is_plain(struct move *m, const char *name, const char *destin
 /* Bytes on the disk. */
 static json_t *size_of(const char *folder)
 {
-	const char *const argv[] = { "du", "--summarize", "--block-size=1", "--", folder, NULL };
+	/* The destination waits for the check 120 s; an unknown size only leaves out a check. */
+	const char *const argv[] = { "timeout", "60", "du", "--summarize", "--block-size=1", "--", folder, NULL };
 	char *text = NULL;
 	json_t *size = json_integer(run(argv, NULL, &text) < 0 || !text ? 0 : strtoll(text_last_line(text), NULL, 10));
 

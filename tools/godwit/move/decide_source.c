@@ -24,7 +24,7 @@ static int nothing_came(struct move *m)
 
 	if (sig)
 		return fault("process %d got SIG%s while it was frozen, which its copy would not get", pid, sigabbrev_np(sig));
-	return m->container.name ? container_is_whole(m) : 0;
+	return m->container.name ? container_is_whole(m) ?: container_is_paused(m) : 0;
 }
 
 /* If somebody has set the contexts going, the copy must not run: it lacks what they have received since. */

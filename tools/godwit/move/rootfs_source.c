@@ -270,8 +270,6 @@ static int archive(struct move *m, const void *arg, int sk)
 	struct changes c = { .upper = layer(m, "UpperDir"), .deleted = json_array() };
 	const char *to = arg;
 
-	unsetenv("TAR_OPTIONS");
-	setenv("LC_ALL", "C", 1);	/* names are bytes */
 	if (write_all(&c, m->images) || archive_replaced(&c, m->images) || archive_names(m->images, layer(m, "MergedDir")) ||
 	    add_to(to, m->images, DIFF_TAR) || add_to(to, m->images, DELETED))
 		return -1;
