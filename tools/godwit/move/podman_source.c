@@ -110,6 +110,18 @@ static int start(struct move *m, const char *const argv[], const char *messages)
 	return c->pidfd < 0 ? fault("podman can't be started: %s", strerror(errno)) : 0;
 }
 
+/*
+ * The runtime of a podman that was killed lives on. Once our criu is gone, it would find the system's, and have that dump the
+ * container. Before podman is waited for, its process group can't be anybody else's.
+ */
+static void end_its_runtime(pid_t podman)
+{
+	siginfo_t info = { 0 };
+
+	if (waitid(P_PID, podman, &info, WEXITED | WNOWAIT) == 0 && info.si_code != CLD_EXITED)
+		kill(-podman, SIGKILL);
+}
+
 /* Has podman ended? Then c->status is that of waitpid(), or -1 if nobody knows it. */
 static bool has_ended(struct move *m, int timeout_ms)
 {
@@ -122,6 +134,7 @@ static bool has_ended(struct move *m, int timeout_ms)
 		;
 	if (!(p.revents & POLLIN))
 		return false;
+	end_its_runtime(m->shared->podman);
 	if (waitpid(m->shared->podman, &c->status, 0) < 0)
 		c->status = -1;
 	close_fd(&c->pidfd);
