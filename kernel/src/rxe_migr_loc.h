@@ -107,7 +107,7 @@ bool rxe_migr_peer_is_silent(struct rxe_qp *qp);
 /* How sure the three ids of an entry are. They never get less sure. */
 enum rxe_migr_conn_ids {
 	RXE_MIGR_IDS_UNKNOWN,	/* the CM has sent nothing yet, or was not listed */
-	RXE_MIGR_IDS_GUESSED,	/* from a DREQ: a later one may correct them */
+	RXE_MIGR_IDS_GUESSED,	/* from a DREQ or REP: a later one may correct them */
 	RXE_MIGR_IDS_KNOWN,
 };
 

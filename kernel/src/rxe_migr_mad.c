@@ -147,14 +147,57 @@ static bool rxe_migr_is_expected(const struct rxe_migr_conn *conn,
 		       sizeof(conn->cookie));
 }
 
+/* The number of this end's QP, or of the peer's, in a MAD that leaves; -1: it has none */
+static s64 rxe_migr_own_qpn(struct ib_mad_hdr *mad)
+{
+	return mad->attr_id == CM_REP_ATTR_ID ?
+	       IBA_GET(CM_REP_LOCAL_QPN, (struct cm_rep_msg *)mad) : -1LL;
+}
+
+static s64 rxe_migr_peer_qpn(struct ib_mad_hdr *mad)
+{
+	return mad->attr_id == CM_DREQ_ATTR_ID ?
+	       IBA_GET(CM_DREQ_REMOTE_QPN_EECN, (struct cm_dreq_msg *)mad) : -1LL;
+}
+
+/* Does the MAD name a QP of the connection, whose peer was at the address to? */
+static bool rxe_migr_names_qp(const struct rxe_migr_conn *conn,
+			      struct ib_mad_hdr *mad, const union ib_gid *to)
+{
+	return conn->moved && !memcmp(&conn->was, to, sizeof(*to)) &&
+	       ((!conn->gone && rxe_migr_own_qpn(mad) == conn->qpn) ||
+		rxe_migr_peer_qpn(mad) == conn->dest_qpn);
+}
+
+/*
+ * Is this the connection with the local id? Ids that were guessed may be those of a
+ * connection with another host, or of another QP.
+ */
+static bool rxe_migr_has_local_id(const struct rxe_migr_conn *conn, u32 id,
+				  struct ib_mad_hdr *mad,
+				  const union ib_gid *to)
+{
+	s64 own = rxe_migr_own_qpn(mad), peer = rxe_migr_peer_qpn(mad);
+
+	if (conn->ids == RXE_MIGR_IDS_UNKNOWN || conn->local_id != id)
+		return false;
+	if (conn->ids == RXE_MIGR_IDS_KNOWN)
+		return true;
+
+	return (!memcmp(&conn->was, to, sizeof(*to)) ||
+		!memcmp(conn->av.grh.dgid.raw, to->raw, sizeof(*to))) &&
+	       (own < 0 || own == conn->qpn) &&
+	       (peer < 0 || peer == conn->dest_qpn);
+}
+
 /* The connection of a MAD that this host's CM sends to the address to */
 static struct rxe_migr_conn *
 rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		     const union ib_gid *to)
 {
-	struct cm_dreq_msg *dreq = (struct cm_dreq_msg *)mad;
+	struct cm_mra_msg *mra = (struct cm_mra_msg *)mad;
 	struct cm_req_msg *req = (struct cm_req_msg *)mad;
-	u32 id = IBA_GET(CM_MRA_LOCAL_COMM_ID, (struct cm_mra_msg *)mad);
+	u32 id = IBA_GET(CM_MRA_LOCAL_COMM_ID, mra);
 	struct rxe_migr_conn *conn;
 
 	if (mad->attr_id == CM_REQ_ATTR_ID) {
@@ -169,22 +212,21 @@ rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		return NULL;
 
 	rxe_migr_for_each_conn(conn, rxe)
-		if (conn->ids != RXE_MIGR_IDS_UNKNOWN && conn->local_id == id)
+		if (rxe_migr_has_local_id(conn, id, mad, to))
 			return conn;
 
-	/* the id is new: a DREQ names the QP of the peer, whose old address is to */
-	if (mad->attr_id == CM_DREQ_ATTR_ID)
-		rxe_migr_for_each_conn(conn, rxe)
-			if (conn->moved && conn->ids != RXE_MIGR_IDS_KNOWN &&
-			    conn->dest_qpn == IBA_GET(CM_DREQ_REMOTE_QPN_EECN,
-						      dreq) &&
-			    !memcmp(&conn->was, to, sizeof(*to))) {
-				rxe_migr_learn(conn, id,
-					       IBA_GET(CM_DREQ_REMOTE_COMM_ID,
-						       dreq),
-					       RXE_MIGR_IDS_GUESSED);
-				return conn;
-			}
+	/*
+	 * The id is new: a DREQ names the QP of the peer, and a REP that is repeated,
+	 * since the RTU was lost, names that of this end.
+	 */
+	rxe_migr_for_each_conn(conn, rxe)
+		if (conn->ids != RXE_MIGR_IDS_KNOWN &&
+		    rxe_migr_names_qp(conn, mad, to)) {
+			rxe_migr_learn(conn, id,
+				       IBA_GET(CM_MRA_REMOTE_COMM_ID, mra),
+				       RXE_MIGR_IDS_GUESSED);
+			return conn;
+		}
 
 	return NULL;
 }
