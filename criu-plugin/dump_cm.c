@@ -11,6 +11,8 @@
 
 #include "dump.h"
 
+#define CM_TRIES	100	/* to read ids and events that do not change meanwhile */
+
 struct cm_file {
 	int	fd;		/* ours */
 	pid_t	pid;		/* the first task that has it open */
@@ -173,47 +175,97 @@ static int save_id(RdmaCmFileEntry *file, const struct rxe_migr_cm_id *id)
 	return is_connected(id->state) ? save_connection(entry, id) : 0;
 }
 
-/* All queue pairs are stopped; from now on their CM connections are silent. */
-static int save_ids(const struct cm_file *file, RdmaCmFileEntry *entry,
-		    RdmaInventoryEntry *inventory)
+/* Read a file's unread events, which the caller frees. Returns their number, or -1. */
+static int list_events(const struct cm_file *file,
+		       struct rxe_migr_cm_event **events)
 {
-	struct rxe_migr_cm_id *ids;
-	int i, ret, count;
+	int ret, count = 0, room;
 
-	count = list_ids(file->pid, file->fd, RXE_MIGR_CM_LIST_STOP, &ids);
-	ret = count < 0 ? -1 : check_ids(file->pid, ids, count);
-	for (i = 0; !ret && i < count; i++)
-		ret = save_id(entry, &ids[i]);
-	free(ids);
-	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
-}
-
-static int save_events(const struct cm_file *file, RdmaCmFileEntry *entry)
-{
-	struct rxe_migr_cm_event *events = NULL;
-	ProtobufCBinaryData *slot;
-	int i, ret, count = 0, room;
-
+	*events = NULL;
 	do {
 		room = count;
-		free(events);
-		events = calloc(room + 1, sizeof(*events));
-		if (!events)
+		free(*events);
+		*events = calloc(room + 1, sizeof(**events));
+		if (!*events)
 			return fail("no memory");
-		ret = ibv_query_cm_events(cm.ctx, file->fd, &count, events,
+		ret = ibv_query_cm_events(cm.ctx, file->fd, &count, *events,
 					  room);
 	} while (ret == ENOSPC);
-	if (ret)
-		fail("process %d, " RDMA_CM ": the driver does not tell its events: %s",
-		     file->pid, strerror(ret));
-	for (i = 0; !ret && i < count; i++) {
-		slot = append(&entry->events, sizeof(*slot), entry->n_events);
-		ret = slot ? save_bytes(slot, &events[i], sizeof(events[i])) :
-			     -1;
-		entry->n_events += !ret;
-	}
-	free(events);
-	return ret ? -1 : 0;
+	return ret ? fail("process %d, " RDMA_CM ": the driver does not tell its events: %s",
+			  file->pid, strerror(ret)) : count;
+}
+
+struct cm_look {
+	struct rxe_migr_cm_id *ids;
+	struct rxe_migr_cm_event *events;
+	int num_ids, num_events;
+};
+
+static bool ids_changed(const struct cm_look *look, const struct cm_file *file)
+{
+	struct rxe_migr_cm_id *ids;
+	int count = list_ids(file->pid, file->fd, RXE_MIGR_CM_LIST_STOP, &ids);
+	bool changed = count != look->num_ids ||
+		       memcmp(ids, look->ids, count * sizeof(*ids));
+
+	free(ids);
+	return changed;
+}
+
+/*
+ * All queue pairs are stopped; from now on their CM connections are silent. What the
+ * peer said before may still be on its way through the CM, so ids and events count only
+ * if the ids were the same before and after the events.
+ */
+static int look_at_file(const struct cm_file *file, struct cm_look *look)
+{
+	int tries = CM_TRIES;
+
+	do {
+		free(look->ids);
+		free(look->events);
+		look->events = NULL;
+		look->num_ids = list_ids(file->pid, file->fd,
+					 RXE_MIGR_CM_LIST_STOP, &look->ids);
+		if (look->num_ids < 0 ||
+		    check_ids(file->pid, look->ids, look->num_ids))
+			return -1;
+		look->num_events = list_events(file, &look->events);
+		if (look->num_events < 0)
+			return -1;
+		if (!ids_changed(look, file))
+			return 0;
+	} while (--tries);
+	return fail("process %d, " RDMA_CM ": its ids change while the process is frozen",
+		    file->pid);
+}
+
+static int save_event(RdmaCmFileEntry *entry,
+		      const struct rxe_migr_cm_event *event)
+{
+	ProtobufCBinaryData *slot;
+
+	slot = append(&entry->events, sizeof(*slot), entry->n_events);
+	if (!slot || save_bytes(slot, event, sizeof(*event)))
+		return -1;
+	entry->n_events++;
+	return 0;
+}
+
+static int save_ids_and_events(const struct cm_file *file,
+			       RdmaCmFileEntry *entry,
+			       RdmaInventoryEntry *inventory)
+{
+	struct cm_look look = { 0 };
+	int i, ret = look_at_file(file, &look);
+
+	for (i = 0; !ret && i < look.num_ids; i++)
+		ret = save_id(entry, &look.ids[i]);
+	for (i = 0; !ret && i < look.num_events; i++)
+		ret = save_event(entry, &look.events[i]);
+	free(look.ids);
+	free(look.events);
+	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
 }
 
 static bool has_device(const RdmaCmFileEntry *entry, const char *device)
@@ -277,8 +329,8 @@ int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 	entry->id = id;
 	entry->flags = flags;
 	entry->pid = inner_pid(file->pid);
-	if (save_devices(file, entry) || save_ids(file, entry, inventory) ||
-	    save_events(file, entry))
+	if (save_devices(file, entry) ||
+	    save_ids_and_events(file, entry, inventory))
 		return -1;
 	return write_inventory(inventory);
 }

@@ -5,6 +5,7 @@
  * ids, and changes nothing but events and their count.
  */
 
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cm.h>
@@ -33,6 +34,22 @@ static void rxe_migr_cm_options(struct rxe_migr_cm_id *out,
 		out->flags |= RXE_MIGR_CM_ACK_TIMEOUT;
 	out->tos = id->tos;
 	out->ack_timeout = id->timeout;
+}
+
+/*
+ * Has the CM heard the peer's DREQ, while rdma_cm has not? It will: the work that tells
+ * it waits for handler_mutex.
+ */
+static bool rxe_migr_cm_is_late(const struct rdma_id_private *id)
+{
+	const struct ib_device *dev = READ_ONCE(id->id.device);
+
+	lockdep_assert_held(&id->handler_mutex);
+
+	return dev && dev->ops.driver_id == RDMA_DRIVER_RXE &&
+	       id->id.qp_type != IB_QPT_UD && id->cm_id.ib &&
+	       READ_ONCE(id->state) == RDMA_CM_CONNECT &&
+	       READ_ONCE(id->cm_id.ib->state) == IB_CM_DREQ_RCVD;
 }
 
 static u32 rxe_migr_conn_state(const struct ib_cm_id *conn)
@@ -107,17 +124,35 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 	return err;
 }
 
-/* An id that may be bound to a device. handler_mutex keeps the CM from changing it. */
+/*
+ * Take handler_mutex, which keeps the CM from changing the id. An id that the peer has
+ * left has that event in its file then. False: rdma_cm did not hear of it in a second.
+ */
+static bool rxe_migr_cm_lock(struct rdma_id_private *id)
+{
+	int tries = 50;
+
+	mutex_lock(&id->handler_mutex);
+	while (rxe_migr_cm_is_late(id) && tries--) {
+		mutex_unlock(&id->handler_mutex);
+		msleep(20);
+		mutex_lock(&id->handler_mutex);
+	}
+
+	return !rxe_migr_cm_is_late(id);
+}
+
+/* An id that may be bound to a device */
 static int rxe_migr_cm_bound(struct rxe_migr_cm_id *out,
 			     struct rdma_id_private *id, bool stop)
 {
 	const struct rdma_addr *addr = &id->id.route.addr;
 	struct ib_device *dev;
+	bool whole = rxe_migr_cm_lock(id);
 	int err = 0;
 
-	mutex_lock(&id->handler_mutex);
 	dev = READ_ONCE(id->id.device);
-	out->state = rxe_migr_cm_state(id, dev);
+	out->state = whole ? rxe_migr_cm_state(id, dev) : RXE_MIGR_CM_BUSY;
 	out->ps = id->id.ps;
 	out->qp_type = id->id.qp_type;
 	out->qp_num = id->qp_num;
