@@ -103,6 +103,7 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 {
 	const struct ib_cm_id *conn = id->cm_id.ib;
 	struct rxe_qp *qp;
+	unsigned long flags;
 	int err = 0;
 
 	out->comm_id = rxe_migr_wire_id(rxe, be32_to_cpu(conn->local_id));
@@ -115,7 +116,12 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 	}
 	/* The QP does not go on while this holds its mutex. */
 	mutex_lock(&qp->migr.mutex);
-	if (stop && READ_ONCE(qp->migr_state) == RXE_MIGR_QP_STOPPED)
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (!rxe_migr_connected(qp) && !rxe_migr_failed(qp))
+		out->state = RXE_MIGR_CM_STAND_IN;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	if (stop && out->state != RXE_MIGR_CM_STAND_IN &&
+	    READ_ONCE(qp->migr_state) == RXE_MIGR_QP_STOPPED)
 		err = rxe_migr_stop_conn(qp, be32_to_cpu(conn->local_id),
 					 out->remote_comm_id);
 	mutex_unlock(&qp->migr.mutex);

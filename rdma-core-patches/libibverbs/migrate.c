@@ -217,8 +217,10 @@ const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 		return "its device has not Godwit's driver";
 	case RXE_MIGR_CM_STRAY:
 		return "it is connected, but its queue pair is destroyed: disconnect it";
+	case RXE_MIGR_CM_STAND_IN:
+		return "it was connected with the number of a queue pair that is not connected itself, as UCX does it, which cannot be moved: disconnect it";
 	}
-	if (id->state > RXE_MIGR_CM_STRAY)
+	if (id->state > RXE_MIGR_CM_STAND_IN)
 		return "its driver knows a state that is not known here";
 	if (id->flags & RXE_MIGR_CM_REQUESTED)
 		return "a connection is asked for that the process has not read of yet: try again";

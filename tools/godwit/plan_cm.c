@@ -15,7 +15,7 @@ static const char *const states[] = {
 	[RXE_MIGR_CM_ADDR_RESOLVED] = "addr_resolved", [RXE_MIGR_CM_ROUTE_RESOLVED] = "route_resolved",
 	[RXE_MIGR_CM_CONNECTED] = "connected", [RXE_MIGR_CM_LEFT] = "left", [RXE_MIGR_CM_ENDED] = "ended",
 	[RXE_MIGR_CM_BUSY] = "busy", [RXE_MIGR_CM_DATAGRAM] = "datagram", [RXE_MIGR_CM_FOREIGN] = "foreign",
-	[RXE_MIGR_CM_STRAY] = "stray",
+	[RXE_MIGR_CM_STRAY] = "stray", [RXE_MIGR_CM_STAND_IN] = "stand_in",
 };
 
 union any_address {
@@ -146,7 +146,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 
 	object = plan_object(plan, "cm_id", NULL, json_pack("{s:i, s:i, s:I, s:s, s:I}",
 		"pid", fd->pid, "fd", fd->fd, "id", (json_int_t)id->id,
-		"state", id->state <= RXE_MIGR_CM_STRAY ? states[id->state] : "unknown",
+		"state", id->state <= RXE_MIGR_CM_STAND_IN ? states[id->state] : "unknown",
 		"unread", (json_int_t)id->events_unread));
 	json_object_set_new(object, "src", endpoint(id->src_addr, src));
 	json_object_set_new(object, "dst", endpoint(id->dst_addr, dst));

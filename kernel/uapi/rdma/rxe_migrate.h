@@ -347,6 +347,7 @@ enum rxe_migr_cm_state {
 	RXE_MIGR_CM_DATAGRAM	= 9,	/* of UD, which has no connection to move */
 	RXE_MIGR_CM_FOREIGN	= 10,	/* of another driver's device */
 	RXE_MIGR_CM_STRAY	= 11,	/* connected, but its QP is destroyed */
+	RXE_MIGR_CM_STAND_IN	= 12,	/* connected, but the QP that it names is not */
 };
 
 struct rxe_migr_cm_id {

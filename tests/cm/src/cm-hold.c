@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * cm-hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO
+ * cm-hold udp|mcast|stray|busy|bound|lent|apart|shared ADDRESS GO
  *
  * Makes ids of librdmacm at this address, which godwit must refuse with a reason, and says "ready". When there is a file GO, it
  * destroys them and says "done".
@@ -10,7 +10,9 @@
  *   stray  two that are connected, and the queue pair of one is destroyed
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
- *   lent   two that are connected, one of them with the queue pair of a process that is no child of any process here
+ *   lent   two that are connected, one of them with the queue pair, connected to itself, of a process that is no child of any process
+ *          here
+ *   apart  two that are connected, one of them with a queue pair that has no peer
  *   shared one that is bound, and whose file such a process has open, too; says "outsider PID" before
  */
 #include <arpa/inet.h>
@@ -29,7 +31,7 @@
 enum { TIMEOUT = 60000 };
 
 static struct rdma_event_channel *channel;
-static struct rdma_cm_id *listener, *client, *server;
+static struct rdma_cm_id *listener, *client, *server, *spare;
 static struct sockaddr_in address = { .sin_family = AF_INET };
 static uint32_t lent;	/* number of a queue pair, or 0 */
 
@@ -133,12 +135,38 @@ static void say(const char *text)
 	fflush(stdout);
 }
 
+/* The index of the RoCE v2 GID of the address */
+static int gid_index(struct ibv_context *ctx)
+{
+	struct ibv_gid_entry entry;
+	int i;
+
+	for (i = 0; !ibv_query_gid_ex(ctx, 1, i, &entry, 0); i++)
+		if (entry.gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(entry.gid.raw + 12, &address.sin_addr, 4))
+			return i;
+	DIE("the address has no GID");
+}
+
+static void connect_to_itself(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12, .ah_attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 1 },
+	};
+
+	attr.ah_attr.grh.sgid_index = gid_index(qp->context);
+	MUST(!ibv_query_gid(qp->context, 1, attr.ah_attr.grh.sgid_index, &attr.ah_attr.grh.dgid));
+	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+}
+
 static uint32_t lend(void)
 {
 	channel = rdma_create_event_channel();
 	MUST(channel);
 	bind_one(&client, RDMA_PS_TCP);
 	make_qp(client, IBV_QPT_RC);
+	connect_to_itself(client->qp);
 	return client->qp->qp_num;
 }
 
@@ -183,13 +211,18 @@ int main(int argc, char **argv)
 	struct pollfd pfd = { .events = POLLIN };
 
 	if (argc != 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-		DIE("usage: hold udp|mcast|stray|busy|bound|lent|shared ADDRESS GO");
+		DIE("usage: hold udp|mcast|stray|busy|bound|lent|apart|shared ADDRESS GO");
 	if (!strcmp(argv[1], "lent"))
 		lent = outside(lend, argv[3]);
 	channel = rdma_create_event_channel();
 	MUST(channel);
 	if (!strcmp(argv[1], "shared"))
 		printf("outsider %u\n", outside(share, argv[3]));
+	if (!strcmp(argv[1], "apart")) {
+		bind_one(&spare, RDMA_PS_TCP);
+		make_qp(spare, IBV_QPT_RC);
+		lent = spare->qp->qp_num;
+	}
 	make(argv[1]);
 	say("ready");
 	pfd.fd = channel->fd;
