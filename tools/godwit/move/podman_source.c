@@ -396,7 +396,7 @@ void container_dump_end(struct move *m)
 
 void container_forget_dump(struct move *m)
 {
-	static const char *const names[] = { "rootfs-diff.tar", "deleted.files", "devshm-checkpoint.tar", "network.status" };
+	static const char *const names[] = { "devshm-checkpoint.tar", "network.status" };
 	struct container *c = &m->container;
 
 	if (c->dump)
