@@ -316,11 +316,26 @@ static void name_silent_peers(const struct move *m)
 	}
 }
 
+static int start_there(struct move *m)
+{
+	return dest_start(&m->dest, m->host, m->ssh, m->id, false);
+}
+
+/*
+ * The destination looks at itself while we look here, but does not wait for us for long (agent_linger()). To look at all files of a
+ * container may take longer. So then the destination is started after that.
+ */
+static int check_both(struct move *m)
+{
+	int ret = m->container.name ? check_here(m) ?: start_there(m) : start_there(m) ?: check_here(m);
+
+	return ret ?: check_there(m);
+}
+
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->process.pid);
-	if (dest_start(&m->dest, m->host, m->ssh, m->id, false) ||
-	    check_here(m) || check_there(m) || prepare_there(m)) {
+	if (check_both(m) || prepare_there(m)) {
 		dest_close(&m->dest);
 		return EXIT_REFUSED;
 	}

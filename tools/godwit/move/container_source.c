@@ -222,7 +222,7 @@ static bool volume_is_plain(struct move *m, const char *name, const char *destin
 /* Bytes on the disk. */
 static json_t *size_of(const char *folder)
 {
-	/* The destination waits for the check 120 s; an unknown size only leaves out a check. */
+	/* The operator waits for this. An unknown size only leaves out a check. */
 	const char *const argv[] = { "timeout", "60", "du", "--summarize", "--block-size=1", "--", folder, NULL };
 	char *text = NULL;
 	json_t *size = json_integer(run(argv, NULL, &text) < 0 || !text ? 0 : strtoll(text_last_line(text), NULL, 10));
