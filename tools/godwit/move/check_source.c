@@ -335,7 +335,8 @@ static int check_both(struct move *m)
 int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->process.pid);
-	if (check_both(m) || prepare_there(m)) {
+	/* What takes longer than the process may be frozen would only fail later. */
+	if (files_sync_early(m, m->limit_ms ?: LIMIT_S * 1000) || check_both(m) || prepare_there(m)) {
 		dest_close(&m->dest);
 		return EXIT_REFUSED;
 	}

@@ -17,6 +17,7 @@
 #define TICK_NS	INT64_C(1000000000)
 /* So long before time is up, the child says which file is too large for it. */
 #define SAY_NS	INT64_C(200000000)
+#define LINE_SIZE	4200	/* of a fault() */
 
 void move_path(struct paths *paths, const char *path)
 {
@@ -283,7 +284,7 @@ int files_compare(struct move *m)
 
 /* ------------------------------------------------- shared file systems -- */
 
-/* syncfs() tells of errors since the file was opened. */
+/* syncfs() tells of errors since the file was opened, and of older ones that nobody has been told of. */
 static int sync_at(const struct move *m, const char *mount)
 {
 	char *path = xasprintf("/proc/%d/root%s", (int)m->process.pid, mount);
@@ -295,25 +296,76 @@ static int sync_at(const struct move *m, const char *mount)
 	return ret;
 }
 
-int move_sync(struct move *m)
+static bool is_shared(const char *type)
 {
 	static const char *const types[] = {
 		"nfs", "cifs", "smb3", "9p", "ceph", "fuse", "gfs2", "ocfs2", "lustre", "afs", "gpfs",
 		"beegfs", "orangefs", "virtiofs", "wekafs",
 	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strncmp(type, types[i], strlen(types[i])))
+			return true;
+	return false;
+}
+
+/* early: a socket at which errors are said, while all file systems are synced; or -1: the first error ends it, with fault(). */
+static int sync_all(const struct move *m, int early)
+{
 	char *path = xasprintf("/proc/%d/mounts", (int)m->process.pid);
-	FILE *f = m->synced ? NULL : setmntent(path, "re");
+	FILE *f = setmntent(path, "re");
 	struct mntent *e;
 	int ret = 0;
 
-	m->synced = true;
 	free(path);
-	while (!ret && f && (e = getmntent(f)))
-		for (size_t i = 0; !ret && i < sizeof(types) / sizeof(types[0]); i++)
-			if (!strncmp(e->mnt_type, types[i], strlen(types[i])))
-				ret = sync_at(m, e->mnt_dir);
+	while (!ret && f && (e = getmntent(f))) {
+		ret = is_shared(e->mnt_type) ? sync_at(m, e->mnt_dir) : 0;
+		if (ret && early >= 0) {
+			slow_say(early, fault_text());
+			fault_clear();
+			ret = 0;
+		}
+	}
 	if (f)
 		endmntent(f);
+	return ret;
+}
+
+int move_sync(struct move *m)
+{
+	bool synced = m->synced;
+
+	m->synced = true;
+	return synced ? 0 : sync_all(m, -1);
+}
+
+static int sync_early(struct move *m, const void *arg, int sk)
+{
+	(void)arg;
+	sync_all(m, sk);
+	slow_say(sk, "");
+	return 0;
+}
+
+int files_sync_early(struct move *m, int limit_ms)
+{
+	char line[LINE_SIZE];
+	struct slow slow;
+	int ret = slow_start(&slow, m, sync_early, NULL);
+
+	m->deadline = now_ns() + limit_ms * INT64_C(1000000);
+	while (!ret) {
+		ret = slow_hear(&slow, m, line, sizeof(line));
+		if (ret || !*line)
+			break;
+		report_beforehand("%s (this may be old, and another program's data)", line);
+	}
+	slow_end(&slow);
+	if (ret && now_ns() >= m->deadline) {
+		fault_clear();
+		fault("NFS, or another shared file system, could not be synced within %d s: see to it, or give --limit",
+		      limit_ms / 1000);
+	}
 	return ret;
 }
 

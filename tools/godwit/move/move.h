@@ -153,6 +153,11 @@ int files_compare(struct move *m);
 int move_sync(struct move *m);
 /* The same, while peers are asked to go on waiting. -1 with fault(). */
 int files_sync(struct move *m);
+/*
+ * The same, before the check. An error may be an old one of another program's, which nobody was told of: it is said, and the move
+ * goes on. Then only an error that comes up later fails move_sync(). -1 with fault(): it takes too long, or a signal came.
+ */
+int files_sync_early(struct move *m, int limit_ms);
 
 /*
  * wait_source.c: wait until fd can be read. 1: criu, a pidfd or -1, has ended first. -1 with fault(): a signal came, or
