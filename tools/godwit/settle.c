@@ -11,6 +11,7 @@
 #include "state.h"
 
 #define ANSWER_MS	30000
+#define BYE_MS		600000	/* what was copied is removed meanwhile */
 
 /* 0: the copy is undone. -1 with fault(): the destination refuses (dest->refused), or can't be heard. */
 static int ask_abort(struct dest *dest)
@@ -36,14 +37,19 @@ static int ask_commit(struct dest *dest)
 static int settle_there(const char *id, json_t *state, bool commit)
 {
 	struct dest dest = DEST_INIT;
+	json_t *bye = NULL;
 
 	if (dest_connect(&dest, NULL, NULL, id, true))
 		return failed(EXIT_REFUSED);
 	if (commit ? ask_commit(&dest) : ask_abort(&dest))
 		return failed(dest.refused ? EXIT_REFUSED : EXIT_LOST);
 	if (!commit)
-		json_decref(dest_ask(&dest, json_pack("{s:s}", "op", "bye"), ANSWER_MS));
+		bye = dest_ask(&dest, json_pack("{s:s}", "op", "bye"), BYE_MS);
 	dest_close(&dest);
+	if (!commit && !bye)
+		fprintf(stderr, "godwit: warning: not all of its files may be removed: if godwit status shows it later: godwit "
+				"settle %s abort\n", id);
+	json_decref(bye);
 	/* If the source lives, it lets nothing run without asking here. */
 	if (commit && podman_give_policy(json_object_get(state, "container")))
 		fprintf(stderr, "godwit: warning: %s\n", fault_text());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Abort: all is undone, as if nothing had ever come here.
+ * Abort: all is undone, as if nothing had ever come here. The source waits with a frozen process until nothing of the copy can run
+ * here. So files are removed only when it has been told. What is written down then has no more than these files, since a new move
+ * may come before they are gone.
  */
 #include <stdlib.h>
 #include "agent.h"
@@ -13,8 +15,10 @@ static void warn_of(struct agent *a, int failed)
 	fault_clear();
 }
 
-void agent_undo(struct agent *a)
+void agent_undo_copy(struct agent *a)
 {
+	if (a->left)
+		return;
 	incoming_drop(&a->incoming);
 	if (a->container)
 		agent_undo_container(a);
@@ -35,23 +39,39 @@ void agent_undo(struct agent *a)
 	if (a->container)
 		agent_undo_netns(a);
 	agent_take_back_copies(a);
-	if (a->images)
-		warn_of(a, images_remove(a->images));
-	free(a->images);
-	a->images = NULL;
 	json_decref(a->want_creds);
 	a->want_creds = NULL;
 	json_decref(a->restored);
 	a->restored = NULL;
-	json_decref(a->container);
-	a->container = NULL;
 	json_decref(a->mntns);
 	a->mntns = NULL;
 	mntns_close(&a->made);
 	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);
+	a->left = a->container || a->images;
 	agent_enter_stage(a, STAGE_IDLE);
+}
+
+void agent_remove_files(struct agent *a, bool polite)
+{
+	if (a->container && agent_remove_volumes(a, polite))
+		return;
+	if (a->images)
+		warn_of(a, images_remove(a->images));
+	free(a->images);
+	a->images = NULL;
+	json_decref(a->container);
+	a->container = NULL;
+	a->left = false;
+	agent_enter_stage(a, STAGE_IDLE);
+}
+
+void agent_undo(struct agent *a)
+{
+	agent_undo_copy(a);
+	if (a->left)
+		agent_remove_files(a, false);
 }
 
 void agent_failed(struct agent *a)
@@ -61,6 +81,6 @@ void agent_failed(struct agent *a)
 
 	fault_clear();
 	if (undo)
-		agent_undo(a);
+		agent_undo_copy(a);
 	agent_tell(a, message);
 }

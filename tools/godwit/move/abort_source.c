@@ -16,6 +16,7 @@
 /* How long the destination is asked while the process is frozen here, and again when the process runs on. */
 #define ABORT_TRY_S	10
 #define ABORT_ANSWER_MS	5000
+#define LAST_MS		30000	/* how long we wait until files are removed there */
 
 /* While we tidy up, other faults must not replace the reason of the failure. */
 static char *set_aside(void)
@@ -128,7 +129,7 @@ static enum copy ask_first(struct move *m)
 }
 
 /* The process runs on here: the destination is to undo what it has. */
-static void tell_later(struct move *m)
+static enum copy tell_later(struct move *m)
 {
 	enum copy copy = tell_abort(m, m->shared->stage == MOVE_RESTORING ? ABORT_TRY_S : 0);
 
@@ -137,6 +138,31 @@ static void tell_later(struct move *m)
 	if (m->shared->stage == MOVE_RESTORING && copy == COPY_RUNS)
 		fault("%s may run it, too: see there, and end one of the two", m->host);
 	report_fault(&m->report);
+	return copy;
+}
+
+/* The destination has said that nothing runs there. It removes files after that, and says what it could not remove. */
+static void hear_last(struct move *m)
+{
+	int64_t end = now_ns() + LAST_MS * INT64_C(1000000), left = LAST_MS;
+	json_t *answer = NULL, *text;
+	size_t i;
+
+	if (m->dest.wire.out < 0 || json_object_get(m->dest.hello, "gone"))
+		return;
+	if (wire_send(&m->dest.wire, json_pack("{s:s}", "op", "bye")) == 0)
+		while (left > 0 && wire_receive(&m->dest.wire, &answer, NULL, NULL, left) == 0 && !json_object_get(answer, "bye")) {
+			json_decref(answer);
+			answer = NULL;
+			left = (end - now_ns()) / 1000000;
+		}
+	fault_clear();
+	json_array_foreach(json_object_get(answer, "warnings"), i, text)
+		report_warn(&m->report, json_string_value(text));
+	if (!answer)
+		fault("%s may still remove files that the move has brought there: godwit status, there", m->host);
+	report_fault(&m->report);
+	json_decref(answer);
 }
 
 int move_abort(struct move *m)
@@ -167,14 +193,16 @@ int move_abort(struct move *m)
 	if (container_give_policy_back(m))
 		report_fault(&m->report);
 	if (copy == COPY_UNKNOWN)
-		tell_later(m);
-	dest_close(&m->dest);
+		copy = tell_later(m);
 	if (m->shared->stage >= MOVE_FREEZING && addresses_announce(&m->addresses))
 		report_fault(&m->report);
 	if (m->images && !m->leave_images && images_remove(m->images))
 		report_fault(&m->report);
 	state_remove(m->id);
 	move_set_stage(m, MOVE_STAYED);
+	if (copy == COPY_UNDONE)
+		hear_last(m);
+	dest_close(&m->dest);
 	bring_back(reason);
 	return ret ? EXIT_LOST : EXIT_STAYED;
 }

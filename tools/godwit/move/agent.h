@@ -43,7 +43,8 @@ struct agent {
 	json_t *copied;		/* copies that came: files_dest.c */
 	/*
 	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
-	 * network namespace is ours to remove; "made" of a volume: that, too; and "begun": podman was told to restore it.
+	 * network namespace is ours to remove; "made" of a volume: that, too, and "place", where it is; and "begun": podman was
+	 * told to restore it.
 	 */
 	json_t *container;
 	json_t *mntns;		/* what differs in the mount namespace of the process (mntns.h); or NULL */
@@ -71,6 +72,7 @@ struct agent {
 	int64_t moving_ms;	/* when, in ms after the commit, all peers without an answer were last seen stopped */
 	int64_t told;		/* the last TELL_MS period after the commit in which the source was told that we wait */
 	json_t *warnings;
+	bool left;		/* STAGE_IDLE: all is undone but files that are to be removed, in volumes and images */
 	bool over;		/* nothing is left to do; what is written down stays */
 };
 
@@ -165,17 +167,26 @@ int agent_lost(void);	/* gives -1, with the fault() that the tasks have ended wi
 /* Go on in the place of an agent that was killed, from what it wrote down. */
 void agent_take_over(struct agent *a);
 
-/* abort_dest.c: undo all; or, after a fault(), undo all unless that is too late, and tell the source. */
+/*
+ * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but files, which may take long to remove (a->left).
+ * agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us. agent_undo(): both. agent_failed(), after
+ * a fault(): undo the copy unless that is too late, and tell the source.
+ */
+void agent_undo_copy(struct agent *a);
+void agent_remove_files(struct agent *a, bool polite);
 void agent_undo(struct agent *a);
 void agent_failed(struct agent *a);
 
 /*
  * volumes_dest.c. agent_make_volumes(): at "prepare", podman makes those that are copied. agent_fill_volumes(): put their content
- * into them, before podman restores the container. agent_remove_volumes(): remove those that were made. -1 with fault().
+ * into them, before podman restores the container. agent_check_volume(): does another move, which is not over, have this one here?
+ * -1 with fault(). agent_remove_volumes(): remove those that were made. polite: until somebody wants to talk to us; 1: not all are
+ * removed yet.
  */
 int agent_make_volumes(struct agent *a);
 int agent_fill_volumes(const struct agent *a);
-void agent_remove_volumes(struct agent *a);
+int agent_check_volume(const char *name, const char *id);
+int agent_remove_volumes(struct agent *a, bool polite);
 
 /* container_dest.c, in the order of a move. */
 int container_check_id(json_t *container);
@@ -200,8 +211,8 @@ void agent_give_policy(struct agent *a);	/* its restart policy, when the source 
 /* In the keeper of an agent that was killed: take the plugin's socket. */
 void agent_inherit_plugin(struct agent *a);
 /*
- * agent_undo_container(): have podman remove the container and its volumes, and end what runs of it. agent_undo_netns(), after
- * that: remove the network namespace.
+ * agent_undo_container(): have podman remove the container, and end what runs of it. agent_undo_netns(), after that: remove the
+ * network namespace.
  */
 void agent_undo_container(struct agent *a);
 void agent_undo_netns(struct agent *a);

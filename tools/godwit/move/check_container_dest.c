@@ -82,7 +82,7 @@ static int check_volume(json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "volume"));
 	char *path = name ? NULL : path_from_json(json_object_get(volume, "path"));
-	int ret = name ? podman_exists("volume", name) : 0;
+	int ret = name ? agent_check_volume(name, "") ?: podman_exists("volume", name) : 0;
 
 	if (ret > 0)
 		ret = fault("volume %s: one of that name is there: podman volume rm %s, if nobody needs it", name, name);

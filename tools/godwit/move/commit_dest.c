@@ -213,7 +213,7 @@ void agent_take_over(struct agent *a)
 	if (a->container)
 		agent_inherit_plugin(a);
 	if (a->stage < STAGE_COMMITTED) {
-		agent_undo(a);
+		agent_undo_copy(a);
 		return;
 	}
 	if (a->stage != STAGE_COMMITTED)

@@ -380,7 +380,7 @@ void agent_undo_container(struct agent *a)
 	close_fd(&a->plugin_pidfd);
 	if (json_object_get(a->container, "begun"))
 		undo_podman(a);
-	agent_remove_volumes(a);
+	json_object_del(a->container, "begun");
 	a->plugin_id = (struct proc_id){ 0 };
 }
 
@@ -388,4 +388,5 @@ void agent_undo_netns(struct agent *a)
 {
 	if (json_object_get(a->container, "has_netns"))
 		with_netns(a, netns_remove);
+	json_object_del(a->container, "has_netns");
 }

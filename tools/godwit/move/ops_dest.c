@@ -57,7 +57,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 
-	if (a->stage != STAGE_IDLE)
+	if (a->stage != STAGE_IDLE || a->left)
 		return fault("the move is under way already");
 	/* The deadline is twice the source's limit, so that the source gives up first. */
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;
@@ -97,8 +97,10 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 	/* Some tasks may have run, so only a person may call that undone. */
 	if (a->stage == STAGE_LOST && !json_object_get(message, "word"))
 		return agent_lost();
-	agent_undo(a);
-	*answer = json_pack("{s:b, s:O}", "aborted", 1, "warnings", a->warnings);
+	agent_undo_copy(a);
+	/* What comes up when files are removed is said with "bye". */
+	*answer = json_pack("{s:b, s:o}", "aborted", 1, "warnings", a->warnings);
+	a->warnings = json_array();
 	return 0;
 }
 

@@ -23,6 +23,8 @@
 
 /* How often the driver is asked whether all peers have answered. */
 #define RESUME_POLL_MS	1
+/* A source that is connected is heard out before files are removed: podman is slow to begin, and the source may hold a process. */
+#define SILENT_MS	2000
 
 static volatile sig_atomic_t told_to_end;
 
@@ -130,8 +132,9 @@ static void lost_connection(struct agent *a)
 		agent_linger(a);
 		break;
 	default:
-		agent_undo(a);
-		agent_enter_stage(a, STAGE_END);
+		agent_undo_copy(a);
+		if (!a->left)
+			agent_enter_stage(a, STAGE_END);
 	}
 }
 
@@ -176,6 +179,8 @@ static int poll_timeout(const struct agent *a)
 {
 	int64_t left;
 
+	if (a->left)
+		return a->wire.in < 0 ? 0 : SILENT_MS;
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
 	/* Without podman, the copy waits for as long as it takes. */
@@ -195,6 +200,13 @@ static void over(struct agent *a)
 	a->over = true;
 }
 
+static void remove_files(struct agent *a)
+{
+	agent_remove_files(a, true);
+	if (!a->left && a->wire.in < 0)
+		agent_enter_stage(a, STAGE_END);
+}
+
 static void loop(struct agent *a)
 {
 	while (a->stage != STAGE_END && !a->over) {
@@ -210,8 +222,10 @@ static void loop(struct agent *a)
 		};
 		int n = unheard ? 0 : poll(p, sizeof(p) / sizeof(*p), poll_timeout(a));
 
-		if (unheard || (told_to_end && a->stage < STAGE_READY))
+		if (unheard || (told_to_end && a->stage < STAGE_READY && !a->left))
 			lost_connection(a);
+		else if (n == 0 && a->left)
+			remove_files(a);
 		else if (n == 0 && a->stage == STAGE_COMMITTED)
 			agent_resumed(a);
 		else if (n == 0 && a->stage >= STAGE_RUNNING)
@@ -260,6 +274,8 @@ static int serve(struct agent *a)
 	agent_linger(a);
 	if (listen_for_attach(a)) {
 		agent_failed(a);
+		if (a->left)
+			agent_undo(a);
 		ret = EXIT_REFUSED;
 	} else {
 		loop(a);
@@ -267,6 +283,17 @@ static int serve(struct agent *a)
 	unlink(path);
 	free(path);
 	return ret;
+}
+
+/* ssh ends now, and the source may connect again and ask while files are removed. */
+static void remove_alone(struct agent *a)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	close_fd(&null);
+	serve(a);
 }
 
 /*
@@ -293,6 +320,8 @@ static int keep(struct agent *a, pid_t worker)
 	/* When we end, ssh ends. Then the source connects again and asks. */
 	if (agent_load(a) == 0)
 		agent_take_over(a);
+	if (a->left)
+		remove_alone(a);
 	return EXIT_LOST;
 }
 

@@ -85,12 +85,16 @@ struct proc_id agent_restored(const struct agent *a, size_t n)
 
 int agent_save(struct agent *a)
 {
-	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
+	/* Whoever goes on in our place removes what is left as after STAGE_PREPARED. */
+	const char *name = a->left ? "removing" : stage_names[a->stage];
+	enum stage stage = a->left ? STAGE_PREPARED : a->stage;
+
+	if (stage == STAGE_IDLE || stage == STAGE_END) {
 		state_remove(a->id);
 		return 0;
 	}
 	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:O*, s:O*, s:o, s:b}",
-		"id", a->id, "stage", stage_names[a->stage], "number", (int)a->stage, "pid", (int)a->root,
+		"id", a->id, "stage", name, "number", (int)stage, "pid", (int)a->root,
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
 		"root_id", id_json(&a->root_id), "restored", a->restored, "container", a->container,

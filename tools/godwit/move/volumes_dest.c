@@ -5,6 +5,9 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fts.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "agent.h"
@@ -57,7 +60,42 @@ static int is_empty(const char *name, json_t *path)
 	return ret;
 }
 
-/* It is written down first that the volume is ours to remove. If it could not be made, it is not ours. */
+static bool has_made(json_t *state, const char *name)
+{
+	json_t *list = json_object_get(json_object_get(state, "container"), "volumes"), *volume;
+	size_t i;
+
+	json_array_foreach(list, i, volume)
+		if (json_object_get(volume, "made") && !strcmp(container_fact(volume, "volume"), name))
+			return true;
+	return false;
+}
+
+/* A move that has not let its copy go may still remove it, and podman forgets a volume before the folder of that is gone. */
+int agent_check_volume(const char *name, const char *id)
+{
+	json_t *all, *state;
+	int ret = 0;
+	size_t i;
+
+	if (state_all(&all))
+		ret = -1;
+	json_array_foreach(all, i, state) {
+		const char *other = json_string_value(json_object_get(state, "id"));
+		int stage = json_integer_value(json_object_get(state, "number"));
+
+		if (!ret && strcmp(other, id) && stage != STAGE_COMMITTED && stage != STAGE_RUNNING && has_made(state, name))
+			ret = fault("volume %s: move %s has it there, and may just be removing it: wait until godwit status, "
+				    "there, does not show that move any more", name, other);
+	}
+	json_decref(all);
+	return ret;
+}
+
+/*
+ * It is written down first that the volume is ours to remove. If it could not be made, it is not ours. We write before we look at
+ * other moves: if two begin at once, at least one sees what the other has written down.
+ */
 static int make_volume(struct agent *a, json_t *volume)
 {
 	const char *name = container_fact(volume, "volume");
@@ -66,7 +104,7 @@ static int make_volume(struct agent *a, json_t *volume)
 	json_object_set_new(volume, "made", json_true());
 	if (agent_save(a))
 		return -1;
-	if (make(name)) {
+	if (agent_check_volume(name, a->id) || make(name)) {
 		json_object_del(volume, "made");
 		return -1;
 	}
@@ -86,8 +124,10 @@ int agent_make_volumes(struct agent *a)
 	json_t *volume;
 	size_t i;
 
-	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
+	json_array_foreach(json_object_get(a->container, "volumes"), i, volume) {
 		json_object_del(volume, "made");
+		json_object_del(volume, "place");
+	}
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume)
 		if (json_object_get(volume, "volume") && make_volume(a, volume))
 			return -1;
@@ -124,18 +164,74 @@ int agent_fill_volumes(const struct agent *a)
 	return 0;
 }
 
-void agent_remove_volumes(struct agent *a)
+/* Does somebody want to talk to us? */
+static bool is_called(const struct agent *a)
+{
+	struct pollfd p[] = { { .fd = a->wire.in, .events = POLLIN }, { .fd = a->listener, .events = POLLIN } };
+
+	return poll(p, 2, 0) > 0;
+}
+
+/* Remove what is in a folder. What can't be removed stays. 1: somebody wants to talk to us. */
+static int empty(const struct agent *a, char *folder, bool polite)
+{
+	char *const paths[] = { folder, NULL };
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	FTSENT *e;
+	int ret = 0;
+
+	while (!ret && fts && (e = fts_read(fts))) {
+		if (e->fts_level > 0 && e->fts_info != FTS_D)
+			remove(e->fts_accpath);
+		ret = polite && is_called(a);
+	}
+	if (fts)
+		fts_close(fts);
+	return ret;
+}
+
+/* Somebody may have run another container with it meanwhile. Then podman does not remove it. */
+static bool is_used(const char *name)
+{
+	char *filter = xasprintf("volume=%s", name), *text = NULL;
+	const char *const argv[] = { "podman", "ps", "--all", "--quiet", "--filter", filter, NULL };
+	bool used = run(argv, NULL, &text) || (text && *text);
+
+	free(text);
+	free(filter);
+	return used;
+}
+
+/*
+ * podman forgets a volume before it removes the files. So we remove them before: if we are killed, podman still has the volume, and
+ * whoever goes on in our place finds it. (If we were killed earlier, podman may not have made it.)
+ */
+static int remove_volume(struct agent *a, json_t *volume, bool polite)
+{
+	const char *name = container_fact(volume, "volume");
+	const char *const rm[] = { "timeout", "--kill-after=5", "300", "podman", "volume", "rm", name, NULL };
+	char *folder = path_from_json(json_object_get(volume, "place"));
+	int exists = podman_exists("volume", name), ret;
+
+	fault_clear();
+	ret = exists > 0 && folder && !is_used(name) ? empty(a, folder, polite) : 0;
+	if (!ret && exists && podman_remove(rm, "volume", name))
+		agent_warn(a, fault_text());
+	fault_clear();
+	free(folder);
+	return ret;
+}
+
+int agent_remove_volumes(struct agent *a, bool polite)
 {
 	json_t *volume;
 	size_t i;
 
+	podman_path();
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume) {
-		const char *name = container_fact(volume, "volume");
-		const char *const rm[] = { "timeout", "--kill-after=5", "300", "podman", "volume", "rm", name, NULL };
-
-		/* If we were killed, podman may not have made it. */
-		if (json_object_get(volume, "made") && podman_exists("volume", name) && podman_remove(rm, "volume", name))
-			agent_warn(a, fault_text());
-		fault_clear();
+		if (json_object_get(volume, "made") && remove_volume(a, volume, polite))
+			return 1;
+		json_object_del(volume, "made");
 	}
+	return 0;
 }
