@@ -90,7 +90,10 @@ static void tie(const struct resuming *r)
 	set_options(r, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
 }
 
-/* From here on the tasks run, whatever becomes of us. */
+/*
+ * From here on the tasks run, whatever becomes of us. godwit relies on the order
+ * of read_tree(): if one runs, those before it do.
+ */
 static void untie(const struct resuming *r)
 {
 	set_options(r, PTRACE_O_TRACESYSGOOD);

@@ -78,8 +78,8 @@ struct agent {
 
 /*
  * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what must be
- * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): a->tree is what
- * was restored, and is written down with the next stage. agent_restored(): the nth of these processes.
+ * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): what is below
+ * a->root was restored, and is written down with the next stage. agent_restored(): the nth of these processes.
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);

@@ -4,6 +4,7 @@
  * killed meanwhile, this finishes what was begun.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,9 @@
 #define RESUME_WARN_MS	10000
 #define MOVING_WARN_MS	120000	/* if all peers that have not answered are moving, too */
 #define TELL_MS		500
+/* How often we look for contexts that are to resume, if one fails, and after what time again. */
+#define RESUME_TRIES	20
+#define RESUME_AGAIN_MS	10
 
 /* ---------------------------------------------------------- the tasks go -- */
 
@@ -82,22 +86,17 @@ int agent_commit(struct agent *a)
 
 /* ------------------------------------------- where somebody was killed -- */
 
-/* Have the contexts resume in the place of the plugin, which does that as its last act. */
-static int resume_contexts(struct agent *a)
+static int resume_context(struct context *c)
 {
-	for (size_t i = 0; i < a->contexts.n; i++) {
-		const struct context *c = &a->contexts.context[i];
-		struct ibv_restore_args args = { .pid = c->pid };
-		struct ibv_context *ctx = c->query.state == RXE_MIGR_CTX_RESTORING ? context_attach(c) : NULL;
-		int ret = ctx ? ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, &args, sizeof(args)) : 0;
+	struct ibv_context *ctx = context_attach(c);
+	struct ibv_restore_args args = { .pid = c->pid };
+	int ret = ctx ? ibv_query_migration(ctx, &c->query) : errno;
 
-		if (ctx)
-			ibv_detach_context(ctx);
-		if (ret)
-			return fault("process %d, descriptor %d: its context can't go on: %s", c->pid, c->fd,
-				     strerror(ret));
-	}
-	return 0;
+	if (!ret && c->query.state == RXE_MIGR_CTX_RESTORING)
+		ret = ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, &args, sizeof(args));
+	if (ctx)
+		ibv_detach_context(ctx);
+	return ret ? fault("process %d, descriptor %d: its context can't go on: %s", c->pid, c->fd, strerror(ret)) : 0;
 }
 
 /* Whoever asks hears this reason. */
@@ -106,18 +105,71 @@ int agent_lost(void)
 	return fault("criu was killed as it let the tasks go, and they have ended");
 }
 
-/* Does each process live that was restored? Tasks that run may have forked, so there may be more. */
-static bool is_whole(const struct agent *a)
+/*
+ * CRIU was killed. Has it taken a process with it, by SIGKILL? The plugin unties one process after the other from CRIU. So if one
+ * lives, those before it were untied, too, and what is gone of them has ended by itself. If one is gone without a trace, somebody
+ * has reaped it, and nobody knows how it ended.
+ */
+static bool all_outlived_criu(const struct agent *a)
 {
-	size_t n = json_array_size(a->restored);
+	size_t n = json_array_size(a->restored), i;
 
-	for (size_t i = 0; i < n; i++) {
+	for (i = n; i-- > 0;) {
 		struct proc_id id = agent_restored(a, i);
 
-		if (!proc_lives(&id))
+		if (proc_lives(&id))
+			return true;
+		if (!proc_is_there(&id) || proc_is_killed(id.pid))
 			return false;
 	}
 	return n > 0;
+}
+
+/* a->tree gets what lives of the process. If its root has ended, what was below it is below nobody of the tree now. */
+static void collect_living(struct agent *a)
+{
+	for (size_t i = 0; i < json_array_size(a->restored); i++) {
+		struct proc_id id = agent_restored(a, i);
+		struct tree more;
+
+		if (!proc_lives(&id) || tree_has(&a->tree, id.pid) || tree_collect(&more, id.pid))
+			continue;
+		for (size_t j = 0; j < more.n; j++) {
+			GROW(a->tree.task, a->tree.n);
+			a->tree.task[a->tree.n++] = more.task[j];
+		}
+		free(more.task);
+	}
+	fault_clear();
+}
+
+/* Have the contexts resume in the place of the plugin, which does that as its last act. */
+static int resume_contexts(struct agent *a)
+{
+	int ret;
+
+	fault_clear();
+	tree_free(&a->tree);
+	contexts_free(&a->contexts);
+	collect_living(a);
+	ret = contexts_find(&a->tree, &a->contexts);
+	for (size_t i = 0; !ret && i < a->contexts.n; i++)
+		ret = resume_context(&a->contexts.context[i]);
+	return ret;
+}
+
+/*
+ * The tasks run. If one ends, or closes its device, after we have found a context and before we ask that, the context is none any
+ * more, or another task holds it: we look again. What fails each time is an error.
+ */
+static int resume_all(struct agent *a)
+{
+	for (int tries = 1; resume_contexts(a); tries++) {
+		if (tries == RESUME_TRIES)
+			return -1;
+		poll(NULL, 0, RESUME_AGAIN_MS);
+	}
+	return 0;
 }
 
 /* If a process has ended, those below it are below another one now, so each is looked for. */
@@ -131,14 +183,10 @@ static void end_all(const struct agent *a)
 	}
 }
 
-/* If a process has ended, it may have died with CRIU, and then the copy is not whole. */
+/* If a process may have died with CRIU, the copy is not whole. */
 static int see_through(struct agent *a)
 {
-	fault_clear();
-	tree_free(&a->tree);
-	contexts_free(&a->contexts);
-	if (is_whole(a) && tree_collect(&a->tree, a->root) == 0 && contexts_find(&a->tree, &a->contexts) == 0 &&
-	    contexts_query(&a->contexts) == 0 && resume_contexts(a) == 0) {
+	if (all_outlived_criu(a) && resume_all(a) == 0) {
 		a->running_ns = now_ns();
 		return 0;
 	}

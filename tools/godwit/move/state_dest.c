@@ -68,14 +68,21 @@ static struct proc_id id_from_json(json_t *json)
 				 json_integer_value(json_array_get(json, 1)) };
 }
 
+static int note(pid_t pid, void *list)
+{
+	struct proc_id id = proc_identify(pid);
+
+	return json_array_append_new(list, id_json(&id));
+}
+
+/* In the order in which the CRIU plugin unties them from CRIU (read_tree() there): all_outlived_criu() relies on it. */
 void agent_note_restored(struct agent *a)
 {
+	json_decref(a->restored);
 	a->restored = json_array();
-	for (size_t i = 0; i < a->tree.n; i++) {
-		struct proc_id id = proc_identify(a->tree.task[i].pid);
-
-		json_array_append_new(a->restored, id_json(&id));
-	}
+	note(a->root, a->restored);
+	for (size_t i = 0; i < json_array_size(a->restored); i++)
+		proc_each_child(agent_restored(a, i).pid, note, a->restored);
 }
 
 struct proc_id agent_restored(const struct agent *a, size_t n)
