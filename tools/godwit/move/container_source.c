@@ -11,6 +11,7 @@
 #include "move.h"
 #include "netns.h"
 #include "podman.h"
+#include "state.h"
 #include "text.h"
 
 /* ------------------------------------------------------------- looking up -- */
@@ -159,6 +160,31 @@ static bool has_healthcheck(json_t *inspected)
 	const char *first = json_string_value(json_array_get(find(inspected, "Config.Healthcheck.Test"), 0));
 
 	return first && *first && strcmp(first, "NONE");
+}
+
+/*
+ * A move has brought it here, and its source was lost, or has not said "bye" yet. So it has no restart policy, and the next host
+ * would never hear of that. Only a person knows that it does not run at the first host.
+ */
+static void look_at_last_move(struct move *m)
+{
+	const char *id = find_text(m->container.inspected, "Id");
+	json_t *all, *state;
+	size_t i;
+
+	if (state_all(&all) || has_policy(m->container.inspected))
+		json_array_clear(all);
+	json_array_foreach(all, i, state) {
+		const char *policy = find_text(state, "container.restart"), *move = find_text(state, "id");
+
+		if (*policy && !find(state, "to") && is_one_of(find_text(state, "stage"), "committed running") &&
+		    !strcmp(find_text(state, "container.id"), id))
+			plan_problem(&m->plan, "container %s: move %s, which brought it here, is not over, and its restart policy "
+				     "(%s) is not back: if it does not run at its source any more: godwit settle %s commit",
+				     m->container.name, move, policy, move);
+	}
+	json_decref(all);
+	fault_clear();
 }
 
 static void look_at_conditions(struct move *m)
@@ -412,6 +438,7 @@ void container_facts(struct move *m)
 	char *version = host_runtime_version(runtime), *restart = restart_policy(inspected);
 
 	look_at_conditions(m);
+	look_at_last_move(m);
 	if (podman_check("here"))
 		plan_problem(&m->plan, "%s", fault_text());
 	fault_clear();

@@ -6,6 +6,7 @@
  * container that has such a policy: a second instance, if the container goes on at the other host. So podman takes the policy away
  * at the source before the container is frozen, and the archive has none either. The destination gives the policy back when the
  * source has heard that the container runs there, or when a person says so (settle.c); or the source does, if the container stays.
+ * Until then the container does not move on from the destination (container_source.c).
  */
 #include <stdio.h>
 #include "move.h"
