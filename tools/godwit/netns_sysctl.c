@@ -49,15 +49,28 @@ static int set(const char *name, json_t *value)
 
 /* ------------------------------------------------------------- describe -- */
 
-/* The MTU of an interface is described with the interface. */
+/*
+ * The MTU of an interface is described with the interface. The other two are the same as those with _ms, and the kernel logs a
+ * warning when somebody uses them.
+ */
+static bool is_left_out(const char *name)
+{
+	static const char *const list[] = { "/mtu", "/base_reachable_time", "/retrans_time" };
+	const char *last = strrchr(name, '/') ?: name;
+
+	for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
+		if (!strcmp(last, list[i]))
+			return true;
+	return false;
+}
+
 static void collect_one(json_t *all, const char *name)
 {
 	char *path = xasprintf(FOLDER "/%s", name);
-	const char *last = strrchr(name, '/') ?: name;
 	struct stat st;
 	json_t *value;
 
-	if (stat(path, &st) == 0 && st.st_mode & S_IWUSR && strcmp(last, "/mtu")) {
+	if (!is_left_out(name) && stat(path, &st) == 0 && st.st_mode & S_IWUSR) {
 		value = get(name);
 		if (value)
 			json_object_set_new(all, name, value);
