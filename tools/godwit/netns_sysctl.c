@@ -19,6 +19,17 @@
 #define FOLDER		"/proc/sys/net"
 #define PASSES		3	/* to set one may change others: ip_forward changes those of all interfaces */
 
+/*
+ * Such a secret makes IPv6 addresses. As long as there is none, it can't be read (EIO), and an interface can't take the mode 2 of
+ * addr_gen_mode, which needs it.
+ */
+static bool is_secret(const char *name)
+{
+	const char *last = strrchr(name, '/');
+
+	return last && !strcmp(last, "/stable_secret");
+}
+
 /* NULL: it can't be read. */
 static json_t *get(const char *name)
 {
@@ -130,7 +141,7 @@ int netns_sysctls(json_t *netns, int ns)
 	ret = ns_enter(ns) ?: ret;
 	json_object_foreach_safe(all, tmp, name, value) {
 		begun = as_begun(fresh, name);
-		if (!begun || json_equal(begun, value))
+		if (begun ? json_equal(begun, value) : !is_secret(name))
 			continue;
 		json_object_set(changed, name, value);
 		json_object_del(all, name);
@@ -170,15 +181,26 @@ static int set_all(json_t *sysctls, json_t *before)
 	json_object_foreach(sysctls, name, value) {
 		json_t *is = get(name);
 
-		if (is && !json_equal(is, value)) {
+		if (is ? !json_equal(is, value) : is_secret(name)) {
 			n++;
-			if (before && !json_object_get(before, name))
+			if (is && before && !json_object_get(before, name))
 				json_object_set(before, name, is);
 			set(name, value);
 		}
 		json_decref(is);
 	}
 	return n;
+}
+
+/* What only root may read, such as a secret or a key, is not told. */
+static bool may_be_told(const char *name)
+{
+	char *path = xasprintf(FOLDER "/%s", name);
+	struct stat st;
+	bool may = stat(path, &st) == 0 && st.st_mode & S_IROTH;
+
+	free(path);
+	return may;
 }
 
 static int check(const struct netns *n, const char *name, json_t *value)
@@ -192,7 +214,8 @@ static int check(const struct netns *n, const char *name, json_t *value)
 	same = json_equal(is, value);
 	json_decref(is);
 	return same ? 0 : fault("network namespace %s: sysctl net/%s: it is '%.100s' here, and can't be set to that there: %s", n->path,
-				name, json_string_value(value), error ? strerror(error) : "it becomes another");
+				name, may_be_told(name) ? json_string_value(value) : "...",
+				error ? strerror(error) : "it becomes another");
 }
 
 int inside_set_sysctls(struct netns *n, void *arg)
