@@ -206,23 +206,36 @@ static void take_back(struct netns *n, size_t made, bool namespace)
 			n->path);
 }
 
+int netns_remember(json_t *json)
+{
+	struct netns n;
+	int ret;
+
+	json_object_del(json, "before");
+	ret = netns_open(&n, json);
+	json_object_set_new(json, "made", json_boolean(n.ns < 0));
+	if (!ret && n.ns >= 0) {
+		json_object_set_new(json, "before", n.before = json_object());
+		ret = netns_inside(&n, inside_collect_sysctls, NULL);
+	}
+	netns_close(&n);
+	return ret;
+}
+
 int netns_make(json_t *json)
 {
 	size_t made = 0;
 	struct netns n;
-	bool namespace = false;
+	bool namespace = json_is_true(json_object_get(json, "made"));
 	int ret = netns_open(&n, json);
 
+	if (!ret && namespace != (n.ns < 0))
+		ret = fault("network namespace %s: somebody has just made it, or taken it away: try again", n.path);
 	if (ret)
 		goto out;
-	namespace = n.ns < 0;
-	if (!namespace)
-		json_object_set_new(json, "before", n.before = json_object());
 	ret = (namespace ? make_namespace(&n) : 0) ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
 	if (ret)
 		take_back(&n, made, namespace);
-	else
-		json_object_set_new(json, "made", json_boolean(namespace));
 out:
 	netns_close(&n);
 	return ret;

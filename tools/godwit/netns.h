@@ -15,7 +15,7 @@
  *	destination			source
  *					describe()
  *	check()
- *	make()
+ *	remember(), make()
  *	... the container is restored ...	... it is frozen ...
  *					keep_quiet()
  *	end_quiet(), announce()
@@ -45,9 +45,11 @@ void netns_drop_sysctls(json_t *netns);
 /* Would this host take it? Adds strings to problems. */
 void netns_check(json_t *netns, json_t *problems);
 /*
- * Make it, quiet: nothing passes its interfaces. netns gets "made": whether the namespace itself was made; and, if not, "before":
- * the sysctls that it had. -1 with fault(): all of it is taken back.
+ * Look at what is there before anything is made. netns gets "made": whether the namespace itself has to be made; and, if not,
+ * "before": the sysctls that it has. Whoever writes netns down now can undo all by netns_remove(). -1 with fault().
  */
+int netns_remember(json_t *netns);
+/* After that: make it, quiet: nothing passes its interfaces. -1 with fault(): all of it is taken back. */
 int netns_make(json_t *netns);
 /* Nothing passes its interfaces any more; twice is no error. */
 int netns_keep_quiet(json_t *netns);

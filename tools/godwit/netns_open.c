@@ -107,7 +107,7 @@ int netns_open(struct netns *n, json_t *json)
 	n->sysctls = json_object_get(json, "sysctls");
 	n->changed = json_object_get(json, "changed");
 	n->before = json_object_get(json, "before");
-	if (!netns_sysctl_names(n->sysctls) || !netns_sysctl_names(n->changed))
+	if (!netns_sysctl_names(n->sysctls) || !netns_sysctl_names(n->changed) || !netns_sysctl_names(n->before))
 		return fault("network namespace: its sysctls make no sense: use the same godwit at both ends");
 	n->iface = xcalloc(json_array_size(links), sizeof(*n->iface));
 	n->routes = xcalloc(json_array_size(links), sizeof(*n->routes));

@@ -15,7 +15,7 @@ struct netns {
 	struct iface *iface;
 	json_t **routes, **neighbours;	/* of each interface */
 	json_t *sysctls, *changed;	/* of the namespace, by their paths in /proc/sys/net; or NULL */
-	json_t *before;			/* what they were, if the namespace stays when all is undone; or NULL */
+	json_t *before;			/* all that it had, if it stays when all is undone; or NULL */
 	size_t n;
 	int ns, ours;
 };
@@ -34,7 +34,8 @@ int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));
 
 /* netns_sysctl.c: are they names in /proc/sys/net? */
 bool netns_sysctl_names(json_t *sysctls);
-/* Call these in the namespace, once its interfaces are made and before they are up. */
+/* Call these in the namespace: the first before anything is made, the others once its interfaces are made, and are not up yet. */
+int inside_collect_sysctls(struct netns *n, void *arg);
 int inside_set_sysctls(struct netns *n, void *arg);
 void inside_reset_sysctls(const struct netns *n);
 

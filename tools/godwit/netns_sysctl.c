@@ -152,6 +152,13 @@ int netns_sysctls(json_t *netns, int ns)
 	return ret;
 }
 
+int inside_collect_sysctls(struct netns *n, void *arg)
+{
+	(void)arg;
+	collect(n->before, "");
+	return 0;
+}
+
 void netns_drop_sysctls(json_t *netns)
 {
 	json_object_del(netns, "sysctls");
@@ -171,8 +178,8 @@ bool netns_sysctl_names(json_t *sysctls)
 	return true;
 }
 
-/* Gives how many were not as they should be. before: gets what they were, unless it is NULL. */
-static int set_all(json_t *sysctls, json_t *before)
+/* Gives how many were not as they should be. */
+static int set_all(json_t *sysctls)
 {
 	const char *name;
 	json_t *value;
@@ -183,8 +190,6 @@ static int set_all(json_t *sysctls, json_t *before)
 
 		if (is ? !json_equal(is, value) : is_secret(name)) {
 			n++;
-			if (is && before && !json_object_get(before, name))
-				json_object_set(before, name, is);
 			set(name, value);
 		}
 		json_decref(is);
@@ -225,7 +230,7 @@ int inside_set_sysctls(struct netns *n, void *arg)
 
 	(void)arg;
 	for (int pass = 0; pass < PASSES; pass++)
-		if (set_all(n->sysctls, n->before) + set_all(n->changed, n->before) == 0)
+		if (set_all(n->sysctls) + set_all(n->changed) == 0)
 			break;
 	json_object_foreach(n->changed, name, value)
 		if (check(n, name, value))
@@ -236,6 +241,6 @@ int inside_set_sysctls(struct netns *n, void *arg)
 void inside_reset_sysctls(const struct netns *n)
 {
 	for (int pass = 0; n->before && pass < PASSES; pass++)
-		if (set_all(n->before, NULL) == 0)
+		if (set_all(n->before) == 0)
 			break;
 }

@@ -206,13 +206,16 @@ static int check_node(json_t *node)
 	return ret;
 }
 
-/* It is written down first that the namespace is ours to remove. If it could not be made, it is not ours. */
+/*
+ * It is written down first that the namespace is ours to remove, or what sysctls it has. If it could not be made, it is not
+ * ours.
+ */
 static int make_netns(struct agent *a)
 {
 	json_t *netns = json_object_get(a->container, "netns");
-	bool there = access(json_string_value(json_object_get(netns, "path")) ?: "", F_OK) == 0;
 
-	json_object_set_new(netns, "made", json_boolean(!there));
+	if (netns_remember(netns))
+		return -1;
 	json_object_set_new(a->container, "has_netns", json_true());
 	if (agent_save(a))
 		return -1;
