@@ -63,6 +63,7 @@ void netns_check(json_t *json, json_t *problems)
 			problem(problems, "device %s: there is one of that name there: take it away there (godwit link del %s)",
 				device, device);
 	}
+	netns_check_sysctls(&n, problems);
 	if (n.ns < 0 || !netns_inside(&n, check_inside, problems)) {
 		netns_close(&n);
 		return;

@@ -34,6 +34,8 @@ int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));
 
 /* netns_sysctl.c: are they names in /proc/sys/net? */
 bool netns_sysctl_names(json_t *sysctls);
+/* Does this kernel have those that are changed? Adds strings to problems. The namespace need not be there. */
+void netns_check_sysctls(const struct netns *n, json_t *problems);
 /* Call these in the namespace: the first before anything is made, the others once its interfaces are made, and are not up yet. */
 int inside_collect_sysctls(struct netns *n, void *arg);
 int inside_set_sysctls(struct netns *n, void *arg);

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "netns_open.h"
+#include "text.h"
 
 #define FOLDER		"/proc/sys/net"
 #define PASSES		3	/* to set one may change others: ip_forward changes those of all interfaces */
@@ -110,20 +111,25 @@ static void collect(json_t *all, const char *folder)
 	free(path);
 }
 
+/* The same sysctl of another interface, or of "default". NULL: it is not one of an interface. Free it. */
+static char *name_for(const char *other, const char *name)
+{
+	const char *folder = strstr(name, "/conf/") ?: strstr(name, "/neigh/");
+	const char *ifname = folder ? strchr(folder + 1, '/') + 1 : NULL, *rest = ifname ? strchr(ifname, '/') : NULL;
+
+	return rest ? xasprintf("%.*s%s%s", (int)(ifname - name), name, other, rest) : NULL;
+}
+
 /* An interface begins with the settings of "default" or, where there is none, as lo did. */
 static json_t *as_begun(json_t *fresh, const char *name)
 {
-	static const char *const begin[] = { "default", "lo" };
-	const char *folder = strstr(name, "/conf/") ?: strstr(name, "/neigh/");
-	const char *ifname = folder ? strchr(folder + 1, '/') + 1 : NULL, *rest = ifname ? strchr(ifname, '/') : NULL;
+	char *of_default = name_for("default", name), *of_lo = name_for("lo", name);
 	json_t *value = json_object_get(fresh, name);
 
-	for (size_t i = 0; !value && rest && i < sizeof(begin) / sizeof(*begin); i++) {
-		char *other = xasprintf("%.*s%s%s", (int)(ifname - name), name, begin[i], rest);
-
-		value = json_object_get(fresh, other);
-		free(other);
-	}
+	if (of_default && !value)
+		value = json_object_get(fresh, of_default) ?: json_object_get(fresh, of_lo);
+	free(of_default);
+	free(of_lo);
 	return value;
 }
 
@@ -221,6 +227,42 @@ static int check(const struct netns *n, const char *name, json_t *value)
 	return same ? 0 : fault("network namespace %s: sysctl net/%s: it is '%.100s' here, and can't be set to that there: %s", n->path,
 				name, may_be_told(name) ? json_string_value(value) : "...",
 				error ? strerror(error) : "it becomes another");
+}
+
+static bool can_be_set(const char *name)
+{
+	char *path = xasprintf(FOLDER "/%s", name);
+	bool can = access(path, W_OK) == 0;
+
+	free(path);
+	return can;
+}
+
+/* In a namespace that has lo alone: other interfaces will have what "default" has or, where there is none, lo. */
+static bool is_known(const char *name)
+{
+	char *of_default = name_for("default", name), *of_lo = name_for("lo", name);
+	bool known = can_be_set(name) || (of_default && (can_be_set(of_default) || can_be_set(of_lo)));
+
+	free(of_default);
+	free(of_lo);
+	return known;
+}
+
+void netns_check_sysctls(const struct netns *n, json_t *problems)
+{
+	const char *name;
+	json_t *value;
+
+	if (unshare(CLONE_NEWNET)) {
+		problem(problems, "network namespace: none can be made there: %s", strerror(errno));
+		return;
+	}
+	json_object_foreach(n->changed, name, value)
+		if (!is_known(name))
+			problem(problems, "network namespace %s: sysctl net/%s: it is changed here, and the kernel there does not "
+				"have it: load the module there that has it", n->path, name);
+	ns_come_back(n->ours);
 }
 
 int inside_set_sysctls(struct netns *n, void *arg)
