@@ -451,19 +451,26 @@ static void refuse(const struct dump *d)
 	ibv_detach_context(ctx);
 }
 
+/* A new context that has the same records, and is stopped. */
+static struct ibv_context *same_again(const struct dump *first)
+{
+	struct ibv_context *ctx = restore(first, NULL);
+	struct dump second = take(ctx, ibv_inspect_context);
+
+	CHECK(first->count == second.count);
+	CHECK(!compare(first, &second));
+	return ctx;
+}
+
 static void again(void)
 {
 	struct ibv_context *ctx = start();
-	struct dump first = take(ctx, ibv_dump_context), second;
+	struct dump first = take(ctx, ibv_dump_context);
 
 	damage(&first);
 	refuse(&first);
 	end_owner(ctx);
-	ctx = restore(&first, NULL);
-	second = take(ctx, ibv_inspect_context);
-	CHECK(first.count == second.count);
-	CHECK(!compare(&first, &second));
-
+	ctx = same_again(&first);
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
 	await_peers(ctx);
 	printf("%d records are the same; all peers have answered\n", first.count);
@@ -555,14 +562,11 @@ static void own_silent(int ready)
 static void peers_silent(void)
 {
 	struct ibv_context *ctx = start_owner(own_silent);
-	struct dump first = take(ctx, ibv_dump_context), second;
+	struct dump first = take(ctx, ibv_dump_context);
 
 	end_owner(ctx);
 	CHECK(!system("ip neigh flush dev eth0 nud permanent"));
-	ctx = restore(&first, NULL);
-	second = take(ctx, ibv_inspect_context);
-	CHECK(first.count == second.count);
-	CHECK(!compare(&first, &second));
+	ctx = same_again(&first);
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
 	ibv_detach_context(ctx);
 }
@@ -714,7 +718,7 @@ static void expect(struct ibv_context *ctx, const struct dump *d)
 static void without_memory(void)
 {
 	struct ibv_context *ctx = start();
-	struct dump first, second;
+	struct dump first;
 
 	fail_allocations();
 	free(take(ctx, ibv_dump_context).buf);
@@ -724,10 +728,7 @@ static void without_memory(void)
 	cm_methods(ctx);
 	bury(ctx, &first);
 	end_owner(ctx);
-	ctx = restore(&first, NULL);
-	second = take(ctx, ibv_inspect_context);
-	CHECK(first.count == second.count);
-	CHECK(!compare(&first, &second));
+	ctx = same_again(&first);
 	expect(ctx, &first);
 
 	IS(0, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
