@@ -6,7 +6,7 @@
  *	UP -> WAITS		the kernel says that it is lost, or has gone
  *	WAITS, UP -> AWAY	donor_leave(): it is drained; not if the kernel keeps it
  *	AWAY -> WAITS		donor_again(): the settings were read
- *	any -> ENDED		donor_leave() for good, donor_end()
+ *	any -> ENDED		donor_end()
  */
 #include <errno.h>
 #include <stdio.h>
@@ -278,10 +278,9 @@ void donor_lost(struct donor *d)
 	pthread_cond_signal(&d->changed);
 }
 
-void donor_leave(struct donor *d, bool end)
+void donor_leave(struct donor *d)
 {
 	d->leave = true;
-	d->end |= end;
 	pthread_cond_signal(&d->changed);
 }
 

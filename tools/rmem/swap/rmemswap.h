@@ -174,8 +174,8 @@ struct donor {
  */
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up);
 void donor_lost(struct donor *d);
-void donor_leave(struct donor *d, bool end);
-void donor_end(struct donor *d); /* its thread ends, and the kernel keeps the donor */
+void donor_leave(struct donor *d); /* the kernel is to remove the donor */
+void donor_end(struct donor *d); /* its thread ends, after that if it has to leave; otherwise the kernel keeps the donor */
 void donor_again(struct donor *d);
 void donor_free(struct donor *d); /* it has ended */
 

@@ -68,10 +68,12 @@ static void reload_donors(struct conf *conf)
 	for (struct donor *d = service.donors; d; d = d->next_donor) {
 		struct conf_donor *new = conf_donor(&service.conf, d->conf->name);
 
-		if (!new || !conf_donor_same(d->conf, new))
-			donor_leave(d, true);
-		else
+		if (new && conf_donor_same(d->conf, new)) {
 			donor_again(d);
+		} else {
+			donor_leave(d);
+			donor_end(d);
+		}
 	}
 	start_donors();
 }

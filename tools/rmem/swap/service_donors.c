@@ -179,7 +179,7 @@ void service_asked(int fd, char *line)
 	} else {
 		d->asker = fd;
 		d->answered = false;
-		donor_leave(d, false);
+		donor_leave(d);
 		say(LOG_INFO, "donor %s: it is drained", d->conf->name);
 	}
 	pthread_mutex_unlock(&service.lock);
