@@ -18,9 +18,9 @@
  *
  * Sizes and offsets are in bytes. Only the donor knows the meaning of a remote address. The address is the same after a
  * reconnection, and after a restart of a donor that persists. Calls return 0 or one of the negative errno values that are listed
- * at the call, unless it says otherwise. Each call that asks the donor, except rmem_txn_go_on(), also has an asynchronous form (struct
- * rmem_op). All calls except rmem_close() may come from several threads at once. One process at a time may use a client's name: a new connection of the
- * name ends the old one.
+ * at the call, unless it says otherwise. Each call that asks the donor, except rmem_txn_go_on(), also has an asynchronous form
+ * (struct rmem_op). All calls except rmem_close() may come from several threads at once. One process at a time may use a client's
+ * name: a new connection of the name ends the old one.
  *
  * Data crosses the network in clear. The connection is authenticated, and the data is not.
  */
@@ -67,10 +67,10 @@ struct rmem_options {
 struct rmem *rmem_connect(const struct rmem_options *options, const char **reason);
 
 /*
- * The same, without a wait (see struct rmem_op): a thread of the library connects. If this returns NULL, errno and rmem_error() say
- * why (EINVAL, ENOMEM, EAGAIN), and nothing was begun. Otherwise rmem_wait() or rmem_test() give the result, 0 or a negative number
- * of those above, and what was returned belongs to the caller until rmem_close() in any case. There is no descriptor before the
- * connection is up, so a program with an event loop looks with rmem_test() from time to time.
+ * The same, without a wait (see struct rmem_op): a thread of the library connects. If this returns NULL, errno and rmem_error()
+ * say why (EINVAL, ENOMEM, EAGAIN), and nothing was begun. Otherwise rmem_wait() or rmem_test() give the result, 0 or a negative
+ * number of those above, and what was returned belongs to the caller until rmem_close() in any case. There is no descriptor before
+ * the connection is up, so a program with an event loop looks with rmem_test() from time to time.
  */
 struct rmem *rmem_connect_async(const struct rmem_options *options, struct rmem_op *op);
 
@@ -100,9 +100,9 @@ int rmem_reconnect_async(struct rmem *r, struct rmem_op *op);
 
 /*
  * A number that changes whenever a connection breaks or is made. If a restart of the donor has undone what a thread put, only the
- * threads in rmem_reconnect() are told so. Any other thread asks for this number before it puts, and again after its rmem_flush():
- * if the number is the same, its bytes are durable; otherwise it puts and flushes them once more. For a transaction there is
- * rmem_txn_go_on().
+ * threads in rmem_reconnect() are told so. Any other thread asks for this number before it puts, and again after its
+ * rmem_flush(): if the number is the same, its bytes are durable; otherwise it puts and flushes them once more. For a transaction
+ * there is rmem_txn_go_on().
  */
 unsigned int rmem_connection(struct rmem *r);
 
@@ -133,8 +133,8 @@ struct rmem_region {
  * tag exists, it keeps its memory and its address. Not part of a transaction. At a donor that persists the region is durable when
  * the call returns.
  *	-EEXIST		there is such a tag, of another size or other flags
- *	-ENOMEM		the donor has no room: its memory, its headroom, its disk, or this client's quota; or this client has 16384
- *			regions
+ *	-ENOMEM		the donor has no room: its memory, its headroom, its disk, or this client's quota; or this client has
+ *			16384 regions
  *	-EINVAL		@size is 0
  *	-EBUSY		the donor is being drained
  *	-ENOTCONN, -ETIMEDOUT
@@ -183,8 +183,8 @@ int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
  * An operation that its caller does not wait for at once. @op, which the caller allocates, and the local memory belong to the
  * library until @op is done: until rmem_wait() has returned its result, or rmem_test() something other than -EAGAIN. The order of
  * operations that are under way together is not defined: wait for a put before its bytes are flushed or copied. If the call that
- * begins it returns anything but 0, nothing was begun, and @op is not in use. An operation, except connecting, goes on only while a
- * thread is in a call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
+ * begins it returns anything but 0, nothing was begun, and @op is not in use. An operation, except connecting, goes on only while
+ * a thread is in a call of the library: rmem_wait(), rmem_test(), rmem_poll(), or any other that waits.
  *
  * Usually each operation has an @op of its own, and so always a completion. If @on_error is set, one @op serves any number of
  * operations, of one thread: it is done when all of them are, and rmem_wait() or rmem_test() returns the result of the first that
@@ -253,8 +253,8 @@ int rmem_txn_go(struct rmem *r);
 int rmem_txn_go_async(struct rmem *r, struct rmem_op *op);
 
 /*
- * rmem_txn_go(), if the connection is up and still has this number of rmem_connection(). Then nothing that was put since this number
- * was asked for is lost. After -ENOTCONN and -ETIMEDOUT, rmem_txn_go() gives the answer.
+ * rmem_txn_go(), if the connection is up and still has this number of rmem_connection(). Then nothing that was put since this
+ * number was asked for is lost. After -ENOTCONN and -ETIMEDOUT, rmem_txn_go() gives the answer.
  *	-EREMCHG	the connection is another one, or down, and nothing was sent: rmem_txn_abort(), then put and queue anew
  */
 int rmem_txn_go_on(struct rmem *r, unsigned int connection);
@@ -275,16 +275,16 @@ uint64_t rmem_last_txn(struct rmem *r);
  * The donor wants a slab back. When no operation is under way on the slab, the library calls @evicted, from within any other call
  * of the library, and then tells the donor. From then on the slab's range is -ESTALE. The callback must not call the library, and
  * must not wait for a lock that any thread holds around a call of the library. If a slab is not given back in the donor's time of
- * grace, the donor takes it. For slabs that were taken while there was no connection, @evicted is called when it is made again; by rmem_reconnect_async() in
- * the library's thread.
+ * grace, the donor takes it. For slabs that were taken while there was no connection, @evicted is called when it is made again; by
+ * rmem_reconnect_async() in the library's thread.
  */
 void rmem_on_evict(struct rmem *r, void (*evicted)(const struct rmem_region *, void *), void *arg);
 
 /*
  * For programs that have an event loop. The descriptor is readable when something has come for rmem_poll(). rmem_poll() never
- * blocks. While a flush, an rmem_alloc_async() or a transaction is under way, call it also once a second, since nothing comes from a
- * donor's process that has ended. The descriptor belongs to the library, and is another one after each connection. Both may return
- * -ENOTCONN.
+ * blocks. While a flush, an rmem_alloc_async() or a transaction is under way, call it also once a second, since nothing comes from
+ * a donor's process that has ended. The descriptor belongs to the library, and is another one after each connection. Both may
+ * return -ENOTCONN.
  */
 int rmem_fd(struct rmem *r);
 int rmem_poll(struct rmem *r);

@@ -51,9 +51,9 @@ struct rvm_options {
  * On failure returns NULL and sets errno: ENOENT (@size is 0 and there is no such memory), EEXIST (the memory exists, with
  * another size or address), EADDRINUSE (its address is taken in this process), EBADMSG (the region under this tag is not of
  * librvm, or holds the shadows of another memory; or the next tag has another memory), EAGAIN (the memory exists, but the donor has
- * not listed it: call again), EINVAL, and the errors of rmem_alloc(), rmem_get() and rmem_txn_go(). @r has one recoverable memory at a time, and
- * must stay until rvm_close(). The program may also use @r for other things, but a transaction that it queues there would go with
- * the next commit.
+ * not listed it: call again), EINVAL, and the errors of rmem_alloc(), rmem_get() and rmem_txn_go(). @r has one recoverable memory
+ * at a time, and must stay until rvm_close(). The program may also use @r for other things, but a transaction that it queues there
+ * would go with the next commit.
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
 /* Aborts an open transaction. The memory leaves this process, and the donor keeps it. */
