@@ -134,9 +134,9 @@ static void connection_up(struct rmem *r)
 		close(h.fd);
 	if (!ret && !r->qp)
 		ret = connection_down(r);
-	r->connected = ret;
+	r->connect_ret = ret;
 	if (ret)
-		snprintf(r->why, sizeof(r->why), "%s", rmem_error());
+		snprintf(r->connect_why, sizeof(r->connect_why), "%s", rmem_error());
 	if ((!ret || ret == -ESTALE) && r->qp) {
 		memory_register_all(r); /* not before: it may take longer than the donor waits in the handshake */
 		memcpy(r->start, h.welcome.start, sizeof(r->start));
@@ -145,7 +145,7 @@ static void connection_up(struct rmem *r)
 		r->state = UP;
 	} else {
 		if (r->generation == generation) /* what broke it has said why */
-			snprintf(r->broken, sizeof(r->broken), "%s", r->why);
+			snprintf(r->down_why, sizeof(r->down_why), "%s", r->connect_why);
 		device_close(r);
 		r->state = DOWN;
 	}
@@ -166,8 +166,8 @@ int rmem_reconnect(struct rmem *r)
 		connection_up(r);
 	else if (!other)
 		return leave(r, 0);
-	ret = r->connected;
-	return leave(r, ret ? fail(ret, "%s", r->why) : 0);
+	ret = r->connect_ret;
+	return leave(r, ret ? fail(ret, "%s", r->connect_why) : 0);
 }
 
 /* ------------------------------------------------------------------ without a wait */
@@ -185,7 +185,7 @@ static void *connects(void *arg)
 	connection_up(r);
 	op = r->connects;
 	r->connects = NULL;
-	op_connected(op, r->connected);
+	op_connected(op, r->connect_ret);
 	pthread_mutex_unlock(&r->lock);
 	return NULL;
 }

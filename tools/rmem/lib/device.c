@@ -192,7 +192,7 @@ void connection_break(struct rmem *r, const char *format, ...)
 	if (!r->qp)
 		return;
 	va_start(ap, format);
-	vsnprintf(r->broken, sizeof(r->broken), format, ap);
+	vsnprintf(r->down_why, sizeof(r->down_why), format, ap);
 	va_end(ap);
 	ibv_modify_qp(r->qp, &attr, IBV_QP_STATE);
 	ibv_destroy_qp(r->qp);

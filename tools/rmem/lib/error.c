@@ -28,7 +28,7 @@ const char *rmem_error(void)
 
 int connection_down(struct rmem *r)
 {
-	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, r->broken);
+	return fail(-ENOTCONN, "donor %s: no connection (%s): rmem_reconnect()", r->host, r->down_why);
 }
 
 int answer_failed(struct rmem *r, const char *what, unsigned int status)

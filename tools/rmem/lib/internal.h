@@ -157,12 +157,12 @@ struct rmem {
 	bool polling;		 /* a thread is in poll(), without the lock */
 	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
-	int connected;		 /* what the last rmem_connect() or rmem_reconnect() returned, */
-	char why[512];		 /* and the line that says why it failed */
+	int connect_ret;	 /* what the last rmem_connect() or rmem_reconnect() returned, */
+	char connect_why[512];	 /* and the line that says why it failed */
 	pthread_t connector;	 /* the thread that connects */
 	bool has_connector;	 /* it was not joined yet */
 	struct rmem_op *connects; /* the operation for which it does that; NULL: none */
-	char broken[512];	 /* why it is down */
+	char down_why[512];	 /* why it is down: what broke it, or connect_why */
 
 	char *host, *service, *device;
 	char client[RMEM_NAME_SIZE];
@@ -274,7 +274,7 @@ struct memory *memory_at(struct rmem *r, const void *start, size_t size);
 void op_begin(struct rmem_op *op); /* its first part, or one more of an op that several share */
 void op_reset(struct rmem_op *op); /* nothing is known of it */
 void op_done(struct rmem_op *op, int error); /* a part of it is done */
-#define OP_CONNECTS UINT_MAX /* rmem_op.status: it could not connect, and rmem.why says why */
+#define OP_CONNECTS UINT_MAX /* rmem_op.status: it could not connect, and rmem.connect_why says why */
 void op_connected(struct rmem_op *op, int error);
 int op_refused(struct rmem_op *op, const char *what, unsigned int status); /* returns its result */
 

@@ -148,7 +148,7 @@ void progress(struct rmem *r)
 static int result_of(struct rmem *r, const struct rmem_op *op)
 {
 	if (op->result && op->status == OP_CONNECTS)
-		return fail(op->result, "%s", r->why);
+		return fail(op->result, "%s", r->connect_why);
 	if (op->result && op->status)
 		return answer_failed(r, op->refused, op->status);
 	switch (op->result) {
