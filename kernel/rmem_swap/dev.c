@@ -355,11 +355,10 @@ static void unclaim(struct rs_dev *dev)
 	mutex_unlock(&dev->gendisk->open_mutex);
 }
 
-static void close_to_donors(struct rs_dev *dev, bool closed, bool force)
+static void set_phase(struct rs_dev *dev, enum rs_dev_phase phase)
 {
 	mutex_lock(&dev->lock);
-	dev->closed = closed;
-	dev->going = force;
+	dev->phase = phase;
 	mutex_unlock(&dev->lock);
 }
 
@@ -387,12 +386,12 @@ int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 
 	if (ret)
 		return ret;
-	close_to_donors(dev, true, force);
+	set_phase(dev, force ? RS_DEV_GOES : RS_DEV_CLOSED);
 	rs_disk_wait(dev);
 	ret = rs_donors_leave(dev);
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "donors alone have pages of it, since the disk fails, or they do not answer: it stays");
-		close_to_donors(dev, false, false);
+		set_phase(dev, RS_DEV_STAYS);
 		unclaim(dev);
 		return ret;
 	}

@@ -294,7 +294,7 @@ static bool stays(struct rs_donor *d, u64 lost)
 	bool stays;
 
 	mutex_lock(&dev->lock);
-	stays = (lost || d->lingers) && !dev->going && !test_bit(RS_FAILED, &d->flags);
+	stays = (lost || d->lingers) && dev->phase != RS_DEV_GOES && !test_bit(RS_FAILED, &d->flags);
 	d->gone = !stays;
 	if (stays) {
 		reopen_all(d);
@@ -384,7 +384,7 @@ static int add(struct rs_dev *dev, struct rs_donor *d, struct netlink_ext_ack *e
 	int ret;
 
 	mutex_lock(&dev->lock);
-	ret = dev->closed ? -ENODEV : replace(dev, d, &old, extack);
+	ret = dev->phase != RS_DEV_STAYS ? -ENODEV : replace(dev, d, &old, extack);
 	if (!ret) {
 		list_add_tail(&d->list, &dev->donors);
 		dev->n_donors++;
@@ -457,7 +457,7 @@ static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 	mutex_lock(&dev->lock);
 	/* A leaver that is not on the list was told just now. */
 	if (!list_empty(&leaver->list)) {
-		if (d->was_up && !d->gone && !dev->going && may_be_alone(d)) {
+		if (d->was_up && !d->gone && dev->phase != RS_DEV_GOES && may_be_alone(d)) {
 			list_del_init(&leaver->list);
 			WRITE_ONCE(d->lingers, true);
 			wake_up_all(&dev->wait);
@@ -507,8 +507,8 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 }
 
 /*
- * Has all donors leave. None is added meanwhile, since the device is closed. -EIO: one stays, so others may stay or leave later. No
- * donor stays if the device is going.
+ * Has all donors leave. None is added meanwhile. -EIO: one stays, so others may stay or leave later. rs_dev.phase says when a
+ * donor stays.
  */
 int rs_donors_leave(struct rs_dev *dev)
 {

@@ -127,13 +127,21 @@ struct rs_io {
 	bool ended;			/* if saves: it has ended */
 };
 
+/*
+ *	RS_DEV_STAYS -> RS_DEV_CLOSED, RS_DEV_GOES	its removal begins
+ *	RS_DEV_CLOSED, RS_DEV_GOES -> RS_DEV_STAYS	a donor stays, so the device does
+ *
+ * A donor is added only to a device that stays. A donor that may alone have pages stays when the device is closed, and not when
+ * the device goes.
+ */
+enum rs_dev_phase { RS_DEV_STAYS, RS_DEV_CLOSED, RS_DEV_GOES };
+
 struct rs_dev {
 	struct list_head list;		/* rs_devs */
 	struct kref ref;
 	struct mutex lock;
 	char name[RMEM_SWAP_NAME_SIZE];
-	bool closed;			/* under lock: no donor is added */
-	bool going;			/* under lock: donors leave, whatever they alone have */
+	enum rs_dev_phase phase;	/* under lock */
 	bool claimed;			/* under gendisk->open_mutex: nobody can open it */
 	struct gendisk *gendisk;
 	struct blk_mq_tag_set tags;
