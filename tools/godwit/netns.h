@@ -38,10 +38,11 @@
 json_t *netns_describe(const char *path, const char *parent);
 /*
  * netns_sysctl.c: add its sysctls. Call it in the namespace, ns. Once netns_make() has set them, nobody needs them, and
- * netns_drop_sysctls() takes them out.
+ * netns_drop_sysctls() takes them out. netns_forget_sysctls() also takes out "before", for people: some are secrets.
  */
 int netns_sysctls(json_t *netns, int ns);
 void netns_drop_sysctls(json_t *netns);
+void netns_forget_sysctls(json_t *netns);
 /* Would this host take it? Adds strings to problems. */
 void netns_check(json_t *netns, json_t *problems);
 /*

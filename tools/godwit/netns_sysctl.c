@@ -171,6 +171,12 @@ void netns_drop_sysctls(json_t *netns)
 	json_object_del(netns, "changed");
 }
 
+void netns_forget_sysctls(json_t *netns)
+{
+	netns_drop_sysctls(netns);
+	json_object_del(netns, "before");
+}
+
 /* ------------------------------------------------------------------ set -- */
 
 bool netns_sysctl_names(json_t *sysctls)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 #include "host.h"
+#include "netns.h"
 #include "rdma.h"
 #include "state.h"
 
@@ -188,6 +189,15 @@ static void print(const struct status *status, json_t *moves)
 		       json_string_value(json_object_get(object, "stage")));
 }
 
+static void leave_out_sysctls(json_t *moves)
+{
+	json_t *move;
+	size_t i;
+
+	json_array_foreach(moves, i, move)
+		netns_forget_sysctls(json_object_get(json_object_get(move, "container"), "netns"));
+}
+
 int cmd_status(int argc, char **argv)
 {
 	static const struct option options[] = { { "json", no_argument, NULL, 'j' }, { } };
@@ -206,6 +216,7 @@ int cmd_status(int argc, char **argv)
 	if (host_check_root() || rdma_each_device(add_device, &status))
 		return failed(EXIT_REFUSED);
 	ret = state_all(&moves);
+	leave_out_sysctls(moves);
 	if (json) {
 		json_t *all = json_pack("{s:O, s:O, s:{s:I, s:I}, s:O, s:O}", "devices", status.devices,
 					"qps", status.qps, "peers", "called", (json_int_t)status.called,
