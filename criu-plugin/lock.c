@@ -23,13 +23,11 @@
  * CRIU has a table of its own.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,24 +146,6 @@ static bool is_locked(int ns)
 	       !run_nft(ns, "list chain ip filter CRIU", why);
 }
 
-/* The network namespace of a process; -1: it is ours, or can't be opened. */
-static int open_other_netns(pid_t pid)
-{
-	struct stat own, its;
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	if (!stat("/proc/self/ns/net", &own) && !fstat(fd, &its) &&
-	    (own.st_dev != its.st_dev || own.st_ino != its.st_ino))
-		return fd;
-	close(fd);
-	return -1;
-}
-
 /* ----------------------------------------------------------- checkpoint -- */
 
 /*
@@ -178,8 +158,8 @@ void pass_lock(pid_t root)
 
 	if (getenv("GODWIT_HOLDS"))
 		return;
-	netns = open_other_netns(root);
-	if (netns < 0 || (!name_tables() && !add_table(netns, why)))
+	if (open_other_netns(root, &netns) || netns < 0 ||
+	    (!name_tables() && !add_table(netns, why)))
 		return;
 	warn("CRIU's lock of the network drops RDMA's packets, too, so a peer that does not hear the first STOP may die: %s",
 	     why);
@@ -211,9 +191,9 @@ void pass_lock_end(bool saved)
  */
 void forget_lock(pid_t root)
 {
-	int ns = commit_is_asked() ? -1 : open_other_netns(root);
+	int ns;
 
-	if (ns < 0)
+	if (commit_is_asked() || open_other_netns(root, &ns) || ns < 0)
 		return;
 	if (!name_tables())
 		remove_table(ns);

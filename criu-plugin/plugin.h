@@ -195,6 +195,21 @@ bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16]);
 /* Does somebody want to give the word to go on? (commit.c) */
 bool commit_is_asked(void);
 
+/* ----------------------------------------------- netns.c: network namespaces -- */
+
+/*
+ * Open the network namespace of a process. *ns: -1 if it is our own. Returns -1
+ * without a word, with errno, if it can't be opened.
+ */
+int open_other_netns(pid_t pid, int *ns);
+
+/*
+ * Enter it, unless it is our own, and come back. *own: what leave_netns()
+ * needs.
+ */
+int enter_netns(pid_t pid, int *own);
+int leave_netns(int own);
+
 /* ------------------------------------------------------ lock.c: CRIU's lock -- */
 
 /* Let RDMA's packets pass CRIU's lock of a network namespace. */

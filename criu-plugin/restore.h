@@ -131,6 +131,7 @@ int adopt_cm_files(find_pid_fn *find, const void *arg,
 struct made_id {
 	const RdmaCmIdEntry *saved;
 	int		fd;
+	pid_t		pid;		/* the task that will have the file */
 };
 int check_cm_ids(void);		/* are they whole in the images? */
 int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,

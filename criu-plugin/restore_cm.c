@@ -98,32 +98,43 @@ static int adopt(size_t i, pid_t pid)
 			  pid, strerror(ret)) : 0;
 }
 
-/* Make the ids of all files. Meanwhile the files are CRIU's. */
-static int make_ids(struct ibv_context **ctx)
+/* Add the ids of a file. Meanwhile the file is CRIU's. */
+static int add_ids(size_t i, pid_t pid, struct made_id **ids, size_t *count)
+{
+	const RdmaCmFileEntry *file = saved.inventory->cm_files[i];
+	struct made_id *made;
+	size_t j;
+	int fd;
+
+	if (pid < 0 || adopt(i, getpid()))
+		return -1;
+	fd = store_get(numbers[i]);
+	for (j = 0; fd >= 0 && j < file->n_ids; j++) {
+		made = append(ids, sizeof(**ids), *count);
+		if (!made)
+			break;
+		made->saved = file->ids[j];
+		made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		made->pid = pid;
+		++*count;
+	}
+	if (fd >= 0)
+		close(fd);
+	return j < file->n_ids ? -1 : 0;
+}
+
+/* Make the ids of all files. */
+static int make_ids(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
-	struct made_id *ids = NULL, *made;
-	size_t i, j, count = 0;
-	int ret = 0, fd;
+	struct made_id *ids = NULL;
+	size_t i, count = 0;
+	int ret = 0;
 
-	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
-		if (!inventory->cm_files[i]->n_ids)
-			continue;
-		ret = adopt(i, getpid());
-		fd = ret ? -1 : store_get(numbers[i]);
-		for (j = 0; fd >= 0 && j < inventory->cm_files[i]->n_ids; j++) {
-			made = append(&ids, sizeof(*ids), count);
-			if (!made)
-				break;
-			made->saved = inventory->cm_files[i]->ids[j];
-			made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-			count++;
-		}
-		if (fd < 0 || j < inventory->cm_files[i]->n_ids)
-			ret = -1;
-		if (fd >= 0)
-			close(fd);
-	}
+	for (i = 0; !ret && i < inventory->n_cm_files; i++)
+		if (inventory->cm_files[i]->n_ids)
+			ret = add_ids(i, find(arg, inventory->cm_files[i]->pid),
+				      &ids, &count);
 	if (!ret)
 		ret = make_cm_ids(driver, ctx, ids, count);
 	while (count--)
@@ -196,7 +207,7 @@ int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 		return 0;
 	if (find_driver())
 		return fail(RDMA_CM ": no device here has Godwit's driver any more");
-	ret = make_ids(ctx);
+	ret = make_ids(find, arg, ctx);
 	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
 		pid = find(arg, inventory->cm_files[i]->pid);
 		ret = pid < 0 || name_devices(i, ctx) || report_events(i) ?

@@ -210,8 +210,8 @@ static int fill_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 }
 
 /* Make an id. The free numbers below, which come first, go to fillers. */
-static int make_id(const struct made_id *made, struct made_id **fillers,
-		   uint32_t **numbers, size_t *count)
+static int make_id_here(const struct made_id *made, struct made_id **fillers,
+			uint32_t **numbers, size_t *count)
 {
 	const RdmaCmIdEntry *id = made->saved;
 	struct made_id *filler;
@@ -236,6 +236,21 @@ static int make_id(const struct made_id *made, struct made_id **fillers,
 			return fail("id %u of librdmacm is in use on this host: end what has it, or move to another one",
 				    id->id);
 	}
+}
+
+/*
+ * An id belongs to the network namespace of whoever makes it, for ever. So CRIU
+ * makes it in its task's.
+ */
+static int make_id(const struct made_id *made, struct made_id **fillers,
+		   uint32_t **numbers, size_t *count)
+{
+	int own, ret;
+
+	if (enter_netns(made->pid, &own))
+		return -1;
+	ret = make_id_here(made, fillers, numbers, count);
+	return leave_netns(own) ? -1 : ret;
 }
 
 static int by_number(const void *a, const void *b)
