@@ -107,9 +107,14 @@ static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, st
 	return has;
 }
 
-/* A peer that the destination must find. */
+/*
+ * A peer that the destination must find. A network namespace brings along which of its neighbours it knows, and until it is made
+ * there nobody can be asked in it.
+ */
 static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, const char *address)
 {
+	if (plan->own_netns)
+		return;
 	json_array_append_new(plan->cm_peers, json_pack("{s:i, s:i, s:I, s:s}", "pid", fd->pid, "fd", fd->fd, "id",
 							(json_int_t)id, "address", address));
 }
