@@ -25,9 +25,9 @@ as_printed() {
 	on "$1" timeout "$(seconds 240)" sh -exc "$script"
 }
 
-prepared() { on "$1" "$top/tests/containers/prepare" "$build/tests/traffic"; }
+prepared() { on "$1" "$top/tests/containers/prepare" "$build/tests/traffic" "$build/tests/cm-talk"; }
 
-# contained_hosts [LAB-OPTION...]: boots hosts that can run containers, with traffic in the image, and makes the namespace at h1 and
+# contained_hosts [LAB-OPTION...]: boots hosts that can run containers, with traffic and cm-talk in the image, and makes the namespace at h1 and
 # h3. If the hosts have disks, podman at h1 and h2 has its containers there.
 peer_at=(-e 's/10\.78\.0\.1/10.78.0.3/' -e 's/:01 /:03 /')
 contained_hosts() {
