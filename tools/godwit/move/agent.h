@@ -131,6 +131,8 @@ int agent_end_files(struct agent *a, json_t *message, json_t **answer);
 
 /* check_names_dest.c: addresses of sockets, names of Unix sockets, and folders. */
 void agent_check_names(json_t *message, json_t *list);
+/* check_cm_dest.c: ids of librdmacm. */
+void agent_check_cm(json_t *message, json_t *list);
 /*
  * files_dest.c. agent_check_files(): the files' part of the check. agent_compare(): -1 with fault() if a file is not what the
  * process left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault().

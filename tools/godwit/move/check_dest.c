@@ -10,7 +10,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <rdma/rdma_user_cm.h>
 #include "agent.h"
 #include "gids.h"
 #include "host.h"
@@ -267,90 +266,14 @@ static void check_contexts(json_t *list, const struct addresses *moving, json_t 
 	json_decref(live.mrs);
 }
 
-static int check_driver(const char *device, void *arg)
+static void check_rdma(json_t *list, const struct addresses *moving, json_t *message)
 {
-	(void)arg;
-	return host_check_device(device) == 0;
-}
+	json_t *contexts = json_object_get(message, "contexts");
+	bool cm = json_is_true(json_object_get(message, "rdma_cm"));
 
-#define MAX_CM_ID (1 << 20) /* as the plugin has it */
-
-/* Make an id by this file of librdmacm: the number that the kernel gives it, or -1. */
-static int64_t next_cm_id(int fd)
-{
-	struct rdma_ucm_create_id_resp resp;
-	struct {
-		struct rdma_ucm_cmd_hdr hdr;
-		struct rdma_ucm_create_id create;
-	} cmd = {
-		{ RDMA_USER_CM_CMD_CREATE_ID, sizeof(cmd.create), sizeof(resp) },
-		{ .response = (uintptr_t)&resp, .ps = RDMA_PS_TCP, .qp_type = IBV_QPT_RC },
-	};
-
-	return write(fd, &cmd, sizeof(cmd)) == sizeof(cmd) ? (int64_t)resp.id : -1;
-}
-
-/* The kernel numbers ids for the whole host and gives the lowest free number: a number that it leaves out is taken. */
-static void check_cm_ids(json_t *list, json_t *ids)
-{
-	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
-	int64_t highest = -1, last = -1, number = 0;
-	json_t *id;
-	size_t i;
-
-	json_array_foreach(ids, i, id)
-		if (json_integer_value(id) > highest && json_integer_value(id) < MAX_CM_ID)
-			highest = json_integer_value(id);
-	while (fd >= 0 && last < highest && number >= 0) {
-		number = next_cm_id(fd);
-		json_array_foreach(ids, i, id)
-			if (json_integer_value(id) > last && json_integer_value(id) < number)
-				problem(list, "id %lld of librdmacm: the number is taken there: end what has it, or "
-					"move elsewhere", (long long)json_integer_value(id));
-		last = number;
-	}
-	if (fd < 0 || number < 0)
-		problem(list, "/dev/infiniband/rdma_cm: %s: modprobe rdma_ucm", strerror(errno));
-	if (fd >= 0)
-		close(fd);
-}
-
-/* A dead peer is one problem, however many ids are connected to it. */
-static void check_cm_peers(json_t *list, json_t *peers)
-{
-	json_t *known = json_object(), *peer;
-	size_t i;
-
-	json_array_foreach(peers, i, peer) {
-		const char *address = json_string_value(json_object_get(peer, "address"));
-		int err;
-
-		if (!address || json_object_get(known, address))
-			continue;
-		json_object_set_new(known, address, json_true());
-		err = rdma_resolve(address);
-		if (err)
-			problem(list, "process %d, descriptor %d, id %lld of librdmacm: its peer's address %s cannot be "
-				"resolved there: %s: is that host up?", (int)json_integer_value(json_object_get(peer, "pid")),
-				(int)json_integer_value(json_object_get(peer, "fd")),
-				(long long)json_integer_value(json_object_get(peer, "id")), address, strerror(err));
-	}
-	json_decref(known);
-}
-
-/* A process that has only files of librdmacm needs our driver, too, on any device. */
-static void check_rdma(json_t *list, const struct addresses *moving, json_t *contexts, bool cm, json_t *ids,
-		       json_t *peers)
-{
 	check_contexts(list, moving, contexts);
-	if (cm && rdma_each_device(check_driver, NULL) <= 0)
-		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
-			"rxe0 type rxe netdev INTERFACE");
-	if (cm) {
-		check_cm_ids(list, ids);
-		check_cm_peers(list, peers);
-	}
-	fault_clear();
+	if (cm)
+		agent_check_cm(message, list);
 	if ((cm || json_array_size(contexts)) && host_check_plugin())
 		problem(list, "%s", fault_text());
 	fault_clear();
@@ -419,9 +342,7 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	check_watches(list, json_object_get(message, "watches"));
 	check_locks(list, json_object_get(message, "locks"));
 	agent_check_room(message, base ?: IMAGES_DIR, list);
-	check_rdma(list, &a->addresses, json_object_get(message, "contexts"),
-		   json_is_true(json_object_get(message, "rdma_cm")), json_object_get(message, "cm_ids"),
-		   json_object_get(message, "cm_peers"));
+	check_rdma(list, &a->addresses, message);
 	if (json_object_get(message, "container"))
 		agent_check_container(json_object_get(message, "container"), list);
 	return list;
