@@ -60,7 +60,8 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 		.problems = json_array(), .known_problems = json_object(), .notes = json_array(),
 		.known_notes = json_object(), .objects = json_array(), .ptys = json_array(),
 		.watches = json_array(), .locks = json_array(), .leased = json_array(), .cm_ids = json_array(),
-		.cm_peers = json_array(), .stock_peers = json_array(), .silent_peers = json_array(), .gids = json_object(),
+		.cm_peers = json_array(), .cm_ports = json_array(), .stock_peers = json_array(), .silent_peers = json_array(),
+		.gids = json_object(),
 		.addresses = addresses, .contained = contained, .units = json_incref(units),
 		.outside = json_object(), .ports = json_object(), .names = json_object(),
 		.folders = json_object(),
@@ -128,6 +129,7 @@ void plan_free(struct plan *plan)
 	json_decref(plan->leased);
 	json_decref(plan->cm_ids);
 	json_decref(plan->cm_peers);
+	json_decref(plan->cm_ports);
 	json_decref(plan->stock_peers);
 	json_decref(plan->silent_peers);
 	json_decref(plan->gids);
@@ -173,11 +175,11 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}",
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:o, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}",
 			 "pids", pids_json(&plan->tree), "files", files_json(&plan->files), "folders", plan->folders,
 			 "ports", plan->ports, "names", plan->names, "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,
-			 "cm_peers", plan->cm_peers, "contexts", contexts,
+			 "cm_peers", plan->cm_peers, "cm_ports", plan_cm_ports(plan), "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "in_ram", (json_int_t)plan->in_ram, "huge", huge_used(&plan->tree),
 			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm, "mntns", plan->mntns.differences);
 }

@@ -39,6 +39,7 @@ struct plan {
 	json_t *folders;	/* that must be there: {path: mode} */
 	json_t *cm_ids;		/* numbers of ids of librdmacm */
 	json_t *cm_peers;	/* peers that some of these ids must find again: pid, fd, id, address */
+	json_t *cm_ports;	/* where some of them must be bound again: pid, fd, id, ps, address, port, reuseaddr, afonly */
 	json_t *gids;		/* its source GIDs: {OLD: {"there": NEW, "mtu": of its interface here}}, by move_map_gids() */
 	json_t *stock_peers;	/* GIDs of peers that live but do not speak our protocol */
 	json_t *silent_peers;	/* GIDs of stock peers, and of peers that may be gone, of connections whose address moves along */
@@ -81,6 +82,8 @@ void plan_folder(struct plan *plan, const char *path, const struct stat *st);
 void plan_cwds(struct plan *plan);
 /* plan_cm.c: look at a file of librdmacm, and its ids. */
 void plan_cm(struct plan *plan, const struct proc_fd *fd);
+/* The plan's ports, with the addresses that they get there. */
+json_t *plan_cm_ports(const struct plan *plan);
 /*
  * Note what files and ids of librdmacm lose if their device has another node GUID at host. guids: the node GUIDs of the host's
  * devices, by name. The contexts must have the names of their devices there already.

@@ -41,18 +41,30 @@ static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 	return json_sprintf(a.sa.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", text, ntohs(a.in.sin_port));
 }
 
-/* The plugin binds the id again, to the address that takes the place of this one. */
-static void add_source(struct contexts *list, const struct rxe_migr_cm_id *id)
+/* Its address as a GID, and its port. False: it has none, or one of a family that is not known here. */
+static bool get_source(const struct rxe_migr_cm_id *id, struct in6_addr *gid, int *port)
 {
-	struct in6_addr gid = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
 	union any_address a;
 
 	memcpy(a.raw, id->src_addr, sizeof(a.raw));
+	*port = ntohs(a.in.sin_port);
+	*gid = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
 	if (a.sa.sa_family == AF_INET)
-		memcpy(&gid.s6_addr[12], &a.in.sin_addr, 4);
+		memcpy(&gid->s6_addr[12], &a.in.sin_addr, 4);
 	else if (a.sa.sa_family == AF_INET6)
-		gid = a.in6.sin6_addr;
+		*gid = a.in6.sin6_addr;
 	else
+		return false;
+	return true;
+}
+
+/* The plugin binds the id again, to the address that takes the place of this one. */
+static void add_source(struct contexts *list, const struct rxe_migr_cm_id *id)
+{
+	struct in6_addr gid;
+	int port;
+
+	if (!get_source(id, &gid, &port))
 		return;
 	for (size_t i = 0; i < list->n; i++) {
 		struct context *c = &list->context[i];
@@ -119,6 +131,36 @@ static void add_peer(struct plan *plan, const struct proc_fd *fd, uint32_t id, c
 							(json_int_t)id, "address", address));
 }
 
+/* A port that must be free there. All ports of a network namespace that goes along are. */
+static void add_port(struct plan *plan, const struct proc_fd *fd, const struct rxe_migr_cm_id *id)
+{
+	char text[INET6_ADDRSTRLEN];
+	struct in6_addr gid;
+	int port;
+
+	if (plan->own_netns || !get_source(id, &gid, &port))
+		return;
+	inet_ntop(AF_INET6, &gid, text, sizeof(text));
+	json_array_append_new(plan->cm_ports, json_pack("{s:i, s:i, s:I, s:i, s:s, s:i, s:b, s:b}", "pid", fd->pid,
+		"fd", fd->fd, "id", (json_int_t)id->id, "ps", (int)id->ps, "address", text, "port", port,
+		"reuseaddr", id->flags & RXE_MIGR_CM_REUSEADDR, "afonly", id->flags & RXE_MIGR_CM_AFONLY));
+}
+
+json_t *plan_cm_ports(const struct plan *plan)
+{
+	json_t *ports = json_deep_copy(plan->cm_ports), *port;
+	size_t i;
+
+	json_array_foreach(ports, i, port) {
+		json_t *gid = json_object_get(plan->gids, json_string_value(json_object_get(port, "address")));
+		json_t *there = json_object_get(gid, "there");
+
+		if (there)
+			json_object_set(port, "address", there);
+	}
+	return ports;
+}
+
 static bool has_threads(pid_t pid)
 {
 	pid_t *tids;
@@ -176,6 +218,8 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		add_peer(plan, fd, id->id, ip_text(&dgid, dst));
 	else if (!why && (id->state == RXE_MIGR_CM_ADDR_RESOLVED || id->state == RXE_MIGR_CM_ROUTE_RESOLVED))
 		add_peer(plan, fd, id->id, dst);
+	if (!why && (id->state == RXE_MIGR_CM_BOUND || id->state == RXE_MIGR_CM_LISTENING))
+		add_port(plan, fd, id);
 	if (id->state == RXE_MIGR_CM_BUSY || id->flags & RXE_MIGR_CM_REQUESTED)
 		plan->passing = true;
 }

@@ -121,6 +121,15 @@ int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
 /* Does librdmacm find this address? (The plugin must find the peer of an id.) 0 (also if it is link-local) or an errno. */
 int rdma_resolve(const char *address);
+/*
+ * Would librdmacm bind an id of this port space to this address and port? (IPv4 as ::ffff:10.77.0.1.) 0 or an errno:
+ * EADDRINUSE: another id has both; EADDRNOTAVAIL: one of the two is bound to any address; or this host has no such address.
+ */
+struct cm_port {
+	int ps, port;
+	bool reuseaddr, afonly;	/* as by rdma_set_option() */
+};
+int rdma_try_bind(const struct in6_addr *address, const struct cm_port *port);
 
 /* rdma.c: call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);

@@ -48,6 +48,32 @@ int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids)
 	return ret < 0 ? -1 : q.count;
 }
 
+static int bind_id(struct rdma_cm_id *id, const struct in6_addr *address, const struct cm_port *port)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port->port) };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = in.sin_port, .sin6_addr = *address };
+	int yes = 1;
+
+	memcpy(&in.sin_addr, &address->s6_addr[12], 4);
+	if ((port->reuseaddr && rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes))) ||
+	    (port->afonly && rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof(yes))) ||
+	    rdma_bind_addr(id, IN6_IS_ADDR_V4MAPPED(address) ? (void *)&in : (void *)&in6))
+		return errno;
+	return 0;
+}
+
+int rdma_try_bind(const struct in6_addr *address, const struct cm_port *port)
+{
+	struct rdma_cm_id *id;
+	int err;
+
+	if (rdma_create_id(NULL, &id, NULL, port->ps))
+		return errno;
+	err = bind_id(id, address, port);
+	rdma_destroy_id(id);
+	return err;
+}
+
 #define RESOLVE_MS 4000 /* ARP gives up after three seconds */
 
 int rdma_resolve(const char *address)

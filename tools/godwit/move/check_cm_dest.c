@@ -2,12 +2,14 @@
 /*
  * Can the CRIU plugin make the process's ids of librdmacm here? See plan_cm.c.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include <rdma/rdma_user_cm.h>
 #include "agent.h"
+#include "gids.h"
 #include "host.h"
 #include "text.h"
 
@@ -76,6 +78,99 @@ static void check_cm_peers(json_t *list, json_t *peers)
 	json_decref(known);
 }
 
+/* Which addresses of RDMA devices does this host have? */
+struct look {
+	const struct in6_addr *wanted;
+	bool has;		/* that one */
+	struct in6_addr other;	/* one of its family, or else any */
+};
+
+static int look_at_device(const char *device, void *arg)
+{
+	json_t *gids = gids_json(device), *gid;
+	struct look *look = arg;
+	size_t i;
+
+	json_array_foreach(gids, i, gid) {
+		struct in6_addr a;
+
+		if (json_integer_value(json_object_get(gid, "prefix")) < 0 ||
+		    inet_pton(AF_INET6, json_string_value(json_object_get(gid, "gid")), &a) != 1 || IN6_IS_ADDR_LINKLOCAL(&a) ||
+		    IN6_IS_ADDR_V4MAPPED(&a) != IN6_IS_ADDR_V4MAPPED(look->wanted))
+			continue;
+		look->has |= !memcmp(&a, look->wanted, sizeof(a));
+		look->other = a;
+	}
+	json_decref(gids);
+	return 0;
+}
+
+/* An address that stands for any: librdmacm takes a loopback address for one, too. */
+static bool is_any(const struct in6_addr *a)
+{
+	const uint8_t *v4 = &a->s6_addr[12];
+
+	return IN6_IS_ADDR_V4MAPPED(a) ? v4[0] == 127 || !(v4[0] | v4[1] | v4[2] | v4[3]) :
+	       IN6_IS_ADDR_UNSPECIFIED(a) || IN6_IS_ADDR_LOOPBACK(a);
+}
+
+/*
+ * Bind an id for a moment, as the plugin will. Nobody here is bound to an address that comes only with the move, but somebody
+ * may be bound to any address. Whether one is shows at any address that this host has: then the kernel says EADDRNOTAVAIL. (So
+ * it is with a link-local address: only the plugin knows of which interface.) Returns an errno.
+ */
+static int try_to_bind(const struct in6_addr *address, const struct cm_port *port)
+{
+	struct look look = { .wanted = address };
+	int err;
+
+	if (IN6_IS_ADDR_V4MAPPED(address))
+		look.other.s6_addr[10] = look.other.s6_addr[11] = 0xff;
+	if (is_any(address))
+		return rdma_try_bind(address, port);
+	rdma_each_device(look_at_device, &look);
+	fault_clear();
+	if (look.has)
+		return rdma_try_bind(address, port);
+	err = rdma_try_bind(&look.other, port);
+	return err == EADDRINUSE ? 0 : err;
+}
+
+static bool is_taken(int err)
+{
+	return err == EADDRINUSE || err == EADDRNOTAVAIL;
+}
+
+static void check_cm_ports(json_t *list, json_t *ports)
+{
+	json_t *port;
+	size_t i;
+
+	json_array_foreach(ports, i, port) {
+		const char *text = json_string_value(json_object_get(port, "address"));
+		struct cm_port p = {
+			.ps = json_integer_value(json_object_get(port, "ps")),
+			.port = json_integer_value(json_object_get(port, "port")),
+			.reuseaddr = json_is_true(json_object_get(port, "reuseaddr")),
+			.afonly = json_is_true(json_object_get(port, "afonly")),
+		};
+		char shown[INET6_ADDRSTRLEN];
+		struct in6_addr address;
+		int err;
+
+		if (!text || inet_pton(AF_INET6, text, &address) != 1)
+			continue;
+		err = try_to_bind(&address, &p);
+		if (err)
+			problem(list, "process %d, descriptor %d, id %lld of librdmacm: its RDMA port %d, at the address %s, %s "
+				"there: %s", (int)json_integer_value(json_object_get(port, "pid")),
+				(int)json_integer_value(json_object_get(port, "fd")),
+				(long long)json_integer_value(json_object_get(port, "id")), p.port, ip_text(&address, shown),
+				is_taken(err) ? "is taken" : "can't be had",
+				is_taken(err) ? "end what has it, or move elsewhere" : strerror(err));
+	}
+}
+
 static int check_driver(const char *device, void *arg)
 {
 	(void)arg;
@@ -89,6 +184,7 @@ void agent_check_cm(json_t *message, json_t *list)
 		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
 			"rxe0 type rxe netdev INTERFACE");
 	check_cm_ids(list, json_object_get(message, "cm_ids"));
+	check_cm_ports(list, json_object_get(message, "cm_ports"));
 	check_cm_peers(list, json_object_get(message, "cm_peers"));
 	fault_clear();
 }
