@@ -9,12 +9,15 @@
  * this causes are read here.
  */
 #include <endian.h>
+#include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
+#include "cm_lock.h"
 #include "restore_cm.h"
 
 /*
@@ -260,13 +263,12 @@ static int by_number(const void *a, const void *b)
 	return ma->saved->id < mb->saved->id ? -1 : ma->saved->id > mb->saved->id;
 }
 
-int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
-		struct made_id *ids, size_t count)
+static int take_numbers(struct made_id *ids, size_t count)
 {
 	struct made_id *fillers = NULL;
 	uint32_t *numbers = NULL;
 	size_t i, filled = 0;
-	int ret = 0, err;
+	int ret = 0;
 
 	qsort(ids, count, sizeof(*ids), by_number);
 	for (i = 0; !ret && i < count; i++)
@@ -275,12 +277,49 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 		cm_destroy_id(fillers[i].fd, numbers[i]);
 	free(fillers);
 	free(numbers);
-	/* Bind to known ports before the kernel gives other ids any port. */
-	for (i = 0; !ret && i < count; i++) {
-		ret = cm_set_options(ids[i].fd, ids[i].saved);
-		if (!ret && is_bound(ids[i].saved))
-			ret = bind_id(ids[i].fd, ids[i].saved);
-	}
+	return ret;
+}
+
+/* Bind to known ports before the kernel gives other ids any port. */
+static int take_ports(const struct made_id *ids, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (cm_set_options(ids[i].fd, ids[i].saved) ||
+		    (is_bound(ids[i].saved) && bind_id(ids[i].fd, ids[i].saved)))
+			return -1;
+	return 0;
+}
+
+/*
+ * One restore of this host after the other. If there is no lock, as in a mount
+ * namespace without a /run that can be written, go on without it: it matters
+ * only to others at the same moment.
+ */
+static int take_numbers_and_ports(struct made_id *ids, size_t count)
+{
+	int lock = cm_lock(), ret;
+
+	if (lock < 0 && errno == ETIMEDOUT)
+		return fail("ids of librdmacm: another restore or check on this host does not get done with its own: try again");
+	if (lock < 0)
+		warn("ids of librdmacm: there is no lock " CM_LOCK " (%m): another restore or check at this moment may fail");
+	ret = take_numbers(ids, count) || take_ports(ids, count) ? -1 : 0;
+	if (lock >= 0)
+		close(lock);
+	return ret;
+}
+
+int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
+		struct made_id *ids, size_t count)
+{
+	int ret, err;
+	size_t i;
+
+	if (!count)
+		return 0;
+	ret = take_numbers_and_ports(ids, count);
 	for (i = 0; !ret && i < count; i++)
 		ret = fill_id(ids[i].fd, ids[i].saved, ctx);
 	for (i = 0; !ret && i < count; i++) {

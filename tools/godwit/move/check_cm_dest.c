@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <rdma/rdma_user_cm.h>
 #include "agent.h"
+#include "cm_lock.h"
 #include "gids.h"
 #include "host.h"
 #include "text.h"
@@ -55,6 +56,19 @@ static void check_cm_ids(json_t *list, json_t *ids)
 		close(fd);
 }
 
+/*
+ * Take the lock of numbers and ports. False: others do not give it back. (If there is no such lock here, the worst is that a
+ * number seems to be taken.)
+ */
+static bool take_lock(json_t *list, int *lock)
+{
+	*lock = cm_lock();
+	if (*lock >= 0 || errno != ETIMEDOUT)
+		return true;
+	problem(list, "ids of librdmacm: another move or check there does not get done with its own: try again");
+	return false;
+}
+
 /* A dead peer is one problem, however many ids are connected to it. */
 static void check_cm_peers(json_t *list, json_t *peers)
 {
@@ -63,17 +77,23 @@ static void check_cm_peers(json_t *list, json_t *peers)
 
 	json_array_foreach(peers, i, peer) {
 		const char *address = json_string_value(json_object_get(peer, "address"));
-		int err;
+		int err, lock;
 
 		if (!address || json_object_get(known, address))
 			continue;
 		json_object_set_new(known, address, json_true());
+		/* To look for a peer takes an id, whose number a restore may want. It gets its turn after each dead peer. */
+		if (!take_lock(list, &lock))
+			break;
 		err = rdma_resolve(address);
-		if (err)
-			problem(list, "process %d, descriptor %d, id %lld of librdmacm: its peer's address %s cannot be "
-				"resolved there: %s: is that host up?", (int)json_integer_value(json_object_get(peer, "pid")),
-				(int)json_integer_value(json_object_get(peer, "fd")),
-				(long long)json_integer_value(json_object_get(peer, "id")), address, strerror(err));
+		close_fd(&lock);
+		if (!err)
+			continue;
+		usleep(2 * CM_LOCK_STEP_MS * 1000);
+		problem(list, "process %d, descriptor %d, id %lld of librdmacm: its peer's address %s cannot be resolved there: "
+			"%s: is that host up?", (int)json_integer_value(json_object_get(peer, "pid")),
+			(int)json_integer_value(json_object_get(peer, "fd")),
+			(long long)json_integer_value(json_object_get(peer, "id")), address, strerror(err));
 	}
 	json_decref(known);
 }
@@ -180,11 +200,16 @@ static int check_driver(const char *device, void *arg)
 /* A process that has only files of librdmacm needs our driver, too, on any device. */
 void agent_check_cm(json_t *message, json_t *list)
 {
+	int lock;
+
 	if (rdma_each_device(check_driver, NULL) <= 0)
 		problem(list, "devices: no rxe device there has our driver, which rdma_cm needs: rdma link add "
 			"rxe0 type rxe netdev INTERFACE");
-	check_cm_ids(list, json_object_get(message, "cm_ids"));
-	check_cm_ports(list, json_object_get(message, "cm_ports"));
-	check_cm_peers(list, json_object_get(message, "cm_peers"));
+	if (take_lock(list, &lock)) {
+		check_cm_ids(list, json_object_get(message, "cm_ids"));
+		check_cm_ports(list, json_object_get(message, "cm_ports"));
+		close_fd(&lock);
+		check_cm_peers(list, json_object_get(message, "cm_peers"));
+	}
 	fault_clear();
 }
