@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -202,6 +203,14 @@ int ibv_query_cm_ids(struct ibv_context *ctx, int fd, uint32_t flags,
 	return ret;
 }
 
+static sa_family_t cm_family(const struct rxe_migr_cm_id *id)
+{
+	sa_family_t family;
+
+	memcpy(&family, id->src_addr, sizeof(family));
+	return family;
+}
+
 const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 {
 	if (id->flags & RXE_MIGR_CM_CLOSED)
@@ -222,6 +231,9 @@ const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 	}
 	if (id->state > RXE_MIGR_CM_STAND_IN)
 		return "its driver knows a state that is not known here";
+	/* An id that has ended is not bound again. */
+	if (cm_family(id) == AF_IB && id->state != RXE_MIGR_CM_ENDED)
+		return "it has an address of InfiniBand (AF_IB), which cannot be moved: bind or connect it by an IP address";
 	if (id->flags & RXE_MIGR_CM_REQUESTED)
 		return "a connection is asked for that the process has not read of yet: try again";
 	return NULL;

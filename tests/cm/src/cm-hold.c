@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * cm-hold udp|mcast|stray|busy|bound|lent|apart|shared ADDRESS GO
+ * cm-hold udp|mcast|stray|busy|bound|ib|lent|apart|shared ADDRESS GO
  *
  * Makes ids of librdmacm at this address, which godwit must refuse with a reason, and says "ready". When there is a file GO, it
  * destroys them and says "done".
@@ -10,12 +10,14 @@
  *   stray  two that are connected, and the queue pair of one is destroyed
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
+ *   ib     one that is bound to any address of InfiniBand, not to ADDRESS
  *   lent   two that are connected, one of them with the queue pair, connected to itself, of a process that is no child of any process
  *          here
  *   apart  two that are connected, one of them with a queue pair that has no peer
  *   shared one that is bound, and whose file such a process has open, too; says "outsider PID" before
  */
 #include <arpa/inet.h>
+#include <endian.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <infiniband/ib.h>
 #include <rdma/rdma_cma.h>
 
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(1))
@@ -63,6 +66,16 @@ static void bind_one(struct rdma_cm_id **id, enum rdma_port_space ps)
 {
 	MUST(!rdma_create_id(channel, id, NULL, ps));
 	MUST(!rdma_bind_addr(*id, (struct sockaddr *)&address));
+}
+
+static void bind_ib(void)
+{
+	struct sockaddr_ib any = {
+		.sib_family = AF_IB, .sib_sid = htobe64(RDMA_IB_IP_PS_TCP), .sib_sid_mask = htobe64(RDMA_IB_IP_PS_MASK),
+	};
+
+	MUST(!rdma_create_id(channel, &client, NULL, RDMA_PS_TCP));
+	MUST(!rdma_bind_addr(client, (struct sockaddr *)&any));
 }
 
 static void ask(enum rdma_port_space ps)
@@ -112,6 +125,8 @@ static void make(const char *kind)
 {
 	if (!strcmp(kind, "bound") || !strcmp(kind, "shared"))
 		bind_one(&client, RDMA_PS_TCP);
+	else if (!strcmp(kind, "ib"))
+		bind_ib();
 	else if (!strcmp(kind, "mcast"))
 		join_group();
 	else if (!strcmp(kind, "busy"))
@@ -211,7 +226,7 @@ int main(int argc, char **argv)
 	struct pollfd pfd = { .events = POLLIN };
 
 	if (argc != 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-		DIE("usage: hold udp|mcast|stray|busy|bound|lent|apart|shared ADDRESS GO");
+		DIE("usage: hold udp|mcast|stray|busy|bound|ib|lent|apart|shared ADDRESS GO");
 	if (!strcmp(argv[1], "lent"))
 		lent = outside(lend, argv[3]);
 	channel = rdma_create_event_channel();
