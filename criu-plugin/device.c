@@ -132,6 +132,21 @@ no_memory:
 	return fail("no memory");
 }
 
+uint32_t gid_interface(struct ibv_context *ctx, const union ibv_gid *gid)
+{
+	struct ibv_gid_entry *entries = calloc(TABLE, sizeof(*entries));
+	uint32_t found = 0;
+	int i, count;
+
+	if (!entries || ibv_query_device_gids(ctx, &count, entries, TABLE))
+		count = 0;
+	for (i = 0; i < count && !found; i++)
+		if (!memcmp(&entries[i].gid, gid, sizeof(*gid)))
+			found = entries[i].ndev_ifindex;
+	free(entries);
+	return found;
+}
+
 void free_device(RdmaDeviceEntry *device)
 {
 	size_t i;

@@ -43,6 +43,12 @@ const char *choose_device(const char *name);
 int choose_gid(const RdmaDeviceEntry *source, const RdmaDeviceEntry *here,
 	       const uint8_t recorded[16], union ibv_gid *gid);
 
+/*
+ * The index of the interface that has a GID of ctx's device, in the
+ * interface's own network namespace; 0: there is none.
+ */
+uint32_t gid_interface(struct ibv_context *ctx, const union ibv_gid *gid);
+
 /* ----------------------------------------------------------- what was saved -- */
 
 /*

@@ -10,7 +10,6 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,12 +48,10 @@ static void address_to_gid(const union address *a, union ibv_gid *gid)
 }
 
 /* The address gets the port port, in network byte order; 0: none. */
-static void gid_to_address(const RdmaDeviceEntry *device,
-			   const union ibv_gid *gid, uint16_t port,
+static void gid_to_address(const union ibv_gid *gid, uint16_t port,
 			   union address *a)
 {
 	const struct in6_addr *in6 = (const void *)gid;
-	size_t i;
 
 	memset(a, 0, sizeof(*a));
 	if (IN6_IS_ADDR_V4MAPPED(in6)) {
@@ -66,60 +63,80 @@ static void gid_to_address(const RdmaDeviceEntry *device,
 	a->in6.sin6_family = AF_INET6;
 	a->in6.sin6_port = port;
 	a->in6.sin6_addr = *in6;
-	/* a link-local address needs an interface: the device's */
-	for (i = 0; IN6_IS_ADDR_LINKLOCAL(in6) && i < device->n_gids; i++)
-		if (device->gids[i]->netdev)
-			a->in6.sin6_scope_id =
-				if_nametoindex(device->gids[i]->netdev);
+}
+
+/*
+ * A link-local address needs an interface: that of the GID from which the id
+ * sends. It has another number here.
+ */
+static void set_link(union address *a, struct ibv_context *ctx,
+		     const union address *src)
+{
+	union ibv_gid gid;
+
+	if (a->sa.sa_family != AF_INET6 ||
+	    !IN6_IS_ADDR_LINKLOCAL(&a->in6.sin6_addr))
+		return;
+	address_to_gid(src, &gid);
+	a->in6.sin6_scope_id = gid_interface(ctx, &gid);
+}
+
+/* The first context of an id's device; saved.num_contexts: there is none. */
+static uint32_t find_context(const RdmaCmIdEntry *id)
+{
+	uint32_t i;
+
+	for (i = 0; i < saved.num_contexts; i++)
+		if (id->device &&
+		    !strcmp(saved.contexts[i].source->name, id->device))
+			break;
+	return i;
 }
 
 /*
  * The address that an id is bound to here. If it was an address of the id's
- * device, this is the address that takes its place here. Otherwise it is the
- * same as before.
+ * device, this is the address that takes its place here. Otherwise, such as a
+ * loopback address, it is the same as before.
  */
-static int translate(const RdmaCmIdEntry *id, union address *a)
+static int translate(const RdmaCmIdEntry *id, struct ibv_context **ctx,
+		     union address *a)
 {
-	const struct saved_context *c;
+	const uint32_t n = find_context(id);
+	const struct saved_context *c = &saved.contexts[n];
 	union ibv_gid old, gid;
-	uint32_t i;
 
 	load_address(a, &id->src_addr);
-	for (i = 0; id->device && i < saved.num_contexts; i++) {
-		c = &saved.contexts[i];
-		if (strcmp(c->source->name, id->device))
-			continue;
-		address_to_gid(a, &old);
-		/*
-		 * An address that is not the device's, such as a loopback
-		 * address, is the same here.
-		 */
-		if (!has_gid(c->source, old.raw))
-			return 0;
-		if (choose_gid(c->source, c->here, old.raw, &gid))
-			return -1;
-		if (gid.global.subnet_prefix || gid.global.interface_id)
-			gid_to_address(c->here, &gid, a->in.sin_port, a);
+	address_to_gid(a, &old);
+	if (n == saved.num_contexts || !has_gid(c->source, old.raw))
 		return 0;
-	}
+	if (choose_gid(c->source, c->here, old.raw, &gid))
+		return -1;
+	if (gid.global.subnet_prefix || gid.global.interface_id)
+		gid_to_address(&gid, a->in.sin_port, a);
+	set_link(a, ctx[n], a);
 	return 0;
 }
 
 /* ---------------------------------------------------------------------- ids -- */
 
-static int bind_id(int fd, const RdmaCmIdEntry *id)
+static int bind_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 {
 	union address at;
 
-	return translate(id, &at) ? -1 : cm_bind(fd, id, &at);
+	return translate(id, ctx, &at) ? -1 : cm_bind(fd, id, &at);
 }
 
-static int resolve_id(int fd, const RdmaCmIdEntry *id)
+static int resolve_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 {
+	const uint32_t n = find_context(id);
 	union address src, dst;
 
 	load_address(&dst, &id->dst_addr);
-	if (translate(id, &src) || cm_resolve_addr(fd, id, &src, &dst))
+	if (translate(id, ctx, &src))
+		return -1;
+	if (n < saved.num_contexts)
+		set_link(&dst, ctx[n], &src);
+	if (cm_resolve_addr(fd, id, &src, &dst))
 		return -1;
 	return id->state == RXE_MIGR_CM_ROUTE_RESOLVED ? cm_resolve_route(fd, id) :
 							 0;
@@ -142,9 +159,8 @@ static const struct saved_object *find_qp(const RdmaCmIdEntry *id)
 }
 
 /* Tell the kernel where the peer is now: the queue pair has its address. */
-static int resolve_peer(int fd, const RdmaCmIdEntry *id)
+static int resolve_peer(int fd, const RdmaCmIdEntry *id, struct ibv_context *ctx)
 {
-	const struct saved_context *c = &saved.contexts[id->context];
 	const struct saved_object *o = find_qp(id);
 	const struct rxe_migr_rec_qp *qp = (const void *)o->rec;
 	union address src, dst, then;
@@ -152,10 +168,12 @@ static int resolve_peer(int fd, const RdmaCmIdEntry *id)
 
 	if (!gid.global.subnet_prefix && !gid.global.interface_id)
 		memcpy(gid.raw, qp->sgid, sizeof(gid.raw));
-	gid_to_address(c->here, &gid, 0, &src);
+	gid_to_address(&gid, 0, &src);
+	set_link(&src, ctx, &src);
 	memcpy(gid.raw, qp->dgid, sizeof(gid.raw));
 	load_address(&then, &id->dst_addr);
-	gid_to_address(c->here, &gid, then.in.sin_port, &dst);
+	gid_to_address(&gid, then.in.sin_port, &dst);
+	set_link(&dst, ctx, &src);
 	/*
 	 * The peer does not get the REQ. But the kernel sends no REQ before it
 	 * knows the peer's hardware address.
@@ -187,7 +205,7 @@ static int connect_id(int fd, const RdmaCmIdEntry *id, struct ibv_context *ctx)
 {
 	uint8_t cookie[8];
 
-	if (resolve_peer(fd, id) || expect(id, ctx, cookie))
+	if (resolve_peer(fd, id, ctx) || expect(id, ctx, cookie))
 		return -1;
 	return cm_connect(fd, id, cookie);
 }
@@ -203,7 +221,7 @@ static int fill_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 	switch (id->state) {
 	case RXE_MIGR_CM_ADDR_RESOLVED:
 	case RXE_MIGR_CM_ROUTE_RESOLVED:
-		return resolve_id(fd, id);
+		return resolve_id(fd, id, ctx);
 	case RXE_MIGR_CM_CONNECTED:
 	case RXE_MIGR_CM_LEFT:
 		return connect_id(fd, id, ctx[id->context]);
@@ -281,13 +299,15 @@ static int take_numbers(struct made_id *ids, size_t count)
 }
 
 /* Bind to known ports before the kernel gives other ids any port. */
-static int take_ports(const struct made_id *ids, size_t count)
+static int take_ports(struct ibv_context **ctx, const struct made_id *ids,
+		      size_t count)
 {
 	size_t i;
 
 	for (i = 0; i < count; i++)
 		if (cm_set_options(ids[i].fd, ids[i].saved) ||
-		    (is_bound(ids[i].saved) && bind_id(ids[i].fd, ids[i].saved)))
+		    (is_bound(ids[i].saved) &&
+		     bind_id(ids[i].fd, ids[i].saved, ctx)))
 			return -1;
 	return 0;
 }
@@ -297,7 +317,8 @@ static int take_ports(const struct made_id *ids, size_t count)
  * namespace without a /run that can be written, go on without it: it matters
  * only to others at the same moment.
  */
-static int take_numbers_and_ports(struct made_id *ids, size_t count)
+static int take_numbers_and_ports(struct ibv_context **ctx, struct made_id *ids,
+				  size_t count)
 {
 	int lock = cm_lock(), ret;
 
@@ -305,7 +326,7 @@ static int take_numbers_and_ports(struct made_id *ids, size_t count)
 		return fail("ids of librdmacm: another restore or check on this host does not get done with its own: try again");
 	if (lock < 0)
 		warn("ids of librdmacm: there is no lock " CM_LOCK " (%m): another restore or check at this moment may fail");
-	ret = take_numbers(ids, count) || take_ports(ids, count) ? -1 : 0;
+	ret = take_numbers(ids, count) || take_ports(ctx, ids, count) ? -1 : 0;
 	if (lock >= 0)
 		close(lock);
 	return ret;
@@ -319,7 +340,7 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 
 	if (!count)
 		return 0;
-	ret = take_numbers_and_ports(ids, count);
+	ret = take_numbers_and_ports(ctx, ids, count);
 	for (i = 0; !ret && i < count; i++)
 		ret = fill_id(ids[i].fd, ids[i].saved, ctx);
 	for (i = 0; !ret && i < count; i++) {
