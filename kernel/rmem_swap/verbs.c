@@ -106,7 +106,10 @@ static bool post(struct rs_io *io)
 	}
 	sge.addr = io->dma;
 	io->cqe.done = io_completed;
+	/* As soon as @io is posted it may end, and nothing else of ours holds the queue pair: rs_verbs_destroy() waits for this. */
+	rcu_read_lock();
 	ret = ib_post_send(d->qp, &wr.wr, NULL);
+	rcu_read_unlock();
 	if (!ret)
 		return true;
 	ib_dma_unmap_page(d->qp->device, io->dma, RMEM_PAGE, io->buf ? DMA_TO_DEVICE : DMA_FROM_DEVICE);
@@ -263,6 +266,8 @@ void rs_verbs_destroy(struct rs_donor *d)
 	if (!ibdev)
 		return;
 	rs_verbs_drain(d);
+	/* All I/O has ended, but post() may not have returned yet. Messages and drains are posted by this workqueue. */
+	synchronize_rcu();
 	destroy_objects(d, ibdev->ib);
 	mutex_lock(&rs_ib_lock);
 	WRITE_ONCE(d->ibdev, NULL);
