@@ -24,7 +24,7 @@
  *	  bits are cleared. So no bit outlives a mapping. (For this, a mapping needs no generation number.)
  *
  * The page's bit in dev->bad says that the disk failed to write the page, and has old or torn data. The next write that succeeds
- * clears it.
+ * clears it, and so does a discard.
  *
  * A read looks, under the bucket's lock:
  *	1. If the page has an entry: its newest buffer. If the buffer's request has not ended, read and write are concurrent, and
@@ -47,7 +47,7 @@
  *				Until then reads go on at 2. Writes wait. The bit stays set, as the buffer gets the donor's copy.
  *	write, disk failed	if the write is late, its request fails. The page is bad. If it has a ready buffer, that is
  *				written all the same.
- *	discard, anything	clears the bit if the page has no entry. If it has one, the data is newer than the discard, or
+ *	discard, anything	clears both bits if the page has no entry. If it has one, the data is newer than the discard, or
  *				concurrent. Data on its way to the disk may arrive there after the discard: a page that was
  *				discarded may have any contents.
  *
@@ -448,19 +448,26 @@ void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
 
 /* ------------------------------------------------------------------ discarding */
 
+static void discard(struct rs_dev *dev, u64 index)
+{
+	struct rs_bucket *bucket = bucket_of(dev, index);
+
+	spin_lock_irq(&bucket->lock);
+	if (!find_page(bucket, index)) {
+		clear_bit(index, dev->remote);
+		clear_bit(index, dev->bad);
+	}
+	spin_unlock_irq(&bucket->lock);
+}
+
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count)
 {
 	u64 end = first + count;
-	struct rs_bucket *bucket;
 	u64 index;
 
-	for (index = find_next_bit(dev->remote, end, first); index < end;
-	     index = find_next_bit(dev->remote, end, index + 1)) {
-		bucket = bucket_of(dev, index);
-		spin_lock_irq(&bucket->lock);
-		if (!find_page(bucket, index))
-			clear_bit(index, dev->remote);
-		spin_unlock_irq(&bucket->lock);
+	for (index = find_next_or_bit(dev->remote, dev->bad, end, first); index < end;
+	     index = find_next_or_bit(dev->remote, dev->bad, end, index + 1)) {
+		discard(dev, index);
 		cond_resched();
 	}
 	atomic64_add(count, &dev->stats.n[RS_DISCARDED]);
