@@ -8,10 +8,9 @@
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for the disk. A flush
  * waits until the disk has all buffers that were pending before the flush came. Then it has the disk flushed. A buffer that
- * replaces an older one of its page takes the older one's place here, too. If a write ends early and then fails on the disk, the
- * flushes that wait for it fail; if there are none, the next flush fails. Flushes that came before the write do not wait for it,
- * and do not fail. If a buffer replaced one whose request had ended, it counts as such a buffer, too, though its own request has
- * not ended.
+ * replaces an older one of its page takes the older one's place here, too. If a write ends early and then fails on the disk, all
+ * flushes fail until the page is written again or discarded. If a buffer replaced one whose request had ended, it counts as such
+ * a buffer, too, though its own request has not ended.
  *
  * This file and page.c call each other: a write and its end on the disk are one state machine.
  */
@@ -56,24 +55,7 @@ void rs_disk_pend(struct rs_buf *buf, struct rs_buf *instead_of)
 	spin_unlock_irqrestore(&dev->disk_lock, flags);
 }
 
-/* The disk has failed to write the buffer @seq, whose request had ended: fail the flushes that wait for it, or the next one. */
-static void fail_flushes(struct rs_dev *dev, u64 seq)
-{
-	struct rs_io *io;
-	bool told = false;
-
-	lockdep_assert_held(&dev->disk_lock);
-
-	list_for_each_entry(io, &dev->flushes, list) {
-		if (io->seq <= seq)
-			continue;
-		io->fails = true;
-		told = true;
-	}
-	dev->untold |= !told;
-}
-
-static void unpend(struct rs_buf *buf, bool failed)
+static void unpend(struct rs_buf *buf)
 {
 	struct rs_dev *dev = buf->dev;
 	struct rs_io *io, *next;
@@ -83,8 +65,6 @@ static void unpend(struct rs_buf *buf, bool failed)
 	spin_lock_irqsave(&dev->disk_lock, flags);
 	list_del_init(&buf->pending);
 	dev->n_pending--;
-	if (failed && buf->owed)
-		fail_flushes(dev, buf->seq);
 	list_for_each_entry_safe(io, next, &dev->flushes, list) {
 		if (!is_flushed(dev, io->seq))
 			break;
@@ -143,7 +123,7 @@ static void written(struct bio *bio)
 		rs_count(&dev->stats, RS_OUT_DISK);
 	}
 	rs_page_on_disk(buf, status);
-	unpend(buf, status);
+	unpend(buf);
 	rs_buf_put(buf);
 }
 
@@ -209,8 +189,10 @@ static void submit_read(struct rs_io *io)
 	submit_bio(&io->bio);
 }
 
+/* The pages are counted before the disk is flushed: a page that is written again meanwhile may stay in the disk's cache. */
 static void submit_flush(struct rs_io *io)
 {
+	io->fails = atomic64_read(&io->dev->n_owed);
 	init_bio(io, NULL, REQ_OP_WRITE | REQ_PREFLUSH | REQ_SYNC);
 	io->bio.bi_end_io = flush_done;
 	submit_bio(&io->bio);
@@ -260,8 +242,6 @@ void rs_disk_flush(struct rs_io *io)
 
 	spin_lock_irq(&dev->disk_lock);
 	io->seq = dev->seq;
-	io->fails = dev->untold;
-	dev->untold = false;
 	now = is_flushed(dev, io->seq);
 	list_add_tail(&io->list, now ? &dev->ios_to_disk : &dev->flushes);
 	spin_unlock_irq(&dev->disk_lock);

@@ -24,7 +24,8 @@
  *	  bits are cleared. So no bit outlives a mapping. (For this, a mapping needs no generation number.)
  *
  * The page's bit in dev->bad says that the disk failed to write the page, and has old or torn data. The next write that succeeds
- * clears it, and so does a discard.
+ * clears it, and so does a discard. If the disk lacks data of a request that had ended, the bit in dev->owed is set as well, and
+ * flushes fail.
  *
  * A read looks, under the bucket's lock:
  *	1. If the page has an entry: its newest buffer. If the buffer's request has not ended, read and write are concurrent, and
@@ -45,11 +46,11 @@
  *				the page: reads fail, as on a disk that fails.
  *	save, anything		A page that is being saved has an active buffer, which is *unread* until the donor has been read.
  *				Until then reads go on at 2. Writes wait. The bit stays set, as the buffer gets the donor's copy.
- *	write, disk failed	if the write is late, its request fails. The page is bad. If it has a ready buffer, that is
- *				written all the same.
- *	discard, anything	clears both bits if the page has no entry. If it has one, the data is newer than the discard, or
- *				concurrent. Data on its way to the disk may arrive there after the discard: a page that was
- *				discarded may have any contents.
+ *	write, disk failed	if the write is late, its request fails. The page is bad. If the request had ended, the page is
+ *				owed, too. If it has a ready buffer, that is written all the same.
+ *	discard, anything	clears all bits if the page has no entry. If it has one, the data is newer than the discard, or
+ *				concurrent, and the page owes only what is written after the discard. Data on its way to the disk
+ *				may arrive there after the discard: a page that was discarded may have any contents.
  *
  * This file and disk.c call each other: a write and its end on the disk are one state machine.
  */
@@ -294,6 +295,26 @@ struct rs_io *rs_page_written(struct rs_io *io, bool ok)
 	return post;
 }
 
+/* The disk lacks data of the page. */
+static void set_bad(struct rs_buf *buf)
+{
+	struct rs_dev *dev = buf->dev;
+
+	set_bit(buf->page->index, dev->bad);
+	if (buf->owed && !test_and_set_bit(buf->page->index, dev->owed))
+		atomic64_inc(&dev->n_owed);
+}
+
+/* The disk has the page, or need not have it. */
+static void clear_bad(struct rs_dev *dev, u64 index)
+{
+	if (!test_bit(index, dev->bad))
+		return;
+	clear_bit(index, dev->bad);
+	if (test_and_clear_bit(index, dev->owed))
+		atomic64_dec(&dev->n_owed);
+}
+
 /* A write to the disk has ended. From any context; the caller puts the buffer. */
 void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
 {
@@ -305,9 +326,9 @@ void rs_page_on_disk(struct rs_buf *buf, blk_status_t status)
 
 	spin_lock_irqsave(&bucket->lock, flags);
 	if (status)
-		set_bit(page->index, dev->bad);
+		set_bad(buf);
 	else
-		clear_bit(page->index, dev->bad);
+		clear_bad(dev, page->index);
 	if (buf->late)
 		page->active = NULL;
 	page->writing = page->ready;
@@ -448,14 +469,29 @@ void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
 
 /* ------------------------------------------------------------------ discarding */
 
+/* No flush fails any more because of data that was there before the discard, even if its write fails only now. */
+static void forget_owed(struct rs_dev *dev, struct rs_page *page)
+{
+	if (page->writing)
+		page->writing->owed = false;
+	if (page->ready)
+		page->ready->owed = false;
+	if (test_and_clear_bit(page->index, dev->owed))
+		atomic64_dec(&dev->n_owed);
+}
+
 static void discard(struct rs_dev *dev, u64 index)
 {
 	struct rs_bucket *bucket = bucket_of(dev, index);
+	struct rs_page *page;
 
 	spin_lock_irq(&bucket->lock);
-	if (!find_page(bucket, index)) {
+	page = find_page(bucket, index);
+	if (page) {
+		forget_owed(dev, page);
+	} else {
 		clear_bit(index, dev->remote);
-		clear_bit(index, dev->bad);
+		clear_bad(dev, index);
 	}
 	spin_unlock_irq(&bucket->lock);
 }
@@ -505,7 +541,8 @@ int rs_pages_init(struct rs_dev *dev, u32 buffers)
 	dev->buckets = kvcalloc(dev->n_buckets, sizeof(*dev->buckets), GFP_KERNEL);
 	dev->remote = kvcalloc(BITS_TO_LONGS(dev->pages), sizeof(long), GFP_KERNEL);
 	dev->bad = kvcalloc(BITS_TO_LONGS(dev->pages), sizeof(long), GFP_KERNEL);
-	if (!dev->buffers || !dev->page_array || !dev->buckets || !dev->remote || !dev->bad)
+	dev->owed = kvcalloc(BITS_TO_LONGS(dev->pages), sizeof(long), GFP_KERNEL);
+	if (!dev->buffers || !dev->page_array || !dev->buckets || !dev->remote || !dev->bad || !dev->owed)
 		return -ENOMEM;
 	for (i = 0; i < dev->n_buckets; i++)
 		spin_lock_init(&dev->buckets[i].lock);
@@ -521,6 +558,7 @@ void rs_pages_free(struct rs_dev *dev)
 	for (i = 0; dev->buffers && i < dev->n_buffers; i++)
 		if (dev->buffers[i].data)
 			__free_page(dev->buffers[i].data);
+	kvfree(dev->owed);
 	kvfree(dev->bad);
 	kvfree(dev->remote);
 	kvfree(dev->buckets);

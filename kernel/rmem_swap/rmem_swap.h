@@ -7,7 +7,7 @@
  *	rs_devs_lock		mutex	which devices there are
  *	rs_dev.lock		mutex	its donors, and whether it is being removed
  *	rs_ib_lock		mutex	which RDMA devices there are, and who has verbs objects on them
- *	rs_bucket.lock		spin	(irq) pages with a write under way, and their bits in remote and bad
+ *	rs_bucket.lock		spin	(irq) pages with a write under way, and their bits in remote, bad and owed
  *	rs_donor.lock		spin	(irq) its state, its notices
  *	rs_slab.lock		spin	(irq) its state, its references, its donor; inside of rs_bucket.lock or rs_donor.lock
  *	rs_dev.pool_lock	spin	(irq) free buffers, and who waits for one
@@ -99,7 +99,7 @@ struct rs_buf {
 	struct page *data;
 	struct rs_io *io;		/* its request, until that has ended */
 	bool late;			/* its request, if it has one, ends when the disk has the data, not when the donor has */
-	bool owed;			/* its request, or that of a buffer it replaced, has ended: a flush reports a failure */
+	bool owed;			/* its request, or that of a buffer it replaced, has ended; under its bucket's lock */
 	bool alone;			/* no donor has got it */
 	bool unread;			/* it will get its data from the donor, and has none yet */
 	bool fua;
@@ -118,7 +118,7 @@ struct rs_io {
 	struct rs_buf *buf;		/* of a write */
 	struct bio_vec bvec;		/* of a read or write: its memory */
 	u64 seq;			/* of a flush: it waits for the buffers with a lower seq */
-	bool fails;			/* of a flush: the disk failed a buffer whose request had ended */
+	bool fails;			/* of a flush: the disk lacks data of a request that had ended */
 	u64 dma;
 	struct ib_cqe cqe;
 	struct bio bio;			/* of a read, a flush, a discard */
@@ -157,6 +157,8 @@ struct rs_dev {
 	struct rs_slab *slabs;
 	unsigned long *remote;		/* a bit for each page: its donor has it */
 	unsigned long *bad;		/* the disk does not have it, since a write failed */
+	unsigned long *owed;		/* it is bad, and lacks data of a request that had ended */
+	atomic64_t n_owed;		/* pages: while there are any, flushes fail */
 	u32 hot;
 	u32 period;	/* of a measurement, in ms */
 	u32 weight;	/* of the newest one in a slab's heat, in per cent */
@@ -178,7 +180,6 @@ struct rs_dev {
 
 	spinlock_t disk_lock;
 	u64 seq;			/* of the next buffer */
-	bool untold;			/* a write failed whose request had ended, and no flush waited: the next flush fails */
 	unsigned int n_pending;
 	struct list_head pending;	/* buffers that the disk does not have yet */
 	struct list_head flushes;	/* rs_io.list: they wait for some of these buffers */
