@@ -10,12 +10,17 @@
 
 #include "service.h"
 
-/* The swapoff that runs. */
+#define AGAIN_MS 5000 /* after a swapoff that failed */
+
+/* The swapoff that runs, or is to be tried again. */
 static struct {
 	struct conf_device *device;
 	pid_t pid;
+	bool stop;	/* SIGTERM: a swapoff that fails is tried again. SIGINT: it is not */
+	int64_t again;	/* when, ms; 0: it has not failed */
+	struct conf_device *failed; /* the last one that failed, and that the log tells of */
 	int64_t said;
-	uint64_t least; /* the fewest bytes that were left so far */
+	uint64_t least; /* the fewest bytes of the device that were left so far */
 } ending;
 
 /* The kernel has the donors leave when it removes their device. If the device stays, they stay. */
@@ -56,8 +61,24 @@ static void swap_again(void)
 	}
 }
 
-static void stays(const struct conf_device *device, const char *why)
+/* The unit is being stopped: devices that are off stay off, and on_progress() tries again. */
+static void try_later(struct conf_device *device, const char *why)
 {
+	if (device != ending.failed)
+		say(LOG_ERR, "device %s: swapoff: %s: it is tried again until it succeeds, or SIGQUIT ends me: free some memory",
+		    device->name, why);
+	sd_notifyf(0, "STATUS=device %s can't be swapped off yet: %s", device->name, why);
+	ending.failed = device;
+	ending.device = NULL;
+	ending.again = now_ms() + AGAIN_MS;
+}
+
+static void stays(struct conf_device *device, const char *why)
+{
+	if (ending.stop) {
+		try_later(device, why);
+		return;
+	}
 	say(LOG_ERR, "device %s: swapoff: %s: it stays, and so do I: free some memory and end me again", device->name, why);
 	sd_notifyf(0, "STATUS=device %s can't be swapped off: %s", device->name, why);
 	service.ending = false;
@@ -82,9 +103,12 @@ static void end_next(void)
 		event_base_loopbreak(service.base);
 		return;
 	}
-	say(LOG_INFO, "device %s: swapoff begins, %" PRIu64 " MiB", device->name, used >> 20);
+	/* Each attempt must not look like progress: systemd would wait for ever. */
+	if (device != ending.failed) {
+		say(LOG_INFO, "device %s: swapoff begins, %" PRIu64 " MiB", device->name, used >> 20);
+		ending.least = UINT64_MAX;
+	}
 	ending.said = now_ms();
-	ending.least = UINT64_MAX;
 	ending.pid = area_off(device->name);
 	if (ending.pid < 0) {
 		ending.pid = 0;
@@ -92,13 +116,17 @@ static void end_next(void)
 	}
 }
 
-void on_end(evutil_socket_t fd, short what, void *arg)
+/* SIGTERM, which stops the unit, or SIGINT of an operator. After a SIGINT this process may go on. */
+void on_end(evutil_socket_t signal, short what, void *arg)
 {
-	(void)fd, (void)what, (void)arg;
+	(void)what, (void)arg;
+	if (signal == SIGTERM && !ending.stop) {
+		ending.stop = true;
+		sd_notify(0, "STOPPING=1");
+	}
 	if (service.ending)
 		return;
 	service.ending = true;
-	sd_notify(0, "STOPPING=1");
 	end_next();
 }
 
@@ -125,6 +153,10 @@ void on_progress(evutil_socket_t fd, short what, void *arg)
 	uint64_t used;
 
 	(void)fd, (void)what, (void)arg;
+	if (ending.again && now_ms() >= ending.again) {
+		ending.again = 0;
+		end_next();
+	}
 	if (!ending.pid || !area_used(ending.device->name, &used))
 		return;
 	sd_notifyf(0, "STATUS=device %s: swapoff, %" PRIu64 " MiB are left", ending.device->name, used >> 20);
