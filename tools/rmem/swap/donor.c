@@ -20,6 +20,7 @@
 #define CONNECT_MS 5000
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 60000
+#define STEADY_MS 60000 /* a donor that is lost sooner may carry no pages, and must not get slabs again each second */
 #define STACK_SIZE (256 * 1024) /* all of it is locked in memory */
 
 static void told(void)
@@ -140,6 +141,13 @@ static int attempt(struct donor *d)
 
 /* ------------------------------------------------------------------ the thread, with the lock */
 
+/* The pause before the next attempt is twice as long. */
+static void pause_attempts(struct donor *d)
+{
+	d->next = now_ms() + d->pause_ms;
+	d->pause_ms = d->pause_ms * 2 < LONGEST_PAUSE_MS ? d->pause_ms * 2 : LONGEST_PAUSE_MS;
+}
+
 static void unlocked_attempt(struct donor *d)
 {
 	char before[sizeof(d->why)];
@@ -152,16 +160,14 @@ static void unlocked_attempt(struct donor *d)
 	pthread_mutex_lock(&service.lock);
 	d->own |= !ret;
 	if (!ret && !d->lost) {
-		d->state = DONOR_UP;
-		d->pause_ms = FIRST_PAUSE_MS;
+		donor_up(d);
 		*d->why = 0;
 		say(LOG_INFO, "donor %s: connected, %s port %s", d->conf->name, d->conf->host, d->conf->port);
 	} else {
 		/* the same line again and again would fill the log */
 		if (ret && strcmp(before, d->why))
 			say(LOG_WARNING, "%s; it is tried again", d->why);
-		d->next = now_ms() + d->pause_ms;
-		d->pause_ms = d->pause_ms * 2 < LONGEST_PAUSE_MS ? d->pause_ms * 2 : LONGEST_PAUSE_MS;
+		pause_attempts(d);
 	}
 	told();
 }
@@ -255,9 +261,10 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 	d->conf = conf_donor_copy(conf);
 	snprintf(d->device, sizeof(d->device), "%s", device);
 	d->asker = -1;
-	d->state = up ? DONOR_UP : DONOR_WAITS;
 	d->known = d->own = taken;
 	d->pause_ms = FIRST_PAUSE_MS;
+	if (up)
+		donor_up(d);
 	make_condition(d);
 	if (!kernel_open(&d->kernel) && !start_thread(d))
 		return d;
@@ -268,13 +275,21 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 	return NULL;
 }
 
+void donor_up(struct donor *d)
+{
+	d->state = DONOR_UP;
+	d->since = now_ms();
+}
+
 void donor_lost(struct donor *d)
 {
 	d->lost = true;
 	if (d->state != DONOR_UP)
 		return;
 	d->state = DONOR_WAITS;
-	d->next = now_ms() + d->pause_ms;
+	if (now_ms() - d->since >= STEADY_MS)
+		d->pause_ms = FIRST_PAUSE_MS;
+	pause_attempts(d);
 	pthread_cond_signal(&d->changed);
 }
 

@@ -162,6 +162,7 @@ struct donor {
 	int left;	       /* what the kernel answered when it was to leave: 0 or -errno */
 	bool answered;	       /* the kernel has answered since it was last asked to leave */
 	char why[256];	       /* why it is not up, or could not leave */
+	int64_t since;	       /* when it became UP, ms */
 	int64_t next;	       /* when it is tried again, ms */
 	unsigned int pause_ms; /* how long it waits after the next failure, or when it is lost */
 	int asker;	       /* the connection of an operator who waits until it has left; -1: none */
@@ -173,6 +174,7 @@ struct donor {
  * after a message.
  */
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up);
+void donor_up(struct donor *d);
 void donor_lost(struct donor *d);
 void donor_leave(struct donor *d); /* the kernel is to remove the donor */
 void donor_end(struct donor *d); /* its thread ends, after that if it has to leave; otherwise the kernel keeps the donor */

@@ -58,7 +58,7 @@ static void look_at(struct nlattr **attrs, void *arg)
 	if (state == RMEM_SWAP_DOWN && d->state == DONOR_UP)
 		donor_lost(d);
 	else if (state == RMEM_SWAP_UP && d->state == DONOR_WAITS && d->own)
-		d->state = DONOR_UP;
+		donor_up(d);
 }
 
 static void look(void)
