@@ -171,13 +171,16 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 
 static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
 {
-	if (!IS_ERR_OR_NULL(d->qp))
-		ib_destroy_qp(d->qp);
-	if (!IS_ERR_OR_NULL(d->cq))
-		ib_free_cq(d->cq);
-	rs_messages_free(d, ib);
-	if (!IS_ERR_OR_NULL(d->pd))
-		ib_dealloc_pd(d->pd);
+	/* A queue pair that stays may still use all the rest, which stays with it. */
+	bool stays = !IS_ERR_OR_NULL(d->qp) && ib_destroy_qp(d->qp);
+
+	if (!WARN_ONCE(stays, "rmem_swap: a queue pair can't be destroyed")) {
+		if (!IS_ERR_OR_NULL(d->cq))
+			ib_free_cq(d->cq);
+		rs_messages_free(d, ib);
+		if (!IS_ERR_OR_NULL(d->pd))
+			ib_dealloc_pd(d->pd);
+	}
 	d->qp = NULL;
 	d->cq = NULL;
 	d->pd = NULL;
