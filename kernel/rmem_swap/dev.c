@@ -11,6 +11,7 @@
 #define SLAB_MIN SZ_1M
 #define SLAB_MAX SZ_1G
 #define SLAB_DEFAULT SZ_1G
+#define PAGES_MAX (1ULL << 31) /* 8 TiB; a bitmap's functions count in unsigned int */
 #define BUFFERS_MAX (1 << 20)
 #define BUFFERS_DEFAULT 4096
 
@@ -242,7 +243,7 @@ static int make_slabs(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	u64 n = DIV_ROUND_UP(dev->pages, 1ULL << dev->slab_shift);
 	unsigned int i;
 
-	if (n > RS_MAX_SLABS || dev->pages > INT_MAX) {
+	if (n > RS_MAX_SLABS || dev->pages > PAGES_MAX) {
 		NL_SET_ERR_MSG(extack, "the device would have more than 65536 slabs, or than 8 TiB");
 		return -EINVAL;
 	}
