@@ -9,6 +9,7 @@
  *	any -> ENDED		donor_end()
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,14 +243,19 @@ static void make_condition(struct donor *d)
 	pthread_condattr_destroy(&attr);
 }
 
+/* The loop of the first thread handles signals, so no other thread takes one. */
 static int start_thread(struct donor *d)
 {
+	sigset_t all, before;
 	pthread_attr_t attr;
 	int ret;
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
 	ret = pthread_create(&d->thread, &attr, run, d);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return ret ? fault("donor %s: its thread: %s", d->conf->name, strerror(ret)) : 0;
 }

@@ -119,15 +119,9 @@ static int make_events(void)
 	return 0;
 }
 
-/* The loop handles signals, and no other thread takes one. */
 static int serve(void)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
 	begin_donors();
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	sd_notify(0, "READY=1");
 	say(LOG_INFO, "ready");
 	event_base_dispatch(service.base);
