@@ -231,7 +231,9 @@ static void init_dev(struct rs_dev *dev, const struct rs_dev_config *config)
 	INIT_LIST_HEAD(&dev->flushes);
 	INIT_LIST_HEAD(&dev->to_disk);
 	INIT_LIST_HEAD(&dev->ios_to_disk);
+	INIT_LIST_HEAD(&dev->reads);
 	INIT_WORK(&dev->disk_work, rs_disk_work);
+	INIT_WORK(&dev->read_work, rs_read_work);
 	init_waitqueue_head(&dev->wait);
 	INIT_LIST_HEAD(&dev->donors);
 	INIT_DELAYED_WORK(&dev->tick, rs_tick);
@@ -256,10 +258,11 @@ static int make_slabs(struct rs_dev *dev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-static int make_disk_wq(struct rs_dev *dev)
+static int make_disk_wqs(struct rs_dev *dev)
 {
 	dev->disk_wq = alloc_ordered_workqueue("rmem_swap-disk", WQ_MEM_RECLAIM);
-	return dev->disk_wq ? 0 : -ENOMEM;
+	dev->read_wq = alloc_ordered_workqueue("rmem_swap-read", WQ_MEM_RECLAIM);
+	return dev->disk_wq && dev->read_wq ? 0 : -ENOMEM;
 }
 
 /* Makes the device visible, at last, when nothing can fail any more. rs_devs_lock is held. */
@@ -299,7 +302,7 @@ static int make(struct rs_dev *dev, const struct rs_dev_config *config, struct n
 	if (!ret)
 		ret = rs_pages_init(dev, config->buffers ?: BUFFERS_DEFAULT);
 	if (!ret)
-		ret = make_disk_wq(dev);
+		ret = make_disk_wqs(dev);
 	if (ret)
 		return ret;
 	mutex_lock(&rs_devs_lock);
@@ -374,6 +377,7 @@ static void del(struct rs_dev *dev)
 	/* No request and no buffer is left, so these works do not queue themselves again. */
 	cancel_work_sync(&dev->again_work);
 	cancel_work_sync(&dev->disk_work);
+	cancel_work_sync(&dev->read_work);
 	mutex_lock(&rs_devs_lock);
 	list_del(&dev->list);
 	mutex_unlock(&rs_devs_lock);

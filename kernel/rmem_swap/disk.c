@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. disk_work submits all
- * of them. The task that brings us a request must not: it may hold a plug, or a list of bios that are submitted when the task
- * returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
+ * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. read_work submits reads,
+ * and disk_work all others. The task that brings us a request must not: it may hold a plug, or a list of bios that are submitted
+ * when the task returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
  *
- * disk_work sleeps while the disk takes no more. So each device has a workqueue for it, whose rescuer nothing else waits for.
+ * These works sleep while the disk takes no more. So each device has a workqueue for each of them, whose rescuer nothing else
+ * waits for. A read needs no place among the other bios: a page with a buffer is read from the buffer, until the disk has it.
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for the disk. A flush
  * waits until the disk has all buffers that were pending before the flush came. Then it has the disk flushed. A buffer that
@@ -208,16 +209,10 @@ static void submit_discard(struct rs_io *io)
 
 static void submit_io(struct rs_io *io)
 {
-	switch (req_op(blk_mq_rq_from_pdu(io))) {
-	case REQ_OP_READ:
-		submit_read(io);
-		break;
-	case REQ_OP_FLUSH:
+	if (req_op(blk_mq_rq_from_pdu(io)) == REQ_OP_FLUSH)
 		submit_flush(io);
-		break;
-	default:
+	else
 		submit_discard(io);
-	}
 }
 
 static void io_to_disk(struct rs_io *io)
@@ -232,7 +227,12 @@ static void io_to_disk(struct rs_io *io)
 
 void rs_disk_read(struct rs_io *io)
 {
-	io_to_disk(io);
+	struct rs_dev *dev = io->dev;
+
+	spin_lock_irq(&dev->disk_lock);
+	list_add_tail(&io->list, &dev->reads);
+	spin_unlock_irq(&dev->disk_lock);
+	queue_work(dev->read_wq, &dev->read_work);
 }
 
 void rs_disk_flush(struct rs_io *io)
@@ -271,7 +271,7 @@ static bool take_next(struct rs_dev *dev, struct rs_io **io, struct rs_buf **buf
 	return *io || *buf;
 }
 
-/* One of each goes in turn. So a read need not wait for all writes that wait, if the disk takes no more for now. */
+/* One of each goes in turn. So a flush need not wait for all writes that wait, if the disk takes no more for now. */
 void rs_disk_work(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(work, struct rs_dev, disk_work);
@@ -287,6 +287,32 @@ void rs_disk_work(struct work_struct *work)
 		if (buf)
 			submit_write(buf);
 	}
+	blk_finish_plug(&plug);
+	memalloc_noio_restore(noio);
+}
+
+static struct rs_io *next_read(struct rs_dev *dev)
+{
+	struct rs_io *io;
+
+	spin_lock_irq(&dev->disk_lock);
+	io = list_first_entry_or_null(&dev->reads, struct rs_io, list);
+	if (io)
+		list_del_init(&io->list);
+	spin_unlock_irq(&dev->disk_lock);
+	return io;
+}
+
+void rs_read_work(struct work_struct *work)
+{
+	struct rs_dev *dev = container_of(work, struct rs_dev, read_work);
+	unsigned int noio = memalloc_noio_save();
+	struct blk_plug plug;
+	struct rs_io *io;
+
+	blk_start_plug(&plug);
+	while ((io = next_read(dev)))
+		submit_read(io);
 	blk_finish_plug(&plug);
 	memalloc_noio_restore(noio);
 }

@@ -19,6 +19,8 @@ static void release(struct kref *ref)
 		put_disk(dev->gendisk);
 		blk_mq_free_tag_set(&dev->tags);
 	}
+	if (dev->read_wq)
+		destroy_workqueue(dev->read_wq);
 	if (dev->disk_wq)
 		destroy_workqueue(dev->disk_wq);
 	rs_pages_free(dev);

@@ -109,7 +109,7 @@ struct rs_buf {
 
 /* A request of the block layer. */
 struct rs_io {
-	struct list_head list;		/* starved, again, flushes, or ios_to_disk */
+	struct list_head list;		/* starved, again, flushes, ios_to_disk, or reads */
 	struct rs_dev *dev;
 	u64 index;			/* of its page */
 	struct rs_slab *slab;		/* to which it holds a reference, while it is at the donor */
@@ -184,9 +184,10 @@ struct rs_dev {
 	struct list_head pending;	/* buffers that the disk does not have yet */
 	struct list_head flushes;	/* rs_io.list: they wait for some of these buffers */
 	struct list_head to_disk;	/* rs_buf.list */
-	struct list_head ios_to_disk;	/* rs_io.list: reads, discards, and flushes that have waited */
-	struct workqueue_struct *disk_wq;	/* for disk_work alone */
-	struct work_struct disk_work;
+	struct list_head ios_to_disk;	/* rs_io.list: discards, and flushes that have waited */
+	struct list_head reads;		/* rs_io.list: from the disk */
+	struct workqueue_struct *disk_wq, *read_wq;	/* for disk_work alone, and for read_work alone */
+	struct work_struct disk_work, read_work;
 
 	wait_queue_head_t wait;		/* woken by the last put of a slab, free buffers, saved pages, donors that fail or talk */
 	struct list_head donors;
@@ -349,6 +350,7 @@ u64 rs_disk_seq(struct rs_dev *dev);
 bool rs_disk_has(struct rs_dev *dev, u64 seq);
 void rs_disk_wait(struct rs_dev *dev);
 void rs_disk_work(struct work_struct *work);
+void rs_read_work(struct work_struct *work);
 
 /* slab.c */
 bool rs_slab_get(struct rs_io *io);

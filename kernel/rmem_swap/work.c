@@ -4,8 +4,8 @@
 #include "rmem_swap.h"
 
 /*
- * All devices share them. (Each device also has a workqueue for its disk_work.) Works on rs_wq free memory, so it has a rescuer
- * thread. They do not sleep for long. Works on rs_slow_wq may wait for a donor, or for a workqueue.
+ * All devices share them. (Each device also has workqueues for its disk_work and its read_work.) Works on rs_wq free memory, so it
+ * has a rescuer thread. They do not sleep for long. Works on rs_slow_wq may wait for a donor, or for a workqueue.
  */
 struct workqueue_struct *rs_wq, *rs_slow_wq;
 
