@@ -45,6 +45,20 @@ contained_hosts() {
 	as_printed h3 namespace "${peer_at[@]}"
 }
 
+without_namespaces() { # without_namespaces HOST...: and their devices
+	local h
+	for h; do
+		on "$h" ip netns del web
+		wait_for 60 without_device "$h"
+	done
+}
+without_device() { on "$1" sh -c '! rdma link show | grep -q rxe1/'; }
+
+# A bridge, br5, for veths. Its way out is a VLAN.
+vlan_at() { on "$1" sh -c 'ip link add link eth0 name eth0.5 type vlan id 5 && ip link set eth0.5 up'; }
+bridge_at() { on "$1" sh -c 'ip link add br5 type bridge && ip link set eth0.5 master br5 && ip link set br5 up'; }
+on_bridge=(-e 's|--parent eth0|--parent br5 --type veth|') # for as_printed HOST namespace
+
 disk_for_podman() {
 	# shellcheck disable=SC2016 # expanded in the guest
 	on "$1" sh -ec 'disk=/dev/disk/by-id/virtio-lab
