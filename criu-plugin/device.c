@@ -202,15 +202,21 @@ static bool is_device(const char *name)
 struct ibv_context *open_any_device(void)
 {
 	struct ibv_context *ctx = NULL;
+	bool no_key = false;
 	struct dirent *de;
 	DIR *dir;
 
 	dir = opendir(SYSFS);
-	while (dir && !ctx && (de = readdir(dir)))
-		if (de->d_name[0] != '.')
-			ctx = ibv_open_restore_context(de->d_name, 1);
+	while (dir && !ctx && (de = readdir(dir))) {
+		if (de->d_name[0] == '.')
+			continue;
+		ctx = ibv_open_restore_context(de->d_name, 1);
+		/* Only Godwit's driver says this. Another device may be another driver's. */
+		no_key |= !ctx && errno == ENOKEY;
+	}
 	if (dir)
 		closedir(dir);
+	errno = no_key ? ENOKEY : ENODEV;
 	return ctx;
 }
 

@@ -43,6 +43,8 @@ static int list_ids(pid_t pid, int fd, uint32_t flags,
 	*ids = NULL;
 	if (!cm.ctx)
 		cm.ctx = open_any_device();
+	if (!cm.ctx && errno == ENOKEY)
+		return fail(NO_KEY);
 	if (!cm.ctx)
 		return fail("process %d has " RDMA_CM " open: no device here has Godwit's driver, which could tell whether it has connections",
 			    pid);

@@ -187,7 +187,10 @@ int read_device(struct ibv_context *ctx, const char *name,
 		const char *node, RdmaDeviceEntry *device);
 void free_device(RdmaDeviceEntry *device);
 
-/* A context of any device here that has our driver, to call it; or NULL. */
+/*
+ * A context of any device here that has our driver, to call it. NULL: there is
+ * none, or errno is ENOKEY.
+ */
 struct ibv_context *open_any_device(void);
 
 bool has_gid(const RdmaDeviceEntry *device, const uint8_t raw[16]);

@@ -17,11 +17,15 @@ static struct ibv_context *driver;	/* of any device, to call the driver */
 static struct node cm_node;
 static int *numbers;	/* in the store, in the inventory's order; all tasks have it */
 
-static int find_driver(void)
+/* otherwise: what to say if it is not the key that is missing */
+static int find_driver(const char *otherwise)
 {
-	if (!driver)
-		driver = open_any_device();
-	return driver ? 0 : -1;
+	if (driver)
+		return 0;
+	driver = open_any_device();
+	if (driver)
+		return 0;
+	return errno == ENOKEY ? fail(NO_KEY) : fail(RDMA_CM ": %s", otherwise);
 }
 
 static void leave_driver(void)
@@ -36,8 +40,8 @@ int share_cm_files(void)
 
 	if (!count)
 		return 0;
-	if (find_driver())
-		return fail(RDMA_CM ": a restored process can use it only with the help of Godwit's driver, of which there is no device here: rdma link add rxe0 type rxe netdev INTERFACE");
+	if (find_driver("a restored process can use it only with the help of Godwit's driver, of which there is no device here: rdma link add rxe0 type rxe netdev INTERFACE"))
+		return -1;
 	leave_driver();
 	if (find_cm_node(&cm_node))
 		return -1;
@@ -205,8 +209,8 @@ int adopt_cm_files(find_pid_fn *find, const void *arg, struct ibv_context **ctx)
 
 	if (!inventory->n_cm_files)
 		return 0;
-	if (find_driver())
-		return fail(RDMA_CM ": no device here has Godwit's driver any more");
+	if (find_driver("no device here has Godwit's driver any more"))
+		return -1;
 	ret = make_ids(find, arg, ctx);
 	for (i = 0; !ret && i < inventory->n_cm_files; i++) {
 		pid = find(arg, inventory->cm_files[i]->pid);
