@@ -58,6 +58,9 @@ struct ibv_context *open_context_file(const char *device,
 	}
 	if (errno == ENOKEY)
 		fail(NO_KEY);
+	else if (errno == EPERM)
+		fail("%s: no context can be restored on it: " NO_CAPABILITY,
+		     device);
 	else
 		fail("%s: no context can be restored on it: %m: is its driver Godwit's rdma_rxe?",
 		     device);

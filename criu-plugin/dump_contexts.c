@@ -117,6 +117,9 @@ static int stop_context(struct dumped_context *c)
 	void *buf;
 
 	ret = ibv_query_migration(c->ctx, &query);
+	if (ret == EPERM)
+		return fail("%s: this context cannot be dumped: " NO_CAPABILITY,
+			    device);
 	if (ret)
 		return fail("%s: its driver cannot dump this context (%s): is it Godwit's rdma_rxe?",
 			    device, strerror(ret));

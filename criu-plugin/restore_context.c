@@ -70,7 +70,7 @@ int creating_failed(const struct saved_context *c,
 		return fail("%s: %s did not get its handle %u", device, name,
 			    le32toh(rec->handle));
 	case EPERM:
-		return fail("%s: %s cannot be restored: CRIU lacks CAP_CHECKPOINT_RESTORE in the initial user namespace",
+		return fail("%s: %s cannot be restored: " NO_CAPABILITY,
 			    device, name);
 	case ENOMEM:
 		if (le16toh(rec->type) == RXE_MIGR_REC_MR)
