@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dump.h"
@@ -38,6 +39,26 @@ int refuse_predump(int pid)
 	return for_each_fd(pid, refuse, NULL) ? -1 : -ENOTSUP;
 }
 
+/*
+ * Tasks make their contexts themselves, and the driver wants a capability in
+ * the initial user namespace for that. CRIU has it, or the driver dumps
+ * nothing. A task in another user namespace never has it. (CRIU itself refuses
+ * a tree with several user namespaces.)
+ */
+static int refuse_user_namespace(pid_t root)
+{
+	struct stat own, its;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", root);
+	if (stat(path, &its) || stat("/proc/self/ns/user", &own))
+		return 0;	/* the task has ended, and CRIU says so */
+	if (own.st_dev == its.st_dev && own.st_ino == its.st_ino)
+		return 0;
+	return fail("process %d has a user namespace of its own, in which no context can be restored: start it without one",
+		    root);
+}
+
 /* What must be right before the first context is stopped. */
 static int begin(void)
 {
@@ -47,7 +68,7 @@ static int begin(void)
 	 * A mistake in the configuration shows here, while the task runs. No
 	 * setting matters for a dump.
 	 */
-	if (check_criu() || load_config())
+	if (check_criu() || load_config() || refuse_user_namespace(dump.root))
 		return -1;
 	if (in_image_dir("parent"))
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
