@@ -8,9 +8,17 @@
  *
  * This is checked only for processes with RDMA. For all others the plugin does
  * nothing that could disturb another CRIU.
+ *
+ * What else CRIU does not tell its plugins is here, too.
  */
+#include <ctype.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "plugin.h"
 
@@ -45,4 +53,37 @@ int check_criu(void)
 		return fail("this CRIU is not 4.1, for which Godwit's plugin is: it has %zu hooks for plugins, and 4.1 has %d",
 			    hooks, CR_PLUGIN_HOOK__MAX);
 	return 0;
+}
+
+/* The name of the image streamer's socket, in the image directory */
+#define STREAMER "streamer-capture.sock"
+
+static bool is_streamer(int fd)
+{
+	struct sockaddr_un peer = {};
+	socklen_t size = sizeof(peer) - 1;	/* so that the path ends */
+	const char *name;
+
+	if (getpeername(fd, (void *)&peer, &size) || peer.sun_family != AF_UNIX)
+		return false;
+	name = strrchr(peer.sun_path, '/');
+	return !strcmp(name ? name + 1 : peer.sun_path, STREAMER);
+}
+
+/*
+ * CRIU exports its options, but only its source says where in them this one is.
+ * With --stream CRIU has connected to the streamer before it loads plugins.
+ */
+bool criu_streams(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *de;
+	bool found = false;
+
+	while (dir && !found && (de = readdir(dir)))
+		if (isdigit(de->d_name[0]))
+			found = is_streamer(atoi(de->d_name));
+	if (dir)
+		closedir(dir);
+	return found;
 }

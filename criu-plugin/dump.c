@@ -72,6 +72,8 @@ static int begin(void)
 		return -1;
 	if (in_image_dir("parent"))
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
+	if (criu_streams())
+		return fail("--stream is refused for processes with RDMA, whose images would not be in the stream: dump into a folder");
 	if (add_inventory_plugin(CR_PLUGIN_DESC.name))
 		return fail("no memory");
 	if (watchdog_start())

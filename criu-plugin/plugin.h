@@ -45,6 +45,9 @@ extern int fdstore_get(int id) __attribute__((weak));
 /* Is this the CRIU that the plugin is for? */
 int check_criu(void);
 
+/* Does CRIU send the images to a streamer (--stream)? For a dump */
+bool criu_streams(void);
+
 /* ------------------------------------------------------- error.c: one line -- */
 
 #define LOG_ERROR 1
