@@ -87,3 +87,15 @@ bool criu_streams(void)
 		closedir(dir);
 	return found;
 }
+
+/*
+ * An image of CRIU before 4.1 names no plugins, and CRIU then says of every
+ * name that it is there.
+ */
+bool images_name_plugins(void)
+{
+	static const char none[] = "a plugin that is not there";
+
+	return check_and_remove_inventory_plugin &&
+	       !check_and_remove_inventory_plugin(none, strlen(none));
+}

@@ -74,8 +74,6 @@ static int begin(void)
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
 	if (criu_streams())
 		return fail("--stream is refused for processes with RDMA, whose images would not be in the stream: dump into a folder");
-	if (add_inventory_plugin(CR_PLUGIN_DESC.name))
-		return fail("no memory");
 	if (watchdog_start())
 		return -1;
 	pass_lock(dump.root);
@@ -259,6 +257,14 @@ static int collect(void)
 	note_time(&dump.inventory);
 	if (!add_devices() && !collect_tasks() && !write_contexts())
 		dump.result = write_inventory(&dump.inventory);
+	/*
+	 * A restore fails if CRIU's inventory names the plugin and its images
+	 * are missing. So not before they are there: a task may have closed
+	 * its files just before it was frozen.
+	 */
+	if (!dump.result && dump.began &&
+	    add_inventory_plugin(CR_PLUGIN_DESC.name))
+		dump.result = fail("no memory");
 	return dump.result;
 }
 

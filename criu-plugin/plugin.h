@@ -48,6 +48,9 @@ int check_criu(void);
 /* Does CRIU send the images to a streamer (--stream)? For a dump */
 bool criu_streams(void);
 
+/* For a restore: do the images say with which plugins they were made? */
+bool images_name_plugins(void);
+
 /* ------------------------------------------------------- error.c: one line -- */
 
 #define LOG_ERROR 1

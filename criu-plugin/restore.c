@@ -18,9 +18,8 @@ int restore_init(void)
 					       strlen(CR_PLUGIN_DESC.name)))
 		return 0;
 	if (!in_image_dir(INVENTORY)) {
-		/* An image of CRIU before 4.1 does not name its plugins. */
-		if (in_image_dir("rdma-0.img"))
-			return fail("%s is missing: take the checkpoint again",
+		if (images_name_plugins() || in_image_dir("rdma-0.img"))
+			return fail("%s is missing, though the process had RDMA: copy all images, or take the checkpoint again",
 				    INVENTORY);
 		info("no %s: nothing to restore", INVENTORY);
 		return 0;
