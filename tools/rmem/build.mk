@@ -4,7 +4,7 @@
 
 rmem_dir := tools/rmem
 rmem_build := $(BUILD)/tools/rmem
-rmem_cflags := -std=gnu11 -O2 -g -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes -D_GNU_SOURCE \
+rmem_cflags := -std=gnu11 -O2 -g -Wall -Wextra $(WERROR) -Wshadow -Wmissing-prototypes -Wstrict-prototypes -D_GNU_SOURCE \
 	-DRMEM_PROGRAM_VERSION='"$(GODWIT_VERSION)"' -I$(rmem_dir)/lib -Ikernel/uapi
 rmem_objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(rmem_dir)/$(1)/*.c))
 
@@ -76,7 +76,7 @@ $(librvm): $(librvm_obj) $(rmem_dir)/rvm/librvm.map $(librmem)
 
 $(rmem_examples): $(BUILD)/rmem-%: $(rmem_dir)/examples/%.c $(rmem_dir)/lib/rmem.h $(librmem)
 	$(call say,CC,$@)
-	$(Q)$(CC) -std=c11 -O2 -g -Wall -Wextra -Werror $(RMEM_CFLAGS) $(LDFLAGS) -o $@ $< $(RMEM_LIBS)
+	$(Q)$(CC) -std=c11 -O2 -g -Wall -Wextra $(WERROR) $(RMEM_CFLAGS) $(LDFLAGS) -o $@ $< $(RMEM_LIBS)
 
 $(BUILD)/lib/pkgconfig/librmem.pc: $(rmem_dir)/lib/librmem.pc.in
 $(BUILD)/lib/pkgconfig/librvm.pc: $(rmem_dir)/rvm/librvm.pc.in
