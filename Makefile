@@ -121,6 +121,12 @@ else ifneq ($(goals),)
 ifneq ($(shell cat build/flavour 2>/dev/null),$(flavour))
 $(shell rm -f build/config.mk)
 endif
+# When another kernel runs than at configure's time, the modules are for that one. (The tree has one kernel.)
+ifneq ($(flavour),tree)
+ifneq ($(shell sed -n 's/^KERNEL_RUNNING := //p' build/config.mk 2>/dev/null),$(shell uname -r))
+$(shell rm -f build/config.mk)
+endif
+endif
 build/config.mk: configure
 	$(Q)./configure --flavour $(flavour)
 include build/config.mk

@@ -18,7 +18,7 @@ kernel_ours := $(wildcard kernel/src/*.[ch] kernel/uapi/rdma/*.h)
 
 ALL += build/kernel/rdma_rxe.ko
 
-build/kernel/upstream/.done: $(KERNEL_SOURCE)
+build/kernel/upstream/.done: $(KERNEL_SOURCE) build/kernel-version
 	$(call say,UNPACK,$(<F))
 	$(Q)rm -rf $(@D) && mkdir -p $(@D)
 	$(Q)xz -dc -T0 $< | tar -x --strip-components=1 -C $(@D) --wildcards \

@@ -9,7 +9,8 @@ ALL += build/kernel/rmem_swap.ko
 
 # rmem_swap_build NAME,HEADERS
 define rmem_swap_build
-build/$(1)/rmem_swap.ko: $(rmem_swap_files) $(wildcard kernel/uapi/rmem/*.h) kernel/rmem_swap/build.mk
+build/$(1)/rmem_swap.ko: $(rmem_swap_files) $(wildcard kernel/uapi/rmem/*.h) kernel/rmem_swap/build.mk build/kernel-version
+	$(Q)[ $$@ -nt build/kernel-version ] || rm -rf build/$(1)/rmem_swap
 	$(Q)mkdir -p build/$(1)/rmem_swap
 	$(Q)for f in $(rmem_swap_files); do \
 		cmp -s $$$$f build/$(1)/rmem_swap/$$$${f##*/} || cp $$$$f build/$(1)/rmem_swap/; done
