@@ -34,6 +34,7 @@
 #   make bench-swap
 #                   swap to remote memory against nbd, nvme-rdma and a slow disk; docs/benchmarks/swap.md
 #   make install    DESTDIR=, prefix from ./configure
+#   make uninstall  removes what make install installs, with the same DESTDIR and prefix
 #   make style      what CI asks of the sources
 #   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
 #   make clean
@@ -54,7 +55,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 .DEFAULT_GOAL := all
-.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap install style refresh clean vm kernel kernel-debug
+.PHONY: all check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap install uninstall style refresh clean vm kernel kernel-debug
 
 # These goals run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
@@ -106,8 +107,8 @@ goals := $(filter-out $(host_goals),$(or $(MAKECMDGOALS),all))
 ifeq ($(filter tree debian13,$(flavour)),)
 # Not a Debian that we build on: do it in the tree.
 ifneq ($(goals),)
-ifneq ($(filter install,$(goals)),)
-$(if $(DESTDIR),,$(error install: what is built here is for Debian 13: say where it goes, DESTDIR=))
+ifneq ($(filter install uninstall,$(goals)),)
+$(if $(DESTDIR),,$(error install, uninstall: what is built here is for Debian 13: say where it is, DESTDIR=))
 endif
 .PHONY: $(goals)
 $(firstword $(goals)):
@@ -143,6 +144,21 @@ install: all $(INSTALL)
 	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rmem_swap.ko)
 	$(Q)install -D -m 644 build/kernel/rmem_swap.ko $(DESTDIR)$(MODDIR)/updates/rmem_swap.ko
 	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
+	$(if $(DESTDIR),,$(Q)ldconfig)
+
+# What install would put there has these names. The modules may also lie where an earlier kernel finds them.
+uninstall:
+	$(Q)rm -rf build/uninstall
+	$(Q)$(MAKE) install DESTDIR=$(CURDIR)/build/uninstall >/dev/null
+	$(call say,REMOVE,$(or $(DESTDIR),/))
+	$(Q)cd build/uninstall && find . ! -type d -print0 | (cd $(or $(DESTDIR),/) && xargs -0 rm -f)
+	$(Q)rm -rf build/uninstall
+	$(Q)for updates in $(DESTDIR)/lib/modules/*/updates; do \
+		[ -d "$$updates" ] || continue; \
+		rm -f "$$updates/rdma_rxe.ko" "$$updates/rmem_swap.ko" || exit 1; \
+		$(if $(DESTDIR),:,depmod "$$(basename "$${updates%/updates}")"); done
+	$(if $(DESTDIR),,$(Q)ldconfig)
+	@echo "Kept: /etc/godwit with the cluster's key, /var/lib/godwit, and the settings and data of rmemd and rmemswap"
 
 style: all build/kernel/upstream/.done
 	$(Q)tests/style
