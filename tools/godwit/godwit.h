@@ -97,5 +97,7 @@ void usage(void) __attribute__((noreturn));	/* print it, and end the program */
 int failed(int code);
 /* A process id. If text is none, the program says so and ends. */
 pid_t parse_pid(const char *text);
+/* The same for a number of seconds. */
+int parse_seconds(const char *text);
 
 #endif /* GODWIT_H */

@@ -186,7 +186,7 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		case 'i': m->images_base = parse_text(optarg); break;
 		case 'j': m->json = true; break;
 		case 'l': m->leave_images = true; break;
-		case 'L': m->limit_ms = parse_pid(optarg) * 1000; break;
+		case 'L': m->limit_ms = parse_seconds(optarg) * 1000; break;
 		case 's': m->ssh = parse_text(optarg); break;
 		case 'S': move_path(&m->share, optarg); break;
 		case 'v': *verbose = true; break;

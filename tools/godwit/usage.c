@@ -2,6 +2,7 @@
 /*
  * The usage, and how a subcommand fails. A file of its own: main.c calls the subcommands, and they call this.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,14 +39,24 @@ int failed(int code)
 	return code;
 }
 
-pid_t parse_pid(const char *text)
+static int parse_number(const char *text, int most, const char *what)
 {
 	char *end;
-	long pid = strtol(text, &end, 10);
+	long number = strtol(text, &end, 10);
 
-	if (*end || end == text || pid <= 0 || pid > 1 << 22) {
-		fprintf(stderr, "godwit: '%s' is no process id\n", text);
+	if (*end || end == text || number <= 0 || number > most) {
+		fprintf(stderr, "godwit: '%s' is no %s\n", text, what);
 		exit(EXIT_USAGE);
 	}
-	return pid;
+	return number;
+}
+
+pid_t parse_pid(const char *text)
+{
+	return parse_number(text, 1 << 22, "process id");
+}
+
+int parse_seconds(const char *text)
+{
+	return parse_number(text, INT_MAX / 1000, "number of seconds");
 }
