@@ -80,7 +80,7 @@ int host_check_device(const char *device)
 	if (ret == EPERM)
 		return fault("device %s: not permitted: CAP_SYS_ADMIN is needed", device);
 	if (ret)
-		return fault("device %s: its driver does not know how to move: load our rdma_rxe", device);
+		return fault("device %s: its driver does not know how to move: " LOAD_OURS, device);
 	if (query.abi_version != RXE_MIGR_ABI_VERSION)
 		return fault("device %s: its driver speaks version %u, godwit %u: install both from one "
 			     "release", device, query.abi_version, RXE_MIGR_ABI_VERSION);

@@ -121,7 +121,7 @@ static void look_at_context(struct look *look, const struct context *c)
 	plan->rdma = true;
 	if (!c->ours) {
 		plan_stays(plan, object, "process %d, descriptor %d: the driver of %s does not know how to move: "
-			   "load our rdma_rxe", c->pid, c->fd, c->device[0] ? c->device : "its device");
+			   LOAD_OURS, c->pid, c->fd, c->device[0] ? c->device : "its device");
 		return;
 	}
 	if (c->query.abi_version != RXE_MIGR_ABI_VERSION) {
