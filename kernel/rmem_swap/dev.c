@@ -392,9 +392,8 @@ int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 	if (ret)
 		return ret;
 	set_phase(dev, force ? RS_DEV_GOES : RS_DEV_CLOSED);
-	ret = rs_disk_wait(dev);
-	if (!ret)
-		ret = rs_donors_leave(dev);
+	rs_disk_wait(dev);
+	ret = rs_donors_leave(dev);
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "donors alone have pages of it, since the disk fails, or they do not answer: it stays");
 		set_phase(dev, RS_DEV_STAYS);
@@ -414,10 +413,8 @@ void rs_devs_del_all(void)
 	while ((dev = list_first_entry_or_null(&rs_devs, struct rs_dev, list))) {
 		rs_dev_get(dev);
 		mutex_unlock(&rs_devs_lock);
-		/* A fatal signal ends the wait in rs_dev_del(), but not this one. */
-		wait_event_idle(dev->wait, rs_disk_has(dev, rs_disk_seq(dev)));
-		rs_dev_del(dev, true, NULL);
-		rs_dev_put(dev);
+		if (!rs_dev_del(dev, true, NULL))
+			rs_dev_put(dev);
 		mutex_lock(&rs_devs_lock);
 	}
 	mutex_unlock(&rs_devs_lock);

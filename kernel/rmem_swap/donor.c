@@ -135,18 +135,16 @@ static void connect_work(struct work_struct *work)
 
 /*
  * All of generic netlink waits for a command. So a donor that does not answer in time is given up. A donor that goes on answering
- * is waited for as long as it takes, and so is the disk, unless the thread is killed. False: it has not answered in time.
+ * is waited for as long as it takes, and so is the disk. False: it has not answered in time.
  */
 static bool wait_in_time(struct rs_donor *d, struct completion *done)
 {
 	unsigned int steps;
-	long left;
 
 	do {
 		steps = READ_ONCE(d->steps);
-		left = wait_for_completion_killable_timeout(done, PATIENCE);
-		if (left)
-			return left > 0;
+		if (wait_for_completion_timeout(done, PATIENCE))
+			return true;
 	} while (READ_ONCE(d->on_disk) || READ_ONCE(d->steps) != steps);
 	return false;
 }

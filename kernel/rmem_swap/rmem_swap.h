@@ -348,7 +348,7 @@ void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
 u64 rs_disk_seq(struct rs_dev *dev);
 bool rs_disk_has(struct rs_dev *dev, u64 seq);
-int rs_disk_wait(struct rs_dev *dev);
+void rs_disk_wait(struct rs_dev *dev);
 void rs_disk_work(struct work_struct *work);
 void rs_read_work(struct work_struct *work);
 
