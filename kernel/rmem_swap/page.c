@@ -496,6 +496,22 @@ static void discard(struct rs_dev *dev, u64 index)
 	spin_unlock_irq(&bucket->lock);
 }
 
+/* A page whose data is on its way to the disk may have neither bit, since its slab was unmapped, or has newer data. */
+static void forget_pending(struct rs_dev *dev, u64 first, u64 end)
+{
+	struct rs_bucket *bucket;
+	struct rs_page *page;
+
+	for (bucket = dev->buckets; bucket < dev->buckets + dev->n_buckets; bucket++) {
+		spin_lock_irq(&bucket->lock);
+		hlist_for_each_entry(page, &bucket->pages, node)
+			if (page->index >= first && page->index < end)
+				forget_owed(dev, page);
+		spin_unlock_irq(&bucket->lock);
+		cond_resched();
+	}
+}
+
 void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count)
 {
 	u64 end = first + count;
@@ -506,6 +522,8 @@ void rs_pages_discard(struct rs_dev *dev, u64 first, u64 count)
 		discard(dev, index);
 		cond_resched();
 	}
+	if (READ_ONCE(dev->n_pending))
+		forget_pending(dev, first, end);
 	atomic64_add(count, &dev->stats.n[RS_DISCARDED]);
 }
 

@@ -122,10 +122,22 @@ int area_is_free(const char *name, const char *path)
 		     other ? other : "something that is not known", path);
 }
 
+/*
+ * If the disk has failed, the device may owe it pages that nobody needs any more, and fails every flush until they are written or
+ * discarded. mkswap flushes.
+ */
+static int make_area(char *path)
+{
+	char *const mkswap[] = { "mkswap", path, NULL }, *const blkdiscard[] = { "blkdiscard", "--force", path, NULL };
+	char output[1024];
+
+	return run(mkswap, output, sizeof(output)) &&
+	       (run(blkdiscard, output, sizeof(output)) || run(mkswap, output, sizeof(output)));
+}
+
 int area_on(const struct conf_device *device)
 {
-	char path[RMEM_SWAP_NAME_SIZE + 8], output[1024];
-	char *const words[] = { "mkswap", path, NULL };
+	char path[RMEM_SWAP_NAME_SIZE + 8];
 	int flags = SWAP_FLAG_PREFER | device->priority | (device->discard ? SWAP_FLAG_DISCARD : 0);
 	uint64_t used;
 
@@ -134,7 +146,7 @@ int area_on(const struct conf_device *device)
 		return 0;
 	if (area_is_free(device->name, path))
 		return -1;
-	if (run(words, output, sizeof(output)))
+	if (make_area(path))
 		return fault("device %s: mkswap %s failed", device->name, path);
 	if (!swapon(path, flags))
 		return 0;
