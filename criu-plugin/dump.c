@@ -68,7 +68,7 @@ static int begin(void)
 	 * A mistake in the configuration shows here, while the task runs. No
 	 * setting matters for a dump.
 	 */
-	if (check_criu() || load_config() || refuse_user_namespace(dump.root))
+	if (check_criu() || load_config())
 		return -1;
 	if (in_image_dir("parent"))
 		return fail("this checkpoint builds on an earlier one, which is refused for processes with RDMA: writes of RDMA do not show in the page tables; dump at once");
@@ -92,7 +92,8 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 
 	(void)arg;
 	(void)node;
-	if (kind == FILE_UVERBS && begin())
+	if (kind == FILE_UVERBS &&
+	    (begin() || refuse_user_namespace(dump.root)))
 		return -1;
 	mine = kind == FILE_UVERBS ? proc_get_fd(pid, fd) : -1;
 	if (mine < 0)
@@ -141,7 +142,8 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	switch (kind) {
 	case FILE_UVERBS:
 		task->files++;
-		if (begin() || refuse_outsiders() || know_mappings(task) ||
+		if (begin() || refuse_user_namespace(dump.root) ||
+		    refuse_outsiders() || know_mappings(task) ||
 		    watchdog_watch(pid))
 			return -1;
 		return open_context(task, fd, node);

@@ -314,18 +314,16 @@ static int take_ports(struct ibv_context **ctx, const struct made_id *ids,
 
 /*
  * One restore of this host after the other. If there is no lock, as in a mount
- * namespace without a /run that can be written, go on without it: it matters
- * only to others at the same moment.
+ * namespace without a /run that can be written, or if others have it for long,
+ * go on without it: it matters only to others at the same moment.
  */
 static int take_numbers_and_ports(struct ibv_context **ctx, struct made_id *ids,
 				  size_t count)
 {
 	int lock = cm_lock(), ret;
 
-	if (lock < 0 && errno == ETIMEDOUT)
-		return fail("ids of librdmacm: another restore or check on this host does not get done with its own: try again");
 	if (lock < 0)
-		warn("ids of librdmacm: there is no lock " CM_LOCK " (%m): another restore or check at this moment may fail");
+		warn("ids of librdmacm: the lock " CM_LOCK " cannot be had (%m): another restore or check at this moment may fail");
 	ret = take_numbers(ids, count) || take_ports(ctx, ids, count) ? -1 : 0;
 	if (lock >= 0)
 		close(lock);
