@@ -151,7 +151,7 @@ uninstall:
 	$(Q)rm -rf build/uninstall
 	$(Q)$(MAKE) install DESTDIR=$(CURDIR)/build/uninstall >/dev/null
 	$(call say,REMOVE,$(or $(DESTDIR),/))
-	$(Q)cd build/uninstall && find . ! -type d -print0 | (cd $(or $(DESTDIR),/) && xargs -0 rm -f)
+	$(Q)cd build/uninstall && find . ! -type d -print0 | (cd "$(or $(abspath $(DESTDIR)),/)" && xargs -0 rm -f)
 	$(Q)rm -rf build/uninstall
 	$(Q)for updates in $(DESTDIR)/lib/modules/*/updates; do \
 		[ -d "$$updates" ] || continue; \

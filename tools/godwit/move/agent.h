@@ -43,8 +43,8 @@ struct agent {
 	json_t *copied;		/* copies that came: files_dest.c */
 	/*
 	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
-	 * network namespace is ours to remove; "made" of a volume: that, too, and "place", where it is; and "begun": podman was
-	 * told to restore it.
+	 * network namespace is ours to remove; "made" of a volume: that, too, and "place", where it is; "begun": podman was
+	 * told to restore it; and "policy_back": podman has its restart policy again.
 	 */
 	json_t *container;
 	json_t *mntns;		/* what differs in the mount namespace of the process (mntns.h); or NULL */

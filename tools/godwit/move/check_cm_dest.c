@@ -152,6 +152,8 @@ static int try_to_bind(const struct in6_addr *address, const struct cm_port *por
 	fault_clear();
 	if (look.has)
 		return rdma_try_bind(address, port);
+	if (is_any(&look.other))
+		return 0;	/* no address of the family is here: the plugin will tell */
 	err = rdma_try_bind(&look.other, port);
 	return err == EADDRINUSE ? 0 : err;
 }

@@ -177,8 +177,8 @@ static void look_at_last_move(struct move *m)
 	json_array_foreach(all, i, state) {
 		const char *policy = find_text(state, "container.restart"), *move = find_text(state, "id");
 
-		if (*policy && !find(state, "to") && is_one_of(find_text(state, "stage"), "committed running") &&
-		    !strcmp(find_text(state, "container.id"), id))
+		if (*policy && !find(state, "to") && !find(state, "container.policy_back") &&
+		    is_one_of(find_text(state, "stage"), "committed running") && !strcmp(find_text(state, "container.id"), id))
 			plan_problem(&m->plan, "container %s: move %s, which brought it here, is not over, and its restart policy "
 				     "(%s) is not back: if it does not run at its source any more: godwit settle %s commit",
 				     m->container.name, move, policy, move);
