@@ -257,18 +257,16 @@ void rs_disk_discard(struct rs_io *io)
 		rs_io_end(io, BLK_STS_OK);
 }
 
-/* The first request, and the first write. */
-static bool take_next(struct rs_dev *dev, struct rs_io **io, struct rs_buf **buf)
+static struct rs_buf *next_write(struct rs_dev *dev)
 {
+	struct rs_buf *buf;
+
 	spin_lock_irq(&dev->disk_lock);
-	*io = list_first_entry_or_null(&dev->ios_to_disk, struct rs_io, list);
-	if (*io)
-		list_del_init(&(*io)->list);
-	*buf = list_first_entry_or_null(&dev->to_disk, struct rs_buf, list);
-	if (*buf)
-		list_del_init(&(*buf)->list);
+	buf = list_first_entry_or_null(&dev->to_disk, struct rs_buf, list);
+	if (buf)
+		list_del_init(&buf->list);
 	spin_unlock_irq(&dev->disk_lock);
-	return *io || *buf;
+	return buf;
 }
 
 /* One of each goes in turn. So a flush need not wait for all writes that wait, if the disk takes no more for now. */
@@ -281,26 +279,16 @@ void rs_disk_work(struct work_struct *work)
 	struct rs_io *io;
 
 	blk_start_plug(&plug);
-	while (take_next(dev, &io, &buf)) {
+	do {
+		io = rs_io_take(&dev->ios_to_disk, &dev->disk_lock);
 		if (io)
 			submit_io(io);
+		buf = next_write(dev);
 		if (buf)
 			submit_write(buf);
-	}
+	} while (io || buf);
 	blk_finish_plug(&plug);
 	memalloc_noio_restore(noio);
-}
-
-static struct rs_io *next_read(struct rs_dev *dev)
-{
-	struct rs_io *io;
-
-	spin_lock_irq(&dev->disk_lock);
-	io = list_first_entry_or_null(&dev->reads, struct rs_io, list);
-	if (io)
-		list_del_init(&io->list);
-	spin_unlock_irq(&dev->disk_lock);
-	return io;
 }
 
 void rs_read_work(struct work_struct *work)
@@ -311,7 +299,7 @@ void rs_read_work(struct work_struct *work)
 	struct rs_io *io;
 
 	blk_start_plug(&plug);
-	while ((io = next_read(dev)))
+	while ((io = rs_io_take(&dev->reads, &dev->disk_lock)))
 		submit_read(io);
 	blk_finish_plug(&plug);
 	memalloc_noio_restore(noio);

@@ -153,18 +153,6 @@ const struct blk_mq_ops rs_mq_ops = {
 	.timeout = timed_out,
 };
 
-static struct rs_io *next_again(struct rs_dev *dev)
-{
-	struct rs_io *io;
-
-	spin_lock_irq(&dev->pool_lock);
-	io = list_first_entry_or_null(&dev->again, struct rs_io, list);
-	if (io)
-		list_del_init(&io->list);
-	spin_unlock_irq(&dev->pool_lock);
-	return io;
-}
-
 void rs_again_work(struct work_struct *work)
 {
 	struct rs_dev *dev = container_of(work, struct rs_dev, again_work);
@@ -172,7 +160,7 @@ void rs_again_work(struct work_struct *work)
 	struct rs_buf *buf;
 	struct rs_io *io;
 
-	while ((io = next_again(dev))) {
+	while ((io = rs_io_take(&dev->again, &dev->pool_lock))) {
 		if (io->slab)
 			rs_post_all(io);
 		else

@@ -319,6 +319,7 @@ u32 rs_stalled(struct rs_donor *d);
 /* io.c */
 void rs_io_end(struct rs_io *io, blk_status_t status);
 void rs_io_again(struct rs_io *io);
+struct rs_io *rs_io_take(struct list_head *list, spinlock_t *lock);
 
 /* page.c */
 int rs_pages_init(struct rs_dev *dev, u32 buffers);
