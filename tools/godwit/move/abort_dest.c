@@ -17,7 +17,7 @@ static void warn_of(struct agent *a, int failed)
 
 void agent_undo_copy(struct agent *a)
 {
-	if (a->left)
+	if (a->stage == STAGE_REMOVING)
 		return;
 	incoming_drop(&a->incoming);
 	if (a->container)
@@ -49,8 +49,7 @@ void agent_undo_copy(struct agent *a)
 	addresses_free(&a->addresses);
 	tree_free(&a->tree);
 	contexts_free(&a->contexts);
-	a->left = a->container || a->images;
-	agent_enter_stage(a, STAGE_IDLE);
+	agent_enter_stage(a, a->container || a->images ? STAGE_REMOVING : STAGE_IDLE);
 }
 
 void agent_remove_files(struct agent *a, bool polite)
@@ -63,14 +62,13 @@ void agent_remove_files(struct agent *a, bool polite)
 	a->images = NULL;
 	json_decref(a->container);
 	a->container = NULL;
-	a->left = false;
 	agent_enter_stage(a, STAGE_IDLE);
 }
 
 void agent_undo(struct agent *a)
 {
 	agent_undo_copy(a);
-	if (a->left)
+	if (a->stage == STAGE_REMOVING)
 		agent_remove_files(a, false);
 }
 

@@ -17,6 +17,7 @@
 /* How far a move is, at its destination. agent_set_stage() has which stage may follow which. */
 enum stage {
 	STAGE_IDLE,		/* nothing is here to undo */
+	STAGE_REMOVING,		/* all is undone but files that are to be removed, in volumes and images */
 	STAGE_PREPARED,		/* images, addresses, files may be here */
 	STAGE_RESTORING,	/* CRIU, or podman, restores the process */
 	STAGE_READY,		/* all tasks are restored, and frozen; only the source knows what becomes of them */
@@ -72,7 +73,6 @@ struct agent {
 	int64_t moving_ms;	/* when, in ms after the commit, all peers without an answer were last seen stopped */
 	int64_t told;		/* the last TELL_MS period after the commit in which the source was told that we wait */
 	json_t *warnings;
-	bool left;		/* STAGE_IDLE: all is undone but files that are to be removed, in volumes and images */
 	bool over;		/* nothing is left to do; what is written down stays */
 };
 
@@ -80,6 +80,7 @@ struct agent {
  * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what must be
  * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): what is below
  * a->root was restored, and is written down with the next stage. agent_restored(): the nth of these processes.
+ * agent_stage_in(): the stage in a state that was written down; STAGE_IDLE: it is of a source.
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);
@@ -87,6 +88,7 @@ int agent_save(struct agent *a);
 int agent_load(struct agent *a);
 void agent_note_restored(struct agent *a);
 struct proc_id agent_restored(const struct agent *a, size_t n);
+enum stage agent_stage_in(const json_t *state);
 void agent_linger(struct agent *a);	/* from now on we wait for the source for LINGER_S */
 void agent_warn(struct agent *a, const char *text);
 
@@ -170,7 +172,7 @@ int agent_lost(void);	/* gives -1, with the fault() that the tasks have ended wi
 void agent_take_over(struct agent *a);
 
 /*
- * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but files, which may take long to remove (a->left).
+ * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but files, which may take long to remove (STAGE_REMOVING).
  * agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us. agent_undo(): both. agent_failed(), after
  * a fault(): undo the copy unless that is too late, and tell the source.
  */

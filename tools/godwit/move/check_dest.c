@@ -292,8 +292,8 @@ static void check_moves(json_t *list)
 		problem(list, "%s", fault_text());
 	json_array_foreach(all, i, state) {
 		const char *id = json_string_value(json_object_get(state, "id"));
-		int stage = json_integer_value(json_object_get(state, "number"));
-		int lock = stage && stage != STAGE_RUNNING ? state_lock(id) : -1;
+		enum stage stage = agent_stage_in(state);
+		int lock = stage != STAGE_IDLE && stage != STAGE_RUNNING ? state_lock(id) : -1;
 
 		if (lock >= 0)
 			problem(list, "move %s: godwit was killed there and has left it half done: there: godwit settle %s %s",

@@ -57,7 +57,7 @@ static int op_prepare(struct agent *a, json_t *message, json_t **answer)
 {
 	const char *base = json_string_value(json_object_get(message, "images"));
 
-	if (a->stage != STAGE_IDLE || a->left)
+	if (a->stage != STAGE_IDLE)
 		return fault("the move is under way already");
 	/* The deadline is twice the source's limit, so that the source gives up first. */
 	a->deadline = now_ns() + json_integer_value(json_object_get(message, "limit_ms")) * 2000000;

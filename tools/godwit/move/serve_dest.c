@@ -133,7 +133,7 @@ static void lost_connection(struct agent *a)
 		break;
 	default:
 		agent_undo_copy(a);
-		if (!a->left)
+		if (a->stage != STAGE_REMOVING)
 			agent_enter_stage(a, STAGE_END);
 	}
 }
@@ -179,7 +179,7 @@ static int poll_timeout(const struct agent *a)
 {
 	int64_t left;
 
-	if (a->left)
+	if (a->stage == STAGE_REMOVING)
 		return a->wire.in < 0 ? 0 : SILENT_MS;
 	if (a->stage == STAGE_COMMITTED)
 		return RESUME_POLL_MS;
@@ -203,7 +203,7 @@ static void over(struct agent *a)
 static void remove_files(struct agent *a)
 {
 	agent_remove_files(a, true);
-	if (!a->left && a->wire.in < 0)
+	if (a->stage == STAGE_IDLE && a->wire.in < 0)
 		agent_enter_stage(a, STAGE_END);
 }
 
@@ -222,9 +222,9 @@ static void loop(struct agent *a)
 		};
 		int n = unheard ? 0 : poll(p, sizeof(p) / sizeof(*p), poll_timeout(a));
 
-		if (unheard || (told_to_end && a->stage < STAGE_READY && !a->left))
+		if (unheard || (told_to_end && a->stage < STAGE_READY && a->stage != STAGE_REMOVING))
 			lost_connection(a);
-		else if (n == 0 && a->left)
+		else if (n == 0 && a->stage == STAGE_REMOVING)
 			remove_files(a);
 		else if (n == 0 && a->stage == STAGE_COMMITTED)
 			agent_resumed(a);
@@ -274,7 +274,7 @@ static int serve(struct agent *a)
 	agent_linger(a);
 	if (listen_for_attach(a)) {
 		agent_failed(a);
-		if (a->left)
+		if (a->stage == STAGE_REMOVING)
 			agent_undo(a);
 		ret = EXIT_REFUSED;
 	} else {
@@ -320,7 +320,7 @@ static int keep(struct agent *a, pid_t worker)
 	/* When we end, ssh ends. Then the source connects again and asks. */
 	if (agent_load(a) == 0)
 		agent_take_over(a);
-	if (a->left)
+	if (a->stage == STAGE_REMOVING)
 		remove_alone(a);
 	return EXIT_LOST;
 }

@@ -23,12 +23,13 @@ void agent_linger(struct agent *a)
  */
 static const unsigned int next_stages[] = {
 	[STAGE_IDLE] = 1 << STAGE_IDLE | 1 << STAGE_PREPARED | 1 << STAGE_END,
-	[STAGE_PREPARED] = 1 << STAGE_RESTORING | 1 << STAGE_IDLE,
-	[STAGE_RESTORING] = 1 << STAGE_READY | 1 << STAGE_IDLE,
-	[STAGE_READY] = 1 << STAGE_COMMITTED | 1 << STAGE_IDLE,
+	[STAGE_REMOVING] = 1 << STAGE_IDLE,
+	[STAGE_PREPARED] = 1 << STAGE_RESTORING | 1 << STAGE_REMOVING | 1 << STAGE_IDLE,	/* STAGE_IDLE: there are no files */
+	[STAGE_RESTORING] = 1 << STAGE_READY | 1 << STAGE_REMOVING,
+	[STAGE_READY] = 1 << STAGE_COMMITTED | 1 << STAGE_REMOVING,
 	[STAGE_COMMITTED] = 1 << STAGE_RUNNING | 1 << STAGE_LOST | 1 << STAGE_READY,	/* STAGE_READY: nothing was let go */
 	[STAGE_RUNNING] = 1 << STAGE_END,
-	[STAGE_LOST] = 1 << STAGE_IDLE,		/* on a person's word */
+	[STAGE_LOST] = 1 << STAGE_REMOVING,	/* on a person's word */
 	[STAGE_END] = 0,
 };
 
@@ -52,10 +53,20 @@ int agent_enter_stage(struct agent *a, enum stage stage)
 /* -------------------------------------------------------- written down -- */
 
 static const char *const stage_names[] = {
-	[STAGE_IDLE] = "idle", [STAGE_PREPARED] = "prepared", [STAGE_RESTORING] = "restoring",
-	[STAGE_READY] = "ready", [STAGE_COMMITTED] = "committed", [STAGE_RUNNING] = "running",
-	[STAGE_LOST] = "lost", [STAGE_END] = "end",
+	[STAGE_IDLE] = "idle", [STAGE_REMOVING] = "removing", [STAGE_PREPARED] = "prepared",
+	[STAGE_RESTORING] = "restoring", [STAGE_READY] = "ready", [STAGE_COMMITTED] = "committed",
+	[STAGE_RUNNING] = "running", [STAGE_LOST] = "lost", [STAGE_END] = "end",
 };
+
+enum stage agent_stage_in(const json_t *state)
+{
+	const char *name = json_string_value(json_object_get(state, "stage"));
+
+	for (enum stage stage = STAGE_IDLE; name && stage < STAGE_END; stage++)
+		if (!strcmp(stage_names[stage], name))
+			return stage;
+	return STAGE_IDLE;
+}
 
 static json_t *id_json(const struct proc_id *id)
 {
@@ -92,16 +103,12 @@ struct proc_id agent_restored(const struct agent *a, size_t n)
 
 int agent_save(struct agent *a)
 {
-	/* Whoever goes on in our place removes what is left as after STAGE_PREPARED. */
-	const char *name = a->left ? "removing" : stage_names[a->stage];
-	enum stage stage = a->left ? STAGE_PREPARED : a->stage;
-
-	if (stage == STAGE_IDLE || stage == STAGE_END) {
+	if (a->stage == STAGE_IDLE || a->stage == STAGE_END) {
 		state_remove(a->id);
 		return 0;
 	}
-	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:O*, s:O*, s:o, s:b}",
-		"id", a->id, "stage", name, "number", (int)stage, "pid", (int)a->root,
+	return state_save(a->id, json_pack("{s:s, s:s, s:i, s:i, s:s*, s:o, s:b, s:O, s:o, s:o, s:O*, s:O*, s:o, s:b}",
+		"id", a->id, "stage", stage_names[a->stage], "pid", (int)a->root,
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
 		"root_id", id_json(&a->root_id), "restored", a->restored, "container", a->container,
@@ -115,7 +122,10 @@ int agent_load(struct agent *a)
 
 	if (!state)
 		return -1;
-	a->stage = json_integer_value(json_object_get(state, "number"));
+	a->stage = agent_stage_in(state);
+	/* A podman that removes volumes may have outlived its agent. So all is undone once more. */
+	if (a->stage == STAGE_REMOVING)
+		a->stage = STAGE_PREPARED;
 	a->images = images ? xstrdup(images) : NULL;
 	json_decref(a->copied);
 	a->copied = json_incref(json_object_get(state, "copied"));

@@ -82,7 +82,7 @@ int agent_check_volume(const char *name, const char *id)
 		ret = -1;
 	json_array_foreach(all, i, state) {
 		const char *other = json_string_value(json_object_get(state, "id"));
-		int stage = json_integer_value(json_object_get(state, "number"));
+		enum stage stage = agent_stage_in(state);
 
 		if (!ret && strcmp(other, id) && stage != STAGE_COMMITTED && stage != STAGE_RUNNING && has_made(state, name))
 			ret = fault("volume %s: move %s has it there, and may just be removing it: wait until godwit status, "
