@@ -203,15 +203,16 @@ struct cm_look {
 	int num_ids, num_events;
 };
 
-static bool ids_changed(const struct cm_look *look, const struct cm_file *file)
+/* 1: they have; 0: they have not; or -1. */
+static int ids_changed(const struct cm_look *look, const struct cm_file *file)
 {
 	struct rxe_migr_cm_id *ids;
 	int count = list_ids(file->pid, file->fd, RXE_MIGR_CM_LIST_STOP, &ids);
-	bool changed = count != look->num_ids ||
-		       memcmp(ids, look->ids, count * sizeof(*ids));
+	int ret = count < 0 ? -1 : count != look->num_ids ||
+		  memcmp(ids, look->ids, count * sizeof(*ids));
 
 	free(ids);
-	return changed;
+	return ret;
 }
 
 /*
@@ -221,7 +222,7 @@ static bool ids_changed(const struct cm_look *look, const struct cm_file *file)
  */
 static int look_at_file(const struct cm_file *file, struct cm_look *look)
 {
-	int tries = CM_TRIES;
+	int tries = CM_TRIES, ret;
 
 	do {
 		free(look->ids);
@@ -235,8 +236,9 @@ static int look_at_file(const struct cm_file *file, struct cm_look *look)
 		look->num_events = list_events(file, &look->events);
 		if (look->num_events < 0)
 			return -1;
-		if (!ids_changed(look, file))
-			return 0;
+		ret = ids_changed(look, file);
+		if (ret <= 0)
+			return ret;
 	} while (--tries);
 	return fail("process %d, " RDMA_CM ": its ids change while the process is frozen",
 		    file->pid);
