@@ -25,6 +25,7 @@
  * numbers.
  */
 #define MAX_ID (1 << 20)
+#define CM_LOCK_MS 2000
 
 /* ---------------------------------------------------------------- addresses -- */
 
@@ -315,12 +316,13 @@ static int take_ports(struct ibv_context **ctx, const struct made_id *ids,
 /*
  * One restore of this host after the other. If there is no lock, as in a mount
  * namespace without a /run that can be written, or if others have it for long,
- * go on without it: it matters only to others at the same moment.
+ * go on without it: it matters only to others at the same moment, and the
+ * program stands still meanwhile.
  */
 static int take_numbers_and_ports(struct ibv_context **ctx, struct made_id *ids,
 				  size_t count)
 {
-	int lock = cm_lock(), ret;
+	int lock = cm_lock(CM_LOCK_MS), ret;
 
 	if (lock < 0)
 		warn("ids of librdmacm: the lock " CM_LOCK " cannot be had (%m): another restore or check at this moment may fail");

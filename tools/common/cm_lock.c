@@ -7,7 +7,7 @@
 #include "cm_lock.h"
 
 /* Only root can open the folder, so nobody else can have the lock. */
-int cm_lock(void)
+int cm_lock(int wait_ms)
 {
 	int fd, err;
 
@@ -18,7 +18,7 @@ int cm_lock(void)
 		return -1;
 	for (int ms = 0; flock(fd, LOCK_EX | LOCK_NB); ms += CM_LOCK_STEP_MS) {
 		err = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
-		if (err == ETIMEDOUT && ms < CM_LOCK_MS) {
+		if (err == ETIMEDOUT && ms < wait_ms) {
 			usleep(CM_LOCK_STEP_MS * 1000);
 			continue;
 		}

@@ -8,13 +8,12 @@
 #define COMMON_CM_LOCK_H
 
 #define CM_LOCK		"/run/godwit"	/* the folder; it is made if it is not there */
-#define CM_LOCK_STEP_MS	10
-#define CM_LOCK_MS	10000		/* longer than anybody holds it: a check does while it looks for one peer */
+#define CM_LOCK_STEP_MS	10		/* how often those who wait look whether it is free */
 
 /*
  * Take the lock. A descriptor holds it until close(); so does a child that is forked meanwhile. -1 with errno: ETIMEDOUT: others
- * have had it for CM_LOCK_MS; or it can't be had here.
+ * have had it for wait_ms; or it can't be had here.
  */
-int cm_lock(void);
+int cm_lock(int wait_ms);
 
 #endif /* COMMON_CM_LOCK_H */

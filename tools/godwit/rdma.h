@@ -119,8 +119,11 @@ enum file_kind rdma_node(dev_t rdev, char device[64]);
 /* rdma_cm.c: the ids of a file of librdmacm, to be freed. Gives their number, or -1 with fault(). */
 int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
-/* Does librdmacm find this address? (The plugin must find the peer of an id.) 0 (also if it is link-local) or an errno. */
-int rdma_resolve(const char *address);
+/*
+ * Does librdmacm find this address? (The plugin must find the peer of an id.) 0 (also if it is link-local) or an errno: ETIMEDOUT:
+ * not within this time.
+ */
+int rdma_resolve(const char *address, int wait_ms);
 /*
  * Would librdmacm bind an id of this port space to this address and port? (IPv4 as ::ffff:10.77.0.1.) 0 or an errno:
  * EADDRINUSE: another id has both; EADDRNOTAVAIL: one of the two is bound to any address; or this host has no such address.

@@ -74,9 +74,7 @@ int rdma_try_bind(const struct in6_addr *address, const struct cm_port *port)
 	return err;
 }
 
-#define RESOLVE_MS 4000 /* ARP gives up after three seconds */
-
-int rdma_resolve(const char *address)
+int rdma_resolve(const char *address, int wait_ms)
 {
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
 	struct addrinfo *info;
@@ -92,7 +90,7 @@ int rdma_resolve(const char *address)
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP)) {
 		err = errno;
 	} else {
-		if (rdma_resolve_addr(id, NULL, info->ai_addr, RESOLVE_MS))
+		if (rdma_resolve_addr(id, NULL, info->ai_addr, wait_ms))
 			err = errno;
 		rdma_destroy_id(id);
 	}

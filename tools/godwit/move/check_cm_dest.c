@@ -15,6 +15,9 @@
 #include "text.h"
 
 #define MAX_CM_ID (1 << 20) /* as the plugin has it */
+#define CM_LOCK_MS 10000
+#define RESOLVE_MS 4000 /* ARP gives up after three seconds */
+#define RESOLVE_STEP_MS 200
 
 /* Make an id by this file of librdmacm: the number that the kernel gives it, or -1. */
 static int64_t next_cm_id(int fd)
@@ -62,11 +65,30 @@ static void check_cm_ids(json_t *list, json_t *ids)
  */
 static bool take_lock(json_t *list, int *lock)
 {
-	*lock = cm_lock();
+	*lock = cm_lock(CM_LOCK_MS);
 	if (*lock >= 0 || errno != ETIMEDOUT)
 		return true;
 	problem(list, "ids of librdmacm: another move or check there does not get done with its own: try again");
 	return false;
+}
+
+/*
+ * To look for a peer takes an id, whose number a restore may want. So the lock is given back in between, while the kernel goes on
+ * asking for the peer. 0, an errno, or -1: others do not give the lock back.
+ */
+static int find_peer(json_t *list, const char *address)
+{
+	int err = ETIMEDOUT, lock;
+
+	for (int ms = 0; err == ETIMEDOUT && ms < RESOLVE_MS; ms += RESOLVE_STEP_MS) {
+		if (!take_lock(list, &lock))
+			return -1;
+		err = rdma_resolve(address, RESOLVE_STEP_MS);
+		close_fd(&lock);
+		if (err)
+			usleep(2 * CM_LOCK_STEP_MS * 1000);
+	}
+	return err;
 }
 
 /* A dead peer is one problem, however many ids are connected to it. */
@@ -77,19 +99,16 @@ static void check_cm_peers(json_t *list, json_t *peers)
 
 	json_array_foreach(peers, i, peer) {
 		const char *address = json_string_value(json_object_get(peer, "address"));
-		int err, lock;
+		int err;
 
 		if (!address || json_object_get(known, address))
 			continue;
 		json_object_set_new(known, address, json_true());
-		/* To look for a peer takes an id, whose number a restore may want. It gets its turn after each dead peer. */
-		if (!take_lock(list, &lock))
+		err = find_peer(list, address);
+		if (err < 0)
 			break;
-		err = rdma_resolve(address);
-		close_fd(&lock);
 		if (!err)
 			continue;
-		usleep(2 * CM_LOCK_STEP_MS * 1000);
 		problem(list, "process %d, descriptor %d, id %lld of librdmacm: its peer's address %s cannot be resolved there: "
 			"%s: is that host up?", (int)json_integer_value(json_object_get(peer, "pid")),
 			(int)json_integer_value(json_object_get(peer, "fd")),
