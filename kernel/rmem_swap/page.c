@@ -502,6 +502,13 @@ static void forget_pending(struct rs_dev *dev, u64 first, u64 end)
 	struct rs_bucket *bucket;
 	struct rs_page *page;
 
+	if (end - first < dev->n_buckets) {
+		for (; first < end; first++) {
+			discard(dev, first);
+			cond_resched();
+		}
+		return;
+	}
 	for (bucket = dev->buckets; bucket < dev->buckets + dev->n_buckets; bucket++) {
 		spin_lock_irq(&bucket->lock);
 		hlist_for_each_entry(page, &bucket->pages, node)
