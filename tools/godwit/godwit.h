@@ -61,6 +61,8 @@ int accept_root(int listener, pid_t *pid);
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+/* Run a program. If it fails: -1 with fault(), of this text and the last line that the program said. */
+int run_or_fault(const char *const argv[], const char *format, ...) __attribute__((format(printf, 2, 3)));
 void reap_children(int timeout_ms);	/* wait until all have ended, or the time is over */
 /*
  * For a child of ours that becomes another program. The child gets a session of its own, so that ^C at a terminal reaches

@@ -60,7 +60,7 @@ int podman_set_policy(json_t *container, const char *policy)
 
 	if (ret)
 		fault("container %s: podman can't set its restart policy: %s: podman update %s %s", name,
-		      text && *text ? text_last_line(text) : "it does not say why", option, name);
+		      text_why(text), option, name);
 	free(text);
 	free(option);
 	return ret ? -1 : 0;
@@ -73,7 +73,7 @@ static int start(const char *id, const char *name, int code)
 
 	if (run(argv, NULL, &text))
 		fault("container %s: it ended with exit status %d while it had no restart policy, and podman can't start it again: %s: "
-		      "podman start %s", name, code, text && *text ? text_last_line(text) : "it does not say why", name);
+		      "podman start %s", name, code, text_why(text), name);
 	else
 		fault("container %s: it ended with exit status %d while it had no restart policy, and was started again after that",
 		      name, code);
@@ -103,15 +103,4 @@ int podman_give_policy(json_t *container)
 	const char *policy = container_fact(container, "restart");
 
 	return *policy ? podman_set_policy(container, policy) ?: start_ended(container, policy) : 0;
-}
-
-int podman_remove(const char *const argv[], const char *what, const char *name)
-{
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
-
-	if (ret)
-		fault("%s %s: podman can't remove it: %s", what, name, text && *text ? text : "it does not say why");
-	free(text);
-	return ret ? -1 : 0;
 }

@@ -19,7 +19,5 @@ int podman_check(const char *where);
 int podman_set_policy(json_t *container, const char *policy);
 int podman_give_policy(json_t *container);
 int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
-/* argv, which begins with timeout, has podman remove the thing. -1 with fault(). */
-int podman_remove(const char *const argv[], const char *what, const char *name);
 
 #endif /* GODWIT_PODMAN_H */

@@ -123,6 +123,13 @@ char *text_last_line(char *text)
 	return line ? line + 1 : text;
 }
 
+const char *text_why(char *text)
+{
+	char *line = text ? text_last_line(text) : "";
+
+	return *line ? line : "it does not say why";
+}
+
 void problem(json_t *list, const char *format, ...)
 {
 	char text[1024];

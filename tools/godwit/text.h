@@ -26,6 +26,8 @@ char *path_from_key(const char *key);
 
 /* The last line: programs warn first, and say last what counts. The text is cut for that. */
 char *text_last_line(char *text);
+/* The same, for a message: why a program failed that said this, or nothing (also NULL). */
+const char *text_why(char *text);
 
 /* Add a line that says why something can't be done. A hundred of them tell enough. */
 void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));

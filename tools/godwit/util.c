@@ -244,6 +244,21 @@ int run(const char *const argv[], const char *text, char **output)
 	return run_with(argv, text, output, true);
 }
 
+int run_or_fault(const char *const argv[], const char *format, ...)
+{
+	char what[REASON_MAX], *said = NULL;
+	int ret = run(argv, NULL, &said);
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(what, sizeof(what), format, ap);
+	va_end(ap);
+	if (ret)
+		ret = fault("%s: %s", what, text_why(said));
+	free(said);
+	return ret;
+}
+
 void reap_children(int timeout_ms)
 {
 	int64_t end = now_ns() + timeout_ms * INT64_C(1000000);

@@ -354,7 +354,7 @@ static void remove_from_podman(struct agent *a)
 	fault_clear();
 	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
-	if (podman_remove(rm, "container", container_fact(a->container, "name")))
+	if (run_or_fault(rm, "container %s: podman can't remove it", container_fact(a->container, "name")))
 		agent_warn(a, fault_text());
 	fault_clear();
 }

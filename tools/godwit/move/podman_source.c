@@ -159,8 +159,8 @@ static void end_podman(struct move *m)
 /* The last line that the program has said. Free it. */
 static char *last_words(struct move *m)
 {
-	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path) ?: xstrdup("");
-	char *line = xstrdup(text_last_line(text));
+	char *path = xasprintf("%s/" MESSAGES, m->images), *text = read_file(path);
+	char *line = xstrdup(text_why(text));
 
 	free(text);
 	free(path);
@@ -172,7 +172,7 @@ static int why(struct move *m, const char *what)
 {
 	char *line = last_words(m);
 
-	fault("container %s: podman can't %s it: %s", m->container.name, what, *line ? line : "it does not say why");
+	fault("container %s: podman can't %s it: %s", m->container.name, what, line);
 	free(line);
 	return -1;
 }
@@ -336,7 +336,7 @@ static int save_volume(struct move *m, json_t *volume)
 
 	if (!ret && m->container.status) {
 		line = last_words(m);
-		ret = fault("volume %s: tar can't read it: %s", name, *line ? line : "it does not say why");
+		ret = fault("volume %s: tar can't read it: %s", name, line);
 		free(line);
 	}
 	free(messages);

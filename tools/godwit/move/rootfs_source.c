@@ -19,7 +19,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "move.h"
-#include "text.h"
 
 #define DIFF_TAR	"rootfs-diff.tar"
 #define DELETED		"deleted.files"
@@ -145,17 +144,6 @@ int container_look_at_rootfs(struct move *m)
 /* tar ends with us. (Status 1 is that a file has changed meanwhile.) */
 #define TAR "setpriv", "--pdeathsig", "KILL", "tar", "--force-local"
 
-static int tar(const char *const argv[])
-{
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
-
-	if (ret)
-		fault("tar: %s", text && *text ? text_last_line(text) : "it does not say why");
-	free(text);
-	return ret ? -1 : 0;
-}
-
 /* For tar's --transform: this name in place of the whole one. Free it. */
 static char *renamed(const char *path)
 {
@@ -186,7 +174,7 @@ static int archive_replaced(const struct changes *c, const char *images)
 			TAR, "--append", "--format=posix", "--file", diff, "--directory", images, "--transform", name, EMPTY, NULL,
 		};
 
-		ret = tar(argv);
+		ret = run_or_fault(argv, "tar");
 		free(name);
 	}
 	free(diff);
@@ -201,7 +189,7 @@ static int archive_names(const char *images, const char *root)
 		"--xattrs-include=security.capability", "--xattrs-include=system.posix_acl_access", "--file", diff,
 		"--directory", root, "--no-recursion", "--null", "--files-from", names, NULL,
 	};
-	int ret = tar(argv);
+	int ret = run_or_fault(argv, "tar");
 
 	free(diff);
 	free(names);
@@ -230,7 +218,7 @@ static int add_to(const char *archive, const char *images, const char *name)
 {
 	const char *const argv[] = { TAR, "--append", "--file", archive, "--directory", images, name, NULL };
 
-	return tar(argv);
+	return run_or_fault(argv, "tar");
 }
 
 static int write_all(struct changes *c, const char *images)

@@ -21,13 +21,8 @@
 static int make(const char *name)
 {
 	const char *const argv[] = { "podman", "volume", "create", "--opt", "nocopy", "--opt", "o=uid=0,gid=0", name, NULL };
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
 
-	if (ret)
-		ret = fault("volume %s: podman can't make it: %s", name, text && *text ? text_last_line(text) : "it does not say why");
-	free(text);
-	return ret;
+	return run_or_fault(argv, "volume %s: podman can't make it", name);
 }
 
 /* Where podman has its content, as JSON. */
@@ -142,12 +137,8 @@ static int fill(const struct agent *a, json_t *volume)
 		"tar", "--extract", "--force-local", "--file", file, "--directory", path ?: "", "--numeric-owner", "--same-owner",
 		"--preserve-permissions", "--acls", "--xattrs", "--xattrs-include=*", NULL,
 	};
-	char *text = NULL;
-	int ret = run(argv, NULL, &text);
+	int ret = run_or_fault(argv, "volume %s: tar can't write it", name);
 
-	if (ret)
-		ret = fault("volume %s: tar can't write it: %s", name, text && *text ? text_last_line(text) : "it does not say why");
-	free(text);
 	free(path);
 	free(file);
 	return ret;
@@ -215,7 +206,7 @@ static int remove_volume(struct agent *a, json_t *volume, bool polite)
 
 	fault_clear();
 	ret = exists > 0 && folder && !is_used(name) ? empty(a, folder, polite) : 0;
-	if (!ret && exists && podman_remove(rm, "volume", name))
+	if (!ret && exists && run_or_fault(rm, "volume %s: podman can't remove it", name))
 		agent_warn(a, fault_text());
 	fault_clear();
 	free(folder);
