@@ -121,7 +121,7 @@ static void check_cm_peers(json_t *list, json_t *peers)
 struct look {
 	const struct in6_addr *wanted;
 	bool has;		/* that one */
-	struct in6_addr other;	/* one of its family, or else any */
+	struct in6_addr other;	/* one of its family, or :: */
 };
 
 static int look_at_device(const char *device, void *arg)
@@ -161,16 +161,14 @@ static bool is_any(const struct in6_addr *a)
 static int try_to_bind(const struct in6_addr *address, const struct cm_port *port)
 {
 	struct look look = { .wanted = address };
-	int err;
+	int err = rdma_try_bind(address, port);
 
-	if (IN6_IS_ADDR_V4MAPPED(address))
-		look.other.s6_addr[10] = look.other.s6_addr[11] = 0xff;
-	if (is_any(address))
-		return rdma_try_bind(address, port);
+	if (!err || err == EADDRINUSE || is_any(address))
+		return err;
 	rdma_each_device(look_at_device, &look);
 	fault_clear();
 	if (look.has)
-		return rdma_try_bind(address, port);
+		return err;
 	if (is_any(&look.other))
 		return 0;	/* no address of the family is here: the plugin will tell */
 	err = rdma_try_bind(&look.other, port);
