@@ -73,6 +73,9 @@ load() {
 	"${need:-wait_for}" 60 seen "$out" '^rmem-load: connected\|^exit '
 }
 
+# rmem_says OPTION...: the output of rmem-says at h1, without an input, connected to the donor at h2
+rmem_says() { on h1 "$build/tests/rmem-says" --host h2 "$@" </dev/null 2>&1 || true; }
+
 # speaker HOST NAME [OPTION...]: runs rmem-says there as this client, connected to the donor at $at
 declare -A speaks=() speaks_at=() asked=()
 speaker() {
