@@ -38,6 +38,31 @@ ride_off() {
 	[ "$1" != h1 ] || [ "$status" = 255 ] || inconclusive "exit $status before h1 was off"
 }
 
+# holds HOST CMD...: the machine holds the guest once somebody runs /lab/hang, until CMD has ended (in the background)
+holds() {
+	local guest
+	wait_for 240 test -e "$share/hangs"
+	guest=$(cat "$(dirname "$share")/$1.pid")
+	# shellcheck disable=SC2064 # the value of now
+	trap "kill -CONT $guest; rm \"$share/hangs\"" EXIT
+	kill -STOP "$guest"
+	touch "$share/hung"
+	"${@:2}"
+}
+
+# hangs HOST RULES CMD...: moves $pid to h2, and HOST hangs from when RULES run /lab/hang, which then waits, until CMD has ended. (A
+# host that runs it itself hangs there.)
+hangs() {
+	local share person
+	share=$("$lab_tool" share --name "$lab_default")
+	printf 'touch /lab/hangs; until [ -e /lab/hung ]; do sleep 0.1; done\n' >"$share/hang"
+	rm -f "$share/hung"
+	holds "$1" "${@:3}" &
+	person=$!
+	ride_home "$2"
+	wait $person
+}
+
 # damaged FILE CMD [OPTION...]: moves $pid. CMD is run in the directory of the images at h2, after FILE was received, checked and
 # closed, and before criu is told to read it.
 damaged() {
