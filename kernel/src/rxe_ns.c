@@ -6,6 +6,7 @@
 #include <linux/wait.h>
 #include <net/netns/generic.h>
 #include <net/udp_tunnel.h>
+#include <rdma/ib_cache.h>
 #include "rxe.h"
 
 struct rxe_ns {
@@ -60,6 +61,90 @@ struct sock *rxe_ns_sk6(const struct rxe_dev *rxe)
 	return ns->socks.sk6 ? ns->socks.sk6->sk : NULL;
 }
 
+/* ------------------------------------------------------------------ GIDs -- */
+
+/* The interface of a GID, with a reference, if it is in another namespace; or NULL */
+static struct net_device *rxe_ns_stranger(struct rxe_dev *rxe, int index)
+{
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+
+	attr = rdma_get_gid_attr(&rxe->ib_dev, 1, index);
+	if (IS_ERR(attr))
+		return NULL;
+
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (IS_ERR(ndev) || net_eq(dev_net(ndev), rxe->ns.net))
+		ndev = NULL;
+	dev_hold(ndev);
+	rcu_read_unlock();
+	rdma_put_gid_attr(attr);
+
+	return ndev;
+}
+
+/*
+ * ib_core gives a device the addresses of all interfaces above its own as GIDs,
+ * also of a macvlan, ipvlan or VLAN in another namespace. The device has no
+ * route from these. And where namespaces share devices, rdma_cm takes the first
+ * device that has the GID, so it may take this one and not the one that the
+ * macvlan has itself. ib_core has no way to refuse a GID without an error in the
+ * kernel's log, so it is taken away as soon as it is there.
+ */
+void rxe_ns_clean_gids(struct rxe_dev *rxe)
+{
+	struct net_device *ndev;
+	int i;
+
+	for (i = 0; i < RXE_PORT_GID_TBL_LEN; i++) {
+		ndev = rxe_ns_stranger(rxe, i);
+		if (ndev)
+			roce_del_all_netdev_gids(&rxe->ib_dev, 1, ndev);
+		dev_put(ndev);
+	}
+}
+
+static void rxe_ns_gid_work(struct work_struct *work)
+{
+	struct rxe_dev *rxe = container_of(work, struct rxe_dev, ns.gid_work);
+
+	/* The cache of a device that ends is freed when nobody holds it. */
+	if (!ib_device_try_get(&rxe->ib_dev))
+		return;
+
+	rxe_ns_clean_gids(rxe);
+	ib_device_put(&rxe->ib_dev);
+}
+
+/*
+ * The table of GIDs may be locked. An interface that goes to another namespace
+ * loses its GIDs and gets new ones there, so this hears of it, too.
+ */
+static void rxe_ns_gid_event(struct ib_event_handler *handler,
+			     struct ib_event *event)
+{
+	struct rxe_dev *rxe = container_of(handler, struct rxe_dev,
+					   ns.gid_event);
+
+	if (event->event == IB_EVENT_GID_CHANGE)
+		schedule_work(&rxe->ns.gid_work);
+}
+
+static void rxe_ns_watch_gids(struct rxe_dev *rxe)
+{
+	INIT_WORK(&rxe->ns.gid_work, rxe_ns_gid_work);
+	INIT_IB_EVENT_HANDLER(&rxe->ns.gid_event, &rxe->ib_dev,
+			      rxe_ns_gid_event);
+	ib_register_event_handler(&rxe->ns.gid_event);
+}
+
+static void rxe_ns_unwatch_gids(struct rxe_dev *rxe)
+{
+	ib_unregister_event_handler(&rxe->ns.gid_event);
+	cancel_work_sync(&rxe->ns.gid_work);
+}
+
 /* --------------------------------------------------------------- devices -- */
 
 /* The caller holds the namespace until the device is registered, or has left. */
@@ -83,6 +168,8 @@ int rxe_ns_join(struct rxe_dev *rxe, struct net *net)
 	if (!rdma_dev_access_netns(&rxe->ib_dev, net))
 		write_pnet(&rxe->ib_dev.coredev.rdma_net, net);
 
+	rxe_ns_watch_gids(rxe);
+
 	return 0;
 }
 
@@ -92,6 +179,7 @@ void rxe_ns_leave(struct rxe_dev *rxe)
 
 	mutex_lock(&rxe_ns_mutex);
 	if (!list_empty(&rxe->ns.list)) {
+		rxe_ns_unwatch_gids(rxe);
 		if (list_is_singular(&ns->devs))
 			rxe_ns_close(&ns->socks);
 		/* last: rxe_ns_exit_net() waits for this, then ns is freed */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Network namespaces. A device belongs to the namespace of its network
- * device: it receives by sockets of that namespace, and finds its routes
- * there.
+ * device: it receives by sockets of that namespace, finds its routes there,
+ * and has GIDs of interfaces there only.
  *
  * A context keeps its device's namespace alive, as an open socket does. When
  * a namespace ends, its devices end first, so rxe_dev.ns.net outlives the
@@ -12,13 +12,17 @@
 #define RXE_NS_H
 
 #include <linux/list.h>
+#include <linux/workqueue.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_verbs.h>
 
 struct rxe_dev;
 
 struct rxe_ns_dev {
 	struct net		*net;	/* no reference */
 	struct list_head	list;	/* of the namespace's devices */
+	struct ib_event_handler	gid_event;
+	struct work_struct	gid_work;
 };
 
 int rxe_ns_init(void);
@@ -30,6 +34,9 @@ int rxe_ns_add(const char *ibdev_name, struct net_device *ndev);
 /* A device that is being made joins; one that has ended leaves. */
 int rxe_ns_join(struct rxe_dev *rxe, struct net *net);
 void rxe_ns_leave(struct rxe_dev *rxe);
+
+/* Takes away GIDs of other namespaces; the caller holds the device. */
+void rxe_ns_clean_gids(struct rxe_dev *rxe);
 
 /* The IPv6 socket of a device that has joined; NULL where there is no IPv6 */
 struct sock *rxe_ns_sk6(const struct rxe_dev *rxe);
