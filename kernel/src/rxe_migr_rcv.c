@@ -202,6 +202,31 @@ static void rxe_migr_note_last(struct rxe_qp *qp,
 }
 
 /*
+ * Can the peer be as far as its RESUME_ACK says? It has what it acknowledged, and nothing
+ * that was never sent. Else this QP is an old copy: its dump was restored before, or the
+ * QP went on after the dump. What it sends next would have PSNs that the peer has seen,
+ * and be acknowledged as repeated. An old copy gets no answer, and fails at its deadline.
+ */
+static bool rxe_migr_is_possible(struct rxe_qp *qp,
+				 const struct rxe_migr_hdr *hdr)
+{
+	u32 sent = qp->req.went_back ? qp->req.retry_psn : qp->req.psn;
+	u32 next = be32_to_cpu(hdr->psn) + 1;
+
+	/* a running requester changes all of these, and checks each answer itself */
+	if (qp_type(qp) != IB_QPT_RC ||
+	    qp->migr.call != RXE_MIGR_CALL_AWAITED ||
+	    qp->migr_state == RXE_MIGR_QP_RUNNING)
+		return true;
+	/* in RTR it has sent nothing */
+	if (!qp->migr.has_sq_psn)
+		return !psn_compare(next, be32_to_cpu(hdr->rq_psn));
+
+	return psn_compare(next, qp->comp.psn) >= 0 &&
+	       psn_compare(next, sent) <= 0;
+}
+
+/*
  * Act on a packet whose MAC was checked. authentic: its sender has the key. wired: it
  * was not looped back, so its sender is on another device. Returns the opcode of the
  * answer, 0, or a negative error if the packet is refused.
@@ -273,6 +298,8 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		if (epoch != qp->migr.epoch)
 			return -ESTALE;
 		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+		if (!rxe_migr_is_possible(qp, hdr))
+			return -ESTALE;
 		rxe_migr_resumed_qp(qp, !!(hdr->flags &
 					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
 		return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?

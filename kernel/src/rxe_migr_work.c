@@ -103,6 +103,9 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
 
+	/* a READ that is half answered: the peer asks again, and we must not seem behind */
+	if (qp_type(qp) == IB_QPT_RC)
+		rxe_migr_purge_requests(qp);
 	rxe_migr_rewind(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);

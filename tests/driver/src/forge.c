@@ -59,9 +59,15 @@ static void say(struct rxe_migr_hdr hdr, const char *from)
 	seen[num_seen++] = f;
 }
 
+/* The PSN of what was last received in order. Only RESUME_ACK is asked for it. */
+static uint32_t psn_of(int opcode)
+{
+	return opcode == RXE_MIGR_OPCODE_RESUME_ACK ? (s.psn - 1) & 0xffffff : 0;
+}
+
 static void say_plain(int opcode, uint32_t epoch)
 {
-	say(migr_hdr(opcode, s.qpn, epoch, 0), NULL);
+	say(migr_hdr(opcode, s.qpn, epoch, psn_of(opcode)), NULL);
 }
 
 static void answered(int opcode, uint32_t epoch)
@@ -204,7 +210,7 @@ static const char *origin(enum kind k)
 /* A packet that is accepted in this state; not signed. A tombstone accepts only STOP, RESUME and MOVED. */
 static struct rxe_migr_hdr good(enum kind k)
 {
-	struct rxe_migr_hdr hdr = migr_hdr(opcode_of(k), s.qpn, NEXT_EPOCH, 0);
+	struct rxe_migr_hdr hdr = migr_hdr(opcode_of(k), s.qpn, NEXT_EPOCH, psn_of(opcode_of(k)));
 
 	if (k == STOP_ACK || k == RESUME_ACK)
 		hdr.epoch = htobe32(s.epoch);
@@ -296,12 +302,12 @@ static void shoot(const struct frame *f)
 enum forgery {
 	NO_MAC, RANDOM_MAC, OTHER_KEY, NO_VERSION, OLD_VERSION, NEXT_VERSION, OTHER_OPCODE, FLAGS, SRC_QPN,
 	DEST_QPN, BTH_QPN, RQ_PSN, SQ_PSN,
-	OLD_EPOCH, OLDEST_EPOCH, FAR_EPOCH, BTH_PSN, PKEY, NEW_GID, OLD_GID, FROM, FROM_SIGNED, TO, FORGERIES
+	OLD_EPOCH, OLDEST_EPOCH, FAR_EPOCH, BTH_PSN, UNSENT_PSN, LOST_PSN, PKEY, NEW_GID, OLD_GID, FROM, FROM_SIGNED, TO, FORGERIES
 };
 static const char *const forgery_names[] = {
 	"no MAC", "random MAC", "MAC of another key", "version 0", "version 1", "version 3",
 	"another opcode in the header", "flags", "src_qpn", "dest_qpn", "QPN of the BTH", "rq_psn", "sq_psn", "old epoch", "oldest epoch", "epoch half the numbers ahead",
-	"PSN of the BTH", "P_Key", "new_gid", "old_gid", "from elsewhere", "from elsewhere, and says so",
+	"PSN of the BTH", "a PSN that was not sent", "a PSN before what was acknowledged", "P_Key", "new_gid", "old_gid", "from elsewhere", "from elsewhere, and says so",
 	"to another address of the host",
 };
 
@@ -345,6 +351,13 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 		if (any_epoch)
 			return false;
 		hdr.epoch = htobe32(PEER_EPOCH + (1u << 31) + 1);
+		break;
+	case UNSENT_PSN:
+	case LOST_PSN:
+		/* the answer that is waited for tells old copies from new */
+		if (k != RESUME_ACK || s.state != RESUMING)
+			return false;
+		hdr.psn = htobe32((how == UNSENT_PSN ? s.psn : s.psn - 2) & 0xffffff);
 		break;
 	case NEW_GID:
 		if (k == MOVED && s.state != TOMB)
