@@ -289,7 +289,10 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		/* a peer that has not spoken yet may be about to connect */
 		if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
 			return 0;
-		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+		/* to our last STOP: an answer to an earlier one may come late */
+		if (gone || qp->migr.speech != RXE_MIGR_SPEECH_TOLD ||
+		    be16_to_cpu(hdr->renewal) == qp->migr.renewal)
+			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 		rxe_migr_note_wait(qp, hdr);
 		if (!gone)
 			rxe_migr_note_last(qp, hdr);

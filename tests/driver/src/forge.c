@@ -70,11 +70,12 @@ static void say_plain(int opcode, uint32_t epoch)
 	say(migr_hdr(opcode, s.qpn, epoch, psn_of(opcode)), NULL);
 }
 
-static void answered(int opcode, uint32_t epoch)
+static struct rxe_migr_hdr answered(int opcode, uint32_t epoch)
 {
 	struct rxe_migr_hdr hdr = migr_expect(opcode, key);
 
 	CHECK(be32toh(hdr.src_qpn) == s.qpn && be32toh(hdr.epoch) == epoch);
+	return hdr;
 }
 
 /* Takes the repetitions that were sent before the answer came. */
@@ -98,9 +99,12 @@ static void quiet(void)
 
 static void stop_it(void)
 {
+	struct rxe_migr_hdr ack;
+
 	migr_stop(s.ctx);
-	answered(RXE_MIGR_OPCODE_STOP, ++s.epoch);
-	say_plain(RXE_MIGR_OPCODE_STOP_ACK, s.epoch);
+	ack = migr_hdr(RXE_MIGR_OPCODE_STOP_ACK, s.qpn, s.epoch + 1, 0);
+	ack.renewal = answered(RXE_MIGR_OPCODE_STOP, ++s.epoch).renewal;
+	say(ack, NULL);
 	drain();
 }
 
