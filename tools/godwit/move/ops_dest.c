@@ -120,8 +120,13 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 	if (a->stage == STAGE_READY || a->stage == STAGE_COMMITTED)
 		return fault("it is too early: say commit or abort");
 	if (a->stage < STAGE_COMMITTED)
-		agent_undo(a);
-	else if (a->stage == STAGE_RUNNING)
+		agent_undo_copy(a);
+	if (a->stage == STAGE_REMOVING)
+		agent_remove_files(a, true);
+	/* Somebody else calls, such as godwit settle, and takes the connection. The rest is removed later. */
+	if (a->stage == STAGE_REMOVING)
+		return 0;
+	if (a->stage == STAGE_RUNNING)
 		settle_in(a, json_is_true(json_object_get(message, "leave_images")));
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
 	if (a->stage == STAGE_LOST)
