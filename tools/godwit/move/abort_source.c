@@ -160,7 +160,8 @@ static void hear_last(struct move *m)
 	json_array_foreach(json_object_get(answer, "warnings"), i, text)
 		report_warn(&m->report, json_string_value(text));
 	if (!answer)
-		fault("%s may still remove files that the move has brought there: godwit status, there", m->host);
+		fault("%s may still remove files that the move has brought there: if godwit status, there, shows it later: "
+		      "there: godwit settle %s abort", m->host, m->id);
 	report_fault(&m->report);
 	json_decref(answer);
 }

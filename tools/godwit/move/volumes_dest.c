@@ -80,8 +80,9 @@ int agent_check_volume(const char *name, const char *id)
 		enum stage stage = agent_stage_in(state);
 
 		if (!ret && strcmp(other, id) && stage != STAGE_COMMITTED && stage != STAGE_RUNNING && has_made(state, name))
-			ret = fault("volume %s: move %s has it there, and may just be removing it: wait until godwit status, "
-				    "there, does not show that move any more", name, other);
+			ret = fault("volume %s: move %s has it there, and may just be removing it: wait until godwit status, there, "
+				    "does not show that move any more; if it stays: there: godwit settle %s %s", name, other,
+				    other, stage == STAGE_READY ? "commit, or abort" : "abort");
 	}
 	json_decref(all);
 	return ret;
