@@ -166,6 +166,16 @@ static void hear_last(struct move *m)
 	json_decref(answer);
 }
 
+void move_take_back(struct move *m)
+{
+	char *reason = set_aside();
+
+	if (m->dest.refused)
+		hear_last(m);
+	dest_close(&m->dest);
+	bring_back(reason);
+}
+
 int move_abort(struct move *m)
 {
 	json_t *netns = container_netns(m);

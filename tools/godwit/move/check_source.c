@@ -336,8 +336,12 @@ int move_check(struct move *m)
 {
 	report_phase("check", "process %d", m->process.pid);
 	/* What takes longer than the process may be frozen would only fail later. */
-	if (files_sync_early(m, m->limit_ms ?: LIMIT_S * 1000) || check_both(m) || prepare_there(m)) {
+	if (files_sync_early(m, m->limit_ms ?: LIMIT_S * 1000) || check_both(m)) {
 		dest_close(&m->dest);
+		return EXIT_REFUSED;
+	}
+	if (prepare_there(m)) {
+		move_take_back(m);
 		return EXIT_REFUSED;
 	}
 	name_silent_peers(m);

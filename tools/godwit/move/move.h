@@ -133,6 +133,8 @@ int move_end(struct move *m);
 #define MOVE_TURNS	(-1)
 int move_commit(struct move *m);
 int move_abort(struct move *m);
+/* "prepare" has failed: if the destination said so, wait until nothing is left there, so that the move can be tried again at once. */
+void move_take_back(struct move *m);
 
 /*
  * files_source.c, in the order of a move. files_asked(): what speaks against --copy and --shared becomes the plan's problems.
