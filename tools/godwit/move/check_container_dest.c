@@ -136,32 +136,6 @@ static int check_apparmor(json_t *container)
 	return ret;
 }
 
-void agent_check_container(json_t *container, json_t *problems)
-{
-	json_t *netns = json_object_get(container, "netns"), *volume, *secret;
-	size_t i;
-
-	podman_path();
-	/* The plugin keeps the tasks frozen until the commit, also without RDMA. */
-	note(problems, host_check_plugin());
-	note(problems, check_runtime(container));
-	note(problems, check_apparmor(container));
-	if (netns)
-		netns_check(netns, problems);
-	if (podman_check("there")) {
-		note(problems, -1);
-		return;
-	}
-	note(problems, check_image(container));
-	note(problems, check_absent(container));
-	json_array_foreach(json_object_get(container, "volumes"), i, volume)
-		note(problems, check_volume(volume));
-	json_array_foreach(json_object_get(container, "secrets"), i, secret)
-		note(problems, check_secret(json_string_value(secret) ?: ""));
-}
-
-/* -------------------------------------------------------------- prepare -- */
-
 /* The number of a device's file, as "231:192"; or "". Free it. */
 static char *number_of_node(const char *device)
 {
@@ -186,25 +160,60 @@ static char *number_of_node(const char *device)
 	return number ?: xstrdup("");
 }
 
+static bool is_of_librdmacm(json_t *node)
+{
+	return !json_object_get(node, "device");
+}
+
 /* The container's device cgroup comes along: does it let the container open the file that the device has here? */
 static int check_node(json_t *node)
 {
-	const char *device = container_fact(node, "device");
+	const char *device = is_of_librdmacm(node) ? "rdma_cm" : container_fact(node, "device");
 	unsigned int major = json_integer_value(json_object_get(node, "major"));
 	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
-	char *number = number_of_node(device);
+	char *number = is_of_librdmacm(node) ? read_file("/sys/class/misc/rdma_cm/dev") : number_of_node(device);
 	int ret = 0;
 
-	if (sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
+	if (!number || sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
 		ret = fault("device %s: there is none there", device);
 	else if (major != major_here || (minor != minor_here && !json_is_true(json_object_get(node, "any"))))
 		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
 			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
 	free(number);
-	if (!ret && rdma_device_exists(device))
+	if (!ret && !is_of_librdmacm(node) && rdma_device_exists(device))
 		ret = host_check_device(device);
 	return ret;
 }
+
+void agent_check_container(json_t *container, json_t *problems)
+{
+	json_t *netns = json_object_get(container, "netns"), *volume, *secret, *node;
+	size_t i;
+
+	podman_path();
+	/* The plugin keeps the tasks frozen until the commit, also without RDMA. */
+	note(problems, host_check_plugin());
+	note(problems, check_runtime(container));
+	note(problems, check_apparmor(container));
+	if (netns)
+		netns_check(netns, problems);
+	if (podman_check("there")) {
+		note(problems, -1);
+		return;
+	}
+	note(problems, check_image(container));
+	note(problems, check_absent(container));
+	json_array_foreach(json_object_get(container, "volumes"), i, volume)
+		note(problems, check_volume(volume));
+	json_array_foreach(json_object_get(container, "secrets"), i, secret)
+		note(problems, check_secret(json_string_value(secret) ?: ""));
+	/* The other devices may be made only when the move begins. */
+	json_array_foreach(json_object_get(container, "nodes"), i, node)
+		if (is_of_librdmacm(node))
+			note(problems, check_node(node));
+}
+
+/* -------------------------------------------------------------- prepare -- */
 
 /*
  * It is written down first that the namespace is ours to remove, or what sysctls it has. If it could not be made, it is not

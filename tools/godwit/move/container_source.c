@@ -366,22 +366,32 @@ static bool may_open_any(struct move *m, unsigned int number)
 	return any;
 }
 
-/* The device files that the container has open. */
+/* device: NULL for a file of librdmacm */
+static void add_node(struct move *m, json_t *list, const char *device, pid_t pid, int fd)
+{
+	char *path = xasprintf("/proc/%d/fd/%d", pid, fd);
+	struct stat st;
+
+	if (stat(path, &st) == 0)
+		json_array_append_new(list, json_pack("{s:s*, s:i, s:i, s:b}", "device", device, "major", (int)major(st.st_rdev),
+			"minor", (int)minor(st.st_rdev), "any", may_open_any(m, major(st.st_rdev))));
+	free(path);
+}
+
+/* The device files that the container has open. All files of librdmacm are of one device. */
 static json_t *nodes(struct move *m)
 {
-	json_t *list = json_array();
+	json_t *list = json_array(), *object;
+	size_t i;
 
-	for (size_t i = 0; i < m->plan.contexts.n; i++) {
-		const struct context *c = &m->plan.contexts.context[i];
-		char *path = xasprintf("/proc/%d/fd/%d", c->pid, c->fd);
-		struct stat st;
-
-		if (stat(path, &st) == 0)
-			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b}", "device", c->device, "major",
-				(int)major(st.st_rdev), "minor", (int)minor(st.st_rdev), "any",
-				may_open_any(m, major(st.st_rdev))));
-		free(path);
-	}
+	for (i = 0; i < m->plan.contexts.n; i++)
+		add_node(m, list, m->plan.contexts.context[i].device, m->plan.contexts.context[i].pid,
+			 m->plan.contexts.context[i].fd);
+	json_array_foreach(m->plan.objects, i, object)
+		if (!strcmp(find_text(object, "object"), "rdma_cm")) {
+			add_node(m, list, NULL, json_integer_value(find(object, "pid")), json_integer_value(find(object, "fd")));
+			break;
+		}
 	return list;
 }
 
