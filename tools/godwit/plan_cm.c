@@ -90,15 +90,22 @@ static bool is_connected(const struct rxe_migr_cm_id *id)
 	return id->state == RXE_MIGR_CM_CONNECTED || id->state == RXE_MIGR_CM_LEFT;
 }
 
-/* Has the tree this QP, as the CRIU plugin looks for it? dgid: of its peer. */
-static bool have_qp(const struct contexts *list, const char *device, uint32_t qpn, struct in6_addr *dgid)
+/* What is asked of an id's QP. */
+struct cm_qp {
+	struct in6_addr dgid;	/* of its peer */
+	bool failed;
+};
+
+/* Has the tree this QP, as the CRIU plugin looks for it? */
+static bool have_qp(const struct contexts *list, const char *device, uint32_t qpn, struct cm_qp *found)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		const struct context *c = &list->context[i];
 		const struct rxe_migr_rec_qp *qp = strcmp(c->device, device) ? NULL : context_qp(c, qpn);
 
 		if (qp) {
-			memcpy(dgid, qp->dgid, sizeof(*dgid));
+			memcpy(&found->dgid, qp->dgid, sizeof(found->dgid));
+			found->failed = qp->qp_state == IBV_QPS_ERR;
 			return true;
 		}
 	}
@@ -106,14 +113,14 @@ static bool have_qp(const struct contexts *list, const char *device, uint32_t qp
 }
 
 /* The same. Contexts were read before ids: a QP that is missing may be new, so we look again. */
-static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, struct in6_addr *dgid)
+static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, struct cm_qp *found)
 {
 	struct contexts now;
 	bool has;
 
-	if (have_qp(&plan->contexts, device, qpn, dgid))
+	if (have_qp(&plan->contexts, device, qpn, found))
 		return true;
-	has = !contexts_find(&plan->tree, &now) && !contexts_inspect(&now) && have_qp(&now, device, qpn, dgid);
+	has = !contexts_find(&plan->tree, &now) && !contexts_inspect(&now) && have_qp(&now, device, qpn, found);
 	contexts_free(&now);
 	fault_clear();
 	return has;
@@ -188,7 +195,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 	bool connected = is_connected(id), has;
 	const char *why = ibv_cm_id_refusal(id);
 	char src[INET6_ADDRSTRLEN], dst[INET6_ADDRSTRLEN];
-	struct in6_addr dgid;
+	struct cm_qp qp;
 	json_t *object;
 
 	object = plan_object(plan, "cm_id", NULL, json_pack("{s:i, s:i, s:I, s:s, s:I}",
@@ -201,7 +208,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		json_object_set_new(object, "qp", json_integer(id->qp_num));
 	json_array_append_new(plan->cm_ids, json_integer(id->id));
 	add_source(&plan->contexts, id);
-	has = !why && connected && has_qp(plan, id->device, id->qp_num, &dgid);
+	has = !why && connected && has_qp(plan, id->device, id->qp_num, &qp);
 	if (why)
 		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s", fd->pid, fd->fd, id->id, why);
 	else if (connected && !has)
@@ -211,11 +218,15 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
 			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
 			       id->id, src);
+	else if (id->state == RXE_MIGR_CM_CONNECTED && qp.failed && !plan->own_netns)
+		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: its queue pair %u has failed, so its "
+			       "peer is not told where it is: a disconnect afterwards may take two minutes: disconnect it before",
+			       fd->pid, fd->fd, id->id, id->qp_num);
 	else if (id->state == RXE_MIGR_CM_LISTENING && has_threads(fd->pid))
 		say_refuses(plan, object, "its process has threads");
 	/* The peer of a queue pair may have moved since the id was connected. */
 	if (has)
-		add_peer(plan, fd, id->id, ip_text(&dgid, dst));
+		add_peer(plan, fd, id->id, ip_text(&qp.dgid, dst));
 	else if (!why && (id->state == RXE_MIGR_CM_ADDR_RESOLVED || id->state == RXE_MIGR_CM_ROUTE_RESOLVED))
 		add_peer(plan, fd, id->id, dst);
 	if (!why && (id->state == RXE_MIGR_CM_BOUND || id->state == RXE_MIGR_CM_LISTENING))

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * cm-hold udp|mcast|stray|busy|bound|ib|lent|apart|shared ADDRESS GO
+ * cm-hold udp|mcast|stray|failed|busy|bound|ib|lent|apart|shared ADDRESS GO
  *
- * Makes ids of librdmacm at this address, which godwit must refuse with a reason, and says "ready". When there is a file GO, it
+ * Makes ids of librdmacm at this address, of which godwit must say something, and says "ready". When there is a file GO, it
  * destroys them and says "done".
  *
  *   udp    two that are connected over UD
  *   mcast  one that has joined a multicast group
  *   stray  two that are connected, and the queue pair of one is destroyed
+ *   failed two that are connected, and the queue pair of one has failed
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
  *   ib     one that is bound to any address of InfiniBand, not to ADDRESS
@@ -135,6 +136,8 @@ static void make(const char *kind)
 		connect_both(strcmp(kind, "udp") ? RDMA_PS_TCP : RDMA_PS_UDP);
 	if (!strcmp(kind, "stray"))
 		rdma_destroy_qp(server);
+	if (!strcmp(kind, "failed"))
+		MUST(!ibv_modify_qp(server->qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE));
 }
 
 static void destroy(struct rdma_cm_id *id)
@@ -226,7 +229,7 @@ int main(int argc, char **argv)
 	struct pollfd pfd = { .events = POLLIN };
 
 	if (argc != 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-		DIE("usage: hold udp|mcast|stray|busy|bound|ib|lent|apart|shared ADDRESS GO");
+		DIE("usage: hold udp|mcast|stray|failed|busy|bound|ib|lent|apart|shared ADDRESS GO");
 	if (!strcmp(argv[1], "lent"))
 		lent = outside(lend, argv[3]);
 	channel = rdma_create_event_channel();
