@@ -167,7 +167,6 @@ int move_commit(struct move *m)
 	json_t *answer;
 
 	report_phase("commit", "process %d stays frozen here", m->process.pid);
-	move_sync(m);	/* it was done before the decision, unless godwit was killed since */
 	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);
 	fault_clear();

@@ -216,72 +216,6 @@ uint64_t files_size(const struct move *m)
 	return sum;
 }
 
-/* ------------------------------------------------------- when it is frozen -- */
-
-static bool is_settled(const struct proc_files *before, const struct proc_file *file)
-{
-	for (size_t i = 0; i < before->n; i++) {
-		const struct proc_file *old = &before->file[i];
-
-		if (!strcmp(old->path, file->path))
-			return old->settled && old->dev == file->dev && old->ino == file->ino && old->ctime == file->ctime &&
-			       old->size == file->size && !(file->writable && file->mapped);
-	}
-	return false;
-}
-
-static bool is_to_compare(const struct move *m, const struct proc_file *file)
-{
-	return !paths_list(&m->copy, file->path) && !paths_cover(&m->share, file->path) && !is_settled(&m->plan.files, file);
-}
-
-static int digest_all(struct move *m, const void *arg, int sk)
-{
-	const struct proc_files *files = arg;
-	char digest[DIGEST_TEXT];
-
-	if (move_sync(m))	/* so that the destination reads what was written */
-		return -1;
-	for (size_t i = 0; i < files->n; i++) {
-		if (!is_to_compare(m, &files->file[i]))
-			continue;
-		if (digest_here(m, &files->file[i], m->deadline - SAY_NS, digest))
-			return -1;
-		slow_say(sk, digest);
-	}
-	return 0;
-}
-
-static int send_digest(struct move *m, struct slow *slow, const struct proc_file *file)
-{
-	char digest[DIGEST_TEXT];
-
-	if (slow_hear(slow, m, digest, sizeof(digest)))
-		return -1;
-	m->synced = true;
-	return wire_send(&m->dest.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
-						  path_json(file->path), "size", (json_int_t)file->size, "mode",
-						  (int)file->mode, "writable", file->writable, "digest", digest));
-}
-
-int files_compare(struct move *m)
-{
-	struct slow slow = SLOW_INIT;
-	struct proc_files now;
-	int ret = proc_files(&m->plan.tree, &m->plan.mntns, &now);
-
-	for (size_t i = 0; !ret && i < now.n; i++) {
-		if (!is_to_compare(m, &now.file[i]))
-			continue;
-		if (slow.pid < 0)
-			ret = slow_start(&slow, m, digest_all, &now);
-		ret = ret ?: send_digest(m, &slow, &now.file[i]);
-	}
-	slow_end(&slow);
-	proc_files_free(&now);
-	return ret;
-}
-
 /* ------------------------------------------------- shared file systems -- */
 
 /* syncfs() tells of errors since the file was opened, and of older ones that nobody has been told of. */
@@ -331,14 +265,6 @@ static int sync_all(const struct move *m, int early)
 	return ret;
 }
 
-int move_sync(struct move *m)
-{
-	bool synced = m->synced;
-
-	m->synced = true;
-	return synced ? 0 : sync_all(m, -1);
-}
-
 static int sync_early(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
@@ -372,7 +298,7 @@ int files_sync_early(struct move *m, int limit_ms)
 static int sync_files(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
-	if (move_sync(m))
+	if (sync_all(m, -1))
 		return -1;
 	slow_say(sk, "");
 	return 0;
@@ -388,5 +314,71 @@ int files_sync(struct move *m)
 	ret = slow_start(&slow, m, sync_files, NULL) ?: slow_hear(&slow, m, NULL, 0);
 	slow_end(&slow);
 	m->synced = !ret;
+	return ret;
+}
+
+/* ------------------------------------------------------- when it is frozen -- */
+
+static bool is_settled(const struct proc_files *before, const struct proc_file *file)
+{
+	for (size_t i = 0; i < before->n; i++) {
+		const struct proc_file *old = &before->file[i];
+
+		if (!strcmp(old->path, file->path))
+			return old->settled && old->dev == file->dev && old->ino == file->ino && old->ctime == file->ctime &&
+			       old->size == file->size && !(file->writable && file->mapped);
+	}
+	return false;
+}
+
+static bool is_to_compare(const struct move *m, const struct proc_file *file)
+{
+	return !paths_list(&m->copy, file->path) && !paths_cover(&m->share, file->path) && !is_settled(&m->plan.files, file);
+}
+
+static int digest_all(struct move *m, const void *arg, int sk)
+{
+	const struct proc_files *files = arg;
+	char digest[DIGEST_TEXT];
+
+	if (sync_all(m, -1))	/* so that the destination reads what was written */
+		return -1;
+	for (size_t i = 0; i < files->n; i++) {
+		if (!is_to_compare(m, &files->file[i]))
+			continue;
+		if (digest_here(m, &files->file[i], m->deadline - SAY_NS, digest))
+			return -1;
+		slow_say(sk, digest);
+	}
+	return 0;
+}
+
+static int send_digest(struct move *m, struct slow *slow, const struct proc_file *file)
+{
+	char digest[DIGEST_TEXT];
+
+	if (slow_hear(slow, m, digest, sizeof(digest)))
+		return -1;
+	m->synced = true;
+	return wire_send(&m->dest.wire, json_pack("{s:s, s:o, s:I, s:i, s:b, s:s}", "op", "compare", "path",
+						  path_json(file->path), "size", (json_int_t)file->size, "mode",
+						  (int)file->mode, "writable", file->writable, "digest", digest));
+}
+
+int files_compare(struct move *m)
+{
+	struct slow slow = SLOW_INIT;
+	struct proc_files now;
+	int ret = proc_files(&m->plan.tree, &m->plan.mntns, &now);
+
+	for (size_t i = 0; !ret && i < now.n; i++) {
+		if (!is_to_compare(m, &now.file[i]))
+			continue;
+		if (slow.pid < 0)
+			ret = slow_start(&slow, m, digest_all, &now);
+		ret = ret ?: send_digest(m, &slow, &now.file[i]);
+	}
+	slow_end(&slow);
+	proc_files_free(&now);
 	return ret;
 }

@@ -63,7 +63,7 @@ struct move {
 	char *lock_table;	/* CRIU's nftables table, for a container in this host's network; or NULL */
 	bool ended;		/* end_here() was called: the process runs at the destination */
 	bool stuck;		/* podman could not stop the container here */
-	bool synced;		/* move_sync() was called */
+	bool synced;		/* files_sync() was called, or has been done for the digests */
 	bool gids_change;
 	int signals;		/* signalfd */
 	int lock;		/* state_lock() */
@@ -151,13 +151,14 @@ void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
-/* Sync shared file systems, so that what the tasks have written to them is there before the copy runs. -1 with fault(). */
-int move_sync(struct move *m);
-/* The same, while peers are asked to go on waiting. -1 with fault(). */
+/*
+ * Sync shared file systems, so that what the tasks have written to them is there before the copy runs. Peers are asked to go on
+ * waiting meanwhile. -1 with fault().
+ */
 int files_sync(struct move *m);
 /*
  * The same, before the check. An error may be an old one of another program's, which nobody was told of: it is said, and the move
- * goes on. Then only an error that comes up later fails move_sync(). -1 with fault(): it takes too long, or a signal came.
+ * goes on. Then only an error that comes up later fails files_sync(). -1 with fault(): it takes too long, or a signal came.
  */
 int files_sync_early(struct move *m, int limit_ms);
 
