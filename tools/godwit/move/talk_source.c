@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "move.h"
+#include "podman.h"
 
 #define BYE_TRY_S	10
 #define BYE_MS	75000	/* podman may take 70 s there */
@@ -98,35 +99,49 @@ static json_t *ask_bye(struct move *m)
 	return dest_ask(&m->dest, json_pack("{s:s, s:b}", "op", "bye", "leave_images", m->leave_images), BYE_MS);
 }
 
+/* If the agent was killed, the agent that we start tidies up. */
+static json_t *ask_bye_anew(struct move *m)
+{
+	json_t *answer;
+
+	dest_close(&m->dest);
+	fault_clear();
+	m->dest.until = now_ns() + BYE_TRY_S * INT64_C(1000000000);
+	answer = dest_connect(&m->dest, m->host, m->ssh, m->id, true) ? NULL : ask_bye(m);
+	m->dest.until = 0;
+	return answer;
+}
+
+/* If the destination was started anew, it knows nothing of the move, and podman there has started nothing. */
+static void warn_of_policy(struct move *m)
+{
+	const char *policy = container_fact(m->container.facts, "restart");
+	char *line;
+
+	if (!*policy || m->dry_run)
+		return;
+	line = xasprintf("%s: the container may lack its restart policy there: there: godwit settle %s commit; or, if %s was started "
+			 "anew: podman update --restart=%s %s; podman start %s", m->host, m->id, m->host, policy,
+			 m->container.name, m->container.name);
+	report_warn(&m->report, line);
+	free(line);
+}
+
 void move_say_bye(struct move *m)
 {
-	json_t *answer, *text, *warnings;
+	json_t *answer = m->dest.wire.out < 0 ? NULL : ask_bye(m) ?: ask_bye_anew(m), *text, *warnings;
 	char *line;
 	size_t i;
 
-	if (m->dest.wire.out < 0)
-		return;
-	answer = ask_bye(m);
-	if (!answer) {
-		/* If the agent was killed, the agent that we start tidies up. */
-		dest_close(&m->dest);
-		fault_clear();
-		m->dest.until = now_ns() + BYE_TRY_S * INT64_C(1000000000);
-		answer = dest_connect(&m->dest, m->host, m->ssh, m->id, true) ? NULL : ask_bye(m);
-		m->dest.until = 0;
-	}
 	warnings = json_object_get(answer, "warnings");
 	json_array_foreach(warnings, i, text) {
 		line = xasprintf("%s: %s", m->host, json_string_value(text));
 		report_warn(&m->report, line);
 		free(line);
 	}
-	if (!answer)
+	if (!answer) {
 		report_fault(&m->report);
-	if (!answer && m->container.name) {
-		line = xasprintf("%s: the container may lack its restart policy there: there: godwit settle %s commit", m->host, m->id);
-		report_warn(&m->report, line);
-		free(line);
+		warn_of_policy(m);
 	}
 	json_decref(answer);
 	dest_close(&m->dest);
