@@ -78,7 +78,7 @@ static int start(const char *id, const char *name, int code)
 		fault("container %s: it ended with exit status %d while it had no restart policy, and was started again after that",
 		      name, code);
 	free(text);
-	return -1;
+	return 1;
 }
 
 /* podman starts only what ends while it has the policy. What has ended before is started here, unless a person has stopped or checkpointed it. */

@@ -13,8 +13,8 @@ void podman_path(void);	/* complete PATH: what ssh starts may find neither criu 
 int podman_check(const char *where);
 /*
  * Set its restart policy, as for --restart. container: what the destination is told of it (container_facts()), or NULL.
- * podman_give_policy(), at the destination: the one that it had before the move. If it has ended meanwhile, and podman would have
- * started it again, start it. -1 with fault(), which a person should hear of: also if it was started.
+ * -1 with fault(). podman_give_policy(), at the destination: the one that it had before the move. If it has ended meanwhile, and
+ * podman would have started it again, start it. 1 with fault(), which a person should hear of: it has the policy, and had ended.
  */
 int podman_set_policy(json_t *container, const char *policy);
 int podman_give_policy(json_t *container);

@@ -33,6 +33,29 @@ static int ask_commit(struct dest *dest)
 	return answer ? 0 : -1;
 }
 
+/*
+ * If the source lives, it lets nothing run without asking here, and the agent must answer it. podman takes seconds. So podman is
+ * told from here, and the agent has only to remember it. Before its answer the agent may tell more of the commit. (A source that
+ * has come back has the connection now, and says "bye".)
+ */
+static void give_policy(struct dest *dest, json_t *container)
+{
+	int ret = podman_give_policy(container);
+	json_t *answer = NULL;
+
+	if (ret)
+		fprintf(stderr, "godwit: warning: %s\n", fault_text());
+	fault_clear();
+	if (ret < 0 || wire_send(&dest->wire, json_pack("{s:s}", "op", "policy")))
+		return;
+	while (!json_object_get(answer, "policy")) {
+		json_decref(answer);
+		if (wire_receive(&dest->wire, &answer, NULL, NULL, ANSWER_MS))
+			break;
+	}
+	json_decref(answer);
+}
+
 /* At the destination, through its agent, which remembers for the source that it let the copy go. */
 static int settle_there(const char *id, json_t *state, bool commit)
 {
@@ -45,14 +68,13 @@ static int settle_there(const char *id, json_t *state, bool commit)
 		return failed(dest.refused ? EXIT_REFUSED : EXIT_LOST);
 	if (!commit)
 		bye = dest_ask(&dest, json_pack("{s:s}", "op", "bye"), BYE_MS);
+	else if (json_object_get(state, "container"))
+		give_policy(&dest, json_object_get(state, "container"));
 	dest_close(&dest);
 	if (!commit && !bye)
 		fprintf(stderr, "godwit: warning: not all of its files may be removed: if godwit status shows it later: godwit "
 				"settle %s abort\n", id);
 	json_decref(bye);
-	/* If the source lives, it lets nothing run without asking here. */
-	if (commit && podman_give_policy(json_object_get(state, "container")))
-		fprintf(stderr, "godwit: warning: %s\n", fault_text());
 	printf("godwit: %s: %s\n", id, commit ? "the process runs here" : "forgotten");
 	return EXIT_OK;
 }

@@ -322,9 +322,6 @@ void agent_give_policy(struct agent *a)
 	signal(SIGCHLD, SIG_DFL);
 	if (podman_give_policy(a->container))
 		agent_warn(a, fault_text());
-	/* If a person has settled this, what is written down stays, and must not stand in the way of the next move. */
-	json_object_set_new(a->container, "policy_back", json_true());
-	agent_save(a);
 	signal(SIGCHLD, SIG_IGN);
 	fault_clear();
 }

@@ -136,6 +136,16 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 	return 0;
 }
 
+/* godwit settle has given the container its restart policy. The source may never say "bye". */
+static int op_policy(struct agent *a, json_t *message, json_t **answer)
+{
+	(void)message;
+	if (a->container)
+		json_object_set_new(a->container, "policy_back", json_true());
+	*answer = json_pack("{s:b}", "policy", 1);
+	return agent_save(a);
+}
+
 int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer)
 {
 	static const struct {
@@ -145,7 +155,8 @@ int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answ
 		{ "hello", op_hello }, { "ping", op_ping }, { "check", op_check },
 		{ "prepare", op_prepare }, { "addresses", agent_take_addresses }, { "file", agent_take_file },
 		{ "file-end", agent_end_file }, { "compare", agent_compare_file }, { "files-end", agent_end_files },
-		{ "restore", op_restore }, { "commit", op_commit }, { "abort", op_abort }, { "bye", op_bye },
+		{ "restore", op_restore }, { "commit", op_commit }, { "abort", op_abort }, { "policy", op_policy },
+		{ "bye", op_bye },
 	};
 
 	for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
