@@ -112,6 +112,11 @@ json_t *agent_keys(void);
  * packets get through? -1 with fault().
  */
 int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow);
+/*
+ * The same: a restore asks for the MAC address of each peer of librdmacm. For IPv4 the kernel asks by an address in the peer's
+ * subnet, and one that moves along is quiet until the commit. (For IPv6 it asks by a link-local one.)
+ */
+void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems);
 
 void agent_check_room(json_t *message, const char *base, json_t *problems);	/* room_dest.c */
 

@@ -272,6 +272,7 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *mes
 	bool cm = json_is_true(json_object_get(message, "rdma_cm"));
 
 	check_contexts(list, moving, contexts);
+	agent_check_neighbours(moving, json_object_get(message, "cm_peers"), list);
 	if (cm)
 		agent_check_cm(message, list);
 	if ((cm || json_array_size(contexts)) && host_check_plugin())

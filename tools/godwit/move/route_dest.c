@@ -12,6 +12,7 @@
 #include "agent.h"
 #include "gids.h"
 #include "netlink.h"
+#include "text.h"
 
 /* Where a connection's packets leave. */
 struct way {
@@ -81,4 +82,59 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 			     "%d or more, or connect with a smaller path MTU", device, qpn, path_mtu, way.ifname, way.to_text,
 			     mtu, path_mtu_within(mtu), path_mtu + PATH_MTU_HEADERS);
 	return 0;
+}
+
+/* ----------------------------------------------------------- neighbours -- */
+
+/* Has the interface an address by which the kernel asks for the MAC address of this one? */
+static bool can_ask(int ifindex, const struct nl_address *peer)
+{
+	struct nl_address *own = NULL;
+	ssize_t n = nl_addresses(AF_INET, &own);
+	bool can = n < 0;	/* nobody knows: the restore will tell */
+
+	for (ssize_t i = 0; i < n; i++)
+		can |= own[i].ifindex == ifindex && !own[i].secondary && nl_same_subnet(&own[i], peer);
+	free(own);
+	return can;
+}
+
+static bool is_known(const char *address, const char *ifname)
+{
+	json_t *list = run_json((const char *const[]){ "ip", "-j", "neigh", "show", "to", address, "dev", ifname, NULL });
+	bool known = json_object_get(json_array_get(list, 0), "lladdr");
+
+	json_decref(list);
+	return known;
+}
+
+static void check_neighbour(const struct address *moves, json_t *peer, const char *address, json_t *problems)
+{
+	struct nl_address from = { .family = AF_INET, .addr = moves->addr, .prefixlen = moves->prefixlen }, to = { .family = AF_INET };
+
+	if (moves->family != AF_INET || inet_pton(AF_INET, address, &to.addr) != 1 || !nl_same_subnet(&from, &to) ||
+	    can_ask(if_nametoindex(moves->ifname), &to) || is_known(address, moves->ifname))
+		return;
+	problem(problems, "process %d, descriptor %d, id %lld of librdmacm: %s there has no other address in the subnet of %s, and "
+		"needs one to find the id's peer, %s, before the commit: ip address add ADDRESS/%d dev %s, there",
+		(int)json_integer_value(json_object_get(peer, "pid")), (int)json_integer_value(json_object_get(peer, "fd")),
+		(long long)json_integer_value(json_object_get(peer, "id")), moves->ifname, moves->text, address, moves->prefixlen,
+		moves->ifname);
+}
+
+void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems)
+{
+	json_t *known = json_object(), *peer;
+	size_t i;
+
+	json_array_foreach(peers, i, peer) {
+		const char *address = json_string_value(json_object_get(peer, "address"));
+
+		if (!address || json_object_get(known, address))
+			continue;
+		json_object_set_new(known, address, json_true());
+		for (size_t n = 0; n < moving->n; n++)
+			check_neighbour(&moving->address[n], peer, address, problems);
+	}
+	json_decref(known);
 }
