@@ -58,6 +58,12 @@ int podman_set_policy(json_t *container, const char *policy)
 	const char *const argv[] = { "timeout", "--kill-after=5", "20", "podman", "update", option, id, NULL };
 	int ret = run(argv, NULL, &text);
 
+	/* Somebody has killed podman, or timeout. Without its policy the container would never be started again. */
+	if (ret < 0 || ret == 128 + SIGKILL) {
+		free(text);
+		text = NULL;
+		ret = run(argv, NULL, &text);
+	}
 	if (ret)
 		fault("container %s: podman can't set its restart policy: %s: podman update %s %s", name,
 		      text_why(text), option, name);
