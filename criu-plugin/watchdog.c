@@ -177,33 +177,97 @@ static void look(struct seen *seen)
 	}
 }
 
+/* --------------------------------------------------------- letting go on -- */
+
+static struct ibv_context *open_fd(pid_t pid, int fd, enum file_kind kind)
+{
+	int mine = kind == FILE_UVERBS ? proc_get_fd(pid, fd) : -1;
+	struct ibv_context *ctx = mine < 0 ? NULL : ibv_attach_context(mine);
+
+	if (mine >= 0 && !ctx)
+		close(mine);
+	return ctx;
+}
+
+static int read_clock(pid_t pid, int fd, enum file_kind kind, const char *node,
+		      void *arg)
+{
+	struct ibv_context *ctx = open_fd(pid, fd, kind);
+	struct rxe_migr_query query;
+	uint64_t *ns = arg;
+
+	(void)node;
+	if (!ctx)
+		return 0;
+	if (!ibv_query_migration(ctx, &query))
+		*ns = query.now_ns;
+	ibv_detach_context(ctx);
+	return *ns != 0;
+}
+
+/* The time by the driver's clock, or 0 if no task has a context any more. */
+static uint64_t driver_clock(void)
+{
+	uint64_t ns = 0;
+	int i;
+
+	for (i = 0; i < num_watched && !ns; i++)
+		if (!is_dead(&watched[i]))
+			for_each_fd(watched[i].pid, read_clock, &ns);
+	return ns;
+}
+
+struct abort {
+	uint64_t	since;
+	bool		again;	/* another checkpoint has begun */
+};
+
 static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 		    void *arg)
 {
-	struct ibv_context *ctx;
-	int mine;
+	struct ibv_context *ctx = open_fd(pid, fd, kind);
+	struct abort *a = arg;
 
 	(void)node;
-	(void)arg;
-	if (kind != FILE_UVERBS)
-		return 0;
-	mine = proc_get_fd(pid, fd);
-	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
 	if (!ctx)
 		return 0;
-	/* This fails if the context is not stopped, or goes on already. */
-	ibv_abort_context(ctx);
+	/* EINVAL: the context is not stopped, or goes on already. */
+	if (ibv_abort_older_dump(ctx, a->since) == ESTALE)
+		a->again = true;
 	ibv_detach_context(ctx);
 	return 0;
 }
 
-static void abort_all(void)
+static bool must_wait(const struct seen *seen, bool may_stop)
 {
+	/*
+	 * Stopped tasks keep us waiting only if may_stop: whoever killed CRIU
+	 * early may have stopped its tasks, too, and their contexts go on. A
+	 * task that dies may already run at the destination, and its peers must
+	 * not be called from here.
+	 */
+	return seen->traced || seen->dying || (may_stop && seen->stops);
+}
+
+/*
+ * Let the contexts go on, unless the tasks wait again: another checkpoint may
+ * have begun. If it begins after this look, the driver knows it by its dump.
+ */
+static bool abort_all(bool may_stop)
+{
+	struct abort a = { .since = driver_clock() };
+	struct seen seen;
 	int i;
 
+	if (!a.since)
+		return true;
+	look(&seen);
+	if (must_wait(&seen, may_stop))
+		return false;
 	for (i = 0; i < num_watched; i++)
 		if (!is_dead(&watched[i]))
-			for_each_fd(watched[i].pid, abort_fd, NULL);
+			for_each_fd(watched[i].pid, abort_fd, &a);
+	return !a.again;
 }
 
 static void wait_and_see(bool may_stop)
@@ -212,23 +276,15 @@ static void wait_and_see(bool may_stop)
 	int looks, running = 0;
 	struct seen seen;
 
-	for (looks = 0; running < 3; looks++) {
+	for (looks = 0; running < 3 || !abort_all(may_stop); looks++) {
 		look(&seen);
 		if (!seen.alive)
 			return;
-		/*
-		 * Stopped tasks keep us waiting only if may_stop: whoever
-		 * killed CRIU early may have stopped its tasks, too, and their
-		 * contexts go on. A task that dies may already run at the
-		 * destination, and its peers must not be called from here.
-		 */
-		running = seen.traced || seen.dying || (may_stop && seen.stops) ?
-			  0 : running + 1;
+		running = must_wait(&seen, may_stop) ? 0 : running + 1;
 		if (looks == 2000)
 			pause.tv_nsec = 50000000;
 		nanosleep(&pause, NULL);
 	}
-	abort_all();
 }
 
 static void watchdog(int sock)

@@ -14,7 +14,7 @@ verbs_map := $(verbs_dir)/libibverbs-migrate.map
 verbs_headers := build/include/infiniband/migrate.h build/include/infiniband/migrate_fields.h build/include/rdma/rxe_migrate.h
 verbs_man := $(wildcard $(verbs_dir)/man/*.[1-9])
 # pages that describe more than one call: PAGE=ALIAS
-verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_inspect_context.3 ibv_next_record.3) \
+verbs_alias := $(addprefix ibv_dump_context.3=,ibv_abort_context.3 ibv_abort_older_dump.3 ibv_inspect_context.3 ibv_next_record.3) \
 	$(addprefix ibv_attach_context.3=,ibv_begin_restore_context.3 ibv_detach_context.3 ibv_open_restore_context.3) \
 	$(addprefix ibv_query_migration.3=,ibv_ask_peers.3 ibv_ask_peers_anew.3 ibv_migration_key.3 ibv_query_device_calls.3 ibv_query_device_gids.3 ibv_query_device_migration.3 ibv_query_event_fd.3 ibv_query_taken.3 ibv_renew_stop.3) \
 	$(addprefix ibv_record_kind.3=,ibv_for_each_record.3 ibv_record_name.3 ibv_record_number.3 ibv_record_owner.3 ibv_record_refusal.3 ibv_record_rings.3 ibv_uverbs_object_str.3) \

@@ -121,6 +121,7 @@ struct rxe_migr_uctx {
 	u32			state;		/* enum rxe_migr_ctx_state */
 	u64			session;
 	u64			stop_ns;
+	u64			dump_ns;	/* last DUMP with STOP */
 	u64			resume_ns;
 	struct file		*file;		/* no reference; see rxe_migr_owner_file() */
 	struct rxe_migr_hint	hint;

@@ -91,6 +91,9 @@ int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 		rxe_migr_stop_ctx(uc);
 		*did_stop = true;
 	}
+	/* from now on no ABORT that belongs to an earlier dump is taken */
+	if (stop)
+		uc->migr.dump_ns = ktime_get_ns();
 
 	sink->length = 0;
 	sink->count = 0;
@@ -104,18 +107,24 @@ int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 	return err;
 }
 
-/* Undo a stop, if the context is stopped. Its peers may have heard of it, and are called. */
-int rxe_migr_unstop_ctx(struct rxe_ucontext *uc)
+/*
+ * Undo a stop, if the context is stopped. Its peers may have heard of it, and are called.
+ * If since is not 0, the context must not have been dumped again since that time.
+ */
+int rxe_migr_unstop_ctx(struct rxe_ucontext *uc, u64 since)
 {
-	bool stopped;
+	int err = 0;
 
 	spin_lock(&uc->migr.lock);
-	stopped = uc->migr.state == RXE_MIGR_CTX_STOPPED;
-	if (stopped)
+	if (uc->migr.state != RXE_MIGR_CTX_STOPPED)
+		err = -EINVAL;
+	else if (since && uc->migr.dump_ns >= since)
+		err = -ESTALE;
+	else
 		WRITE_ONCE(uc->migr.state, RXE_MIGR_CTX_RESUMING);
 	spin_unlock(&uc->migr.lock);
-	if (!stopped)
-		return -EINVAL;
+	if (err)
+		return err;
 
 	rxe_migr_go_ctx(uc);
 

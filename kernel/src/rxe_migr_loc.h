@@ -362,7 +362,7 @@ void rxe_migr_set_ctx_state(struct rxe_ucontext *uc, u32 state);
 void rxe_migr_go_ctx(struct rxe_ucontext *uc);
 int rxe_migr_dump_ctx(struct ib_uverbs_file *ufile, struct rxe_ucontext *uc,
 		      bool stop, struct rxe_migr_sink *sink, bool *did_stop);
-int rxe_migr_unstop_ctx(struct rxe_ucontext *uc);
+int rxe_migr_unstop_ctx(struct rxe_ucontext *uc, u64 since);
 
 /* rxe_migr_method.c: what methods share. No locks. */
 #define RXE_MIGR_IN(type)						\

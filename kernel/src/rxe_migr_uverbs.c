@@ -156,7 +156,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 			err = err2;
 	}
 	if (err && did_stop)
-		rxe_migr_unstop_ctx(uc);
+		rxe_migr_unstop_ctx(uc, 0);
 	rxe_migr_put_objects(&all);
 	rxe_migr_unlock(ufile, write);
 	kvfree(sink.buf);
@@ -167,14 +167,19 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_DUMP)(struct uverbs_attr_bundle *attrs
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_ABORT)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
+	u64 since = 0;
 	int err;
 
 	if (IS_ERR(uc))
 		return PTR_ERR(uc);
 
+	err = uverbs_copy_from(&since, attrs, RXE_ATTR_MIGR_IN);
+	if (err && err != -ENOENT)
+		return err;
+
 	/* for reading: if a checkpoint broke off, the program may run already */
 	rxe_migr_lock(attrs->ufile, false);
-	err = rxe_migr_unstop_ctx(uc);
+	err = rxe_migr_unstop_ctx(uc, since);
 	rxe_migr_unlock(attrs->ufile, false);
 
 	return err;
@@ -382,7 +387,8 @@ DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_QUERY,
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_DUMP,
 	RXE_MIGR_IN(struct rxe_migr_buf),
 	RXE_MIGR_RESP(struct rxe_migr_dump, stop_ns));
-DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_ABORT);
+DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_ABORT,
+	UVERBS_ATTR_PTR_IN(RXE_ATTR_MIGR_IN, UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_BEGIN,
 	RXE_MIGR_IN(struct rxe_migr_begin));
 DECLARE_UVERBS_NAMED_METHOD(RXE_METHOD_MIGR_HINT,

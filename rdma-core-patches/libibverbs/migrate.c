@@ -66,6 +66,17 @@ int ibv_abort_context(struct ibv_context *ctx)
 	return migr_driver(ctx, RXE_METHOD_MIGR_ABORT, NULL, 0, NULL, 0);
 }
 
+int ibv_abort_older_dump(struct ibv_context *ctx, uint64_t since)
+{
+	struct migr_cmd cmd;
+
+	migr_start(&cmd, RXE_OBJECT_MIGR, RXE_METHOD_MIGR_ABORT);
+	migr_in64(&cmd, RXE_ATTR_MIGR_IN, since);
+	/* a driver that does not know the attribute lets the context go on */
+	cmd.hdr.attrs[0].flags = 0;
+	return migr_run(ctx, &cmd);
+}
+
 /* Is this the end of a dump: no bytes, or the zeros that dump() writes? */
 static int is_rest(const char *at, size_t length)
 {

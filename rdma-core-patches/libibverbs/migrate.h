@@ -60,6 +60,13 @@ int ibv_inspect_context(struct ibv_context *ctx, int *count, void *dump,
 /* Let a context stopped by ibv_dump_context() go on in place. */
 int ibv_abort_context(struct ibv_context *ctx);
 
+/*
+ * The same, unless the context was stopped or dumped again since now_ns of a query.
+ * ESTALE: it was. For a caller that looks at the tasks after the query, and can't keep
+ * another checkpoint of them from beginning meanwhile.
+ */
+int ibv_abort_older_dump(struct ibv_context *ctx, uint64_t since);
+
 enum ibv_restore_cmd {
 	IBV_RESTORE_CREATE,		/* args: struct ibv_restore_args */
 	IBV_RESTORE_PLACEHOLDER,	/* takes the lowest free handle */

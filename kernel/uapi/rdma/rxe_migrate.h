@@ -169,7 +169,11 @@ struct rxe_migr_dump {
 	__aligned_u64 stop_ns;	/* CLOCK_MONOTONIC: first QP stopped */
 };
 
-/* ABORT: no attributes. */
+/*
+ * ABORT: IN, optional, is a __u64, not 0: now_ns of a QUERY. ESTALE: the context was
+ * dumped with STOP after that QUERY, so it is another checkpoint's now. An older
+ * driver takes no attributes.
+ */
 
 /*
  * RESUME: IN is struct rxe_migr_resume. The file of the context gets the

@@ -91,7 +91,7 @@ static const struct method {
 #define METHOD(object, name, ...)	{ #name, object, RXE_METHOD_MIGR_##name, __VA_ARGS__ }
 	METHOD(RXE_OBJECT_MIGR, QUERY, { 4, 8, false }, GROWS(offsetof(struct rxe_migr_query, num_paused))),
 	METHOD(RXE_OBJECT_MIGR, DUMP, MUST(struct rxe_migr_buf), GROWS(sizeof(struct rxe_migr_dump))),
-	METHOD(RXE_OBJECT_MIGR, ABORT, { 0 }, { 0 }),
+	METHOD(RXE_OBJECT_MIGR, ABORT, { 8, 8, false }, { 0 }),
 	METHOD(RXE_OBJECT_MIGR, BEGIN, MUST(struct rxe_migr_begin), { 0 }),
 	METHOD(RXE_OBJECT_MIGR, HINT, MUST(struct rxe_migr_hint), { 0 }),
 	METHOD(RXE_OBJECT_MIGR, REFILL, MUST(struct rxe_migr_buf), { 0 }),
@@ -249,10 +249,11 @@ static void proper(int fd)
 	struct rxe_migr_resume resume = { .pid = below(2) ? 0 : (int)edge(), .reserved = below(8) ? 0 : rnd() };
 	struct rxe_migr_key key = { .op = below(8), .reserved = below(8) ? 0 : rnd() };
 	uint32_t query_flags = below(8) ? below(2) : rnd();
+	uint64_t since = edge();
 	const void *in[] = {
-		[0] = below(2) ? &query_flags : NULL, [1] = &buf, [2] = NULL, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
+		[0] = below(2) ? &query_flags : NULL, [1] = &buf, [2] = below(4) ? NULL : &since, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
 	};
-	static const uint16_t in_len[] = { sizeof(query_flags), sizeof(buf), 0, sizeof(begin), sizeof(hint), sizeof(buf),
+	static const uint16_t in_len[] = { sizeof(query_flags), sizeof(buf), sizeof(since), sizeof(begin), sizeof(hint), sizeof(buf),
 					   sizeof(resume) };
 	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;

@@ -280,7 +280,19 @@ static void sweep(void)
 	for (int i = 0; i < 16; i++)
 		CHECK(buf[need + i] == 0x55);
 	CHECK(state_of(ctx) == RXE_MIGR_CTX_STOPPED);
+	/* Who saw the first dump only does not undo the second one, which finds the context stopped. */
+	IS(0, ibv_query_migration(ctx, &before));
 	IS(0, ibv_dump_context(ctx, &count, buf, need));
+	IS(ESTALE, ibv_abort_older_dump(ctx, before.now_ns));
+	IS(0, ibv_query_migration(ctx, &after));
+	CHECK(after.state == RXE_MIGR_CTX_STOPPED && after.stop_ns == before.stop_ns);
+	IS(0, ibv_abort_older_dump(ctx, after.now_ns));
+	await_peers(ctx);
+	/* Nor does it undo another stop. */
+	IS(EINVAL, ibv_abort_older_dump(ctx, after.now_ns));
+	IS(0, ibv_dump_context(ctx, &count, buf, need));
+	IS(ESTALE, ibv_abort_older_dump(ctx, after.now_ns));
+	CHECK(state_of(ctx) == RXE_MIGR_CTX_STOPPED);
 	IS(0, ibv_abort_context(ctx));
 	await_peers(ctx);
 	CHECK(state_of(ctx) == RXE_MIGR_CTX_RUNNING);
@@ -364,6 +376,7 @@ static void capability(int want)
 	IS(want ?: ENOSPC, ibv_inspect_context(ctx, &count, NULL, 0));
 	IS(want, ibv_dump_context(ctx, &count, buf, sizeof(buf)));
 	IS(want, ibv_abort_context(ctx));
+	IS(want ?: EINVAL, ibv_abort_older_dump(ctx, 0));
 	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &pd, sizeof(pd)));
 	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
 	restore = ibv_open_restore_context(ibv_get_device_name(*list), 1);
