@@ -18,6 +18,9 @@
  *					brings a stopped tree back, contexts
  *					included.
  *
+ * Each task is looked at by itself. A context goes on with the last of the tasks
+ * that have it open.
+ *
  * Of the tasks it holds only pidfds.
  */
 #include <ctype.h>
@@ -51,7 +54,11 @@ static int watchdog_socket = -1;
 struct watched {
 	pid_t	pid;
 	int	pidfd;
+	int	runs;		/* so many looks in a row have seen it run */
+	bool	done;		/* its contexts go on */
 };
+
+#define ENOUGH_LOOKS 3
 
 static struct watched *watched;
 static int num_watched;
@@ -70,7 +77,7 @@ static void watch(pid_t pid)
 		watched = more;
 	if (pidfd < 0 || !more)
 		return;
-	watched[num_watched++] = (struct watched){ pid, pidfd };
+	watched[num_watched++] = (struct watched){ .pid = pid, .pidfd = pidfd };
 }
 
 static bool is_dead(const struct watched *w)
@@ -152,7 +159,7 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
  * stopped, or dies. A look reads a thread's state first and its pending signals
  * afterwards, so of two looks one sees the signal or its effect.
  */
-static void look(struct seen *seen)
+static void look(const struct watched *w, struct seen *seen)
 {
 	char path[64];
 	struct dirent *de;
@@ -160,11 +167,7 @@ static void look(struct seen *seen)
 	int i;
 
 	*seen = (struct seen){};
-	for (i = 0; i < 2 * num_watched; i++) {
-		const struct watched *w = &watched[i / 2];
-
-		if (is_dead(w))
-			continue;
+	for (i = 0; i < 2 && !is_dead(w); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/task", w->pid);
 		dir = opendir(path);
 		if (!dir)
@@ -175,6 +178,37 @@ static void look(struct seen *seen)
 				look_at_thread(w->pid, de->d_name, seen);
 		closedir(dir);
 	}
+}
+
+static bool must_wait(const struct seen *seen, bool may_stop)
+{
+	/*
+	 * Stopped tasks keep us waiting only if may_stop: whoever killed CRIU
+	 * early may have stopped its tasks, too, and their contexts go on. A
+	 * task that dies may already run at the destination, and its peers must
+	 * not be called from here.
+	 */
+	return seen->traced || seen->dying || (may_stop && seen->stops);
+}
+
+/* Look at all tasks. Is there one whose contexts do not go on yet? */
+static bool look_at_all(bool may_stop)
+{
+	struct watched *w;
+	struct seen seen;
+	bool left = false;
+
+	for (w = watched; w < watched + num_watched; w++) {
+		look(w, &seen);
+		w->runs = must_wait(&seen, may_stop) ? 0 : w->runs + 1;
+		left |= seen.alive && !w->done;
+	}
+	return left;
+}
+
+static bool is_ready(const struct watched *w)
+{
+	return !w->done && w->runs >= ENOUGH_LOOKS && !is_dead(w);
 }
 
 /* --------------------------------------------------------- letting go on -- */
@@ -217,9 +251,30 @@ static uint64_t driver_clock(void)
 	return ns;
 }
 
+static int compare_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
+		      void *arg)
+{
+	const int *mine = arg;
+
+	(void)node;
+	return kind == FILE_UVERBS && proc_same_file(pid, fd, getpid(), *mine);
+}
+
+/* Does a task that has to wait have this context open, too? */
+static bool is_held(int mine)
+{
+	int i;
+
+	for (i = 0; i < num_watched; i++)
+		if (watched[i].runs < ENOUGH_LOOKS && !is_dead(&watched[i]) &&
+		    for_each_fd(watched[i].pid, compare_fd, &mine))
+			return true;
+	return false;
+}
+
 struct abort {
 	uint64_t	since;
-	bool		again;	/* another checkpoint has begun */
+	bool		again;	/* some context does not go on yet */
 };
 
 static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
@@ -231,56 +286,48 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	(void)node;
 	if (!ctx)
 		return 0;
-	/* EINVAL: the context is not stopped, or goes on already. */
-	if (ibv_abort_older_dump(ctx, a->since) == ESTALE)
+	/*
+	 * EINVAL: the context is not stopped, or goes on already. ESTALE:
+	 * another checkpoint has begun.
+	 */
+	if (is_held(ctx->cmd_fd) ||
+	    ibv_abort_older_dump(ctx, a->since) == ESTALE)
 		a->again = true;
 	ibv_detach_context(ctx);
 	return 0;
 }
 
-static bool must_wait(const struct seen *seen, bool may_stop)
-{
-	/*
-	 * Stopped tasks keep us waiting only if may_stop: whoever killed CRIU
-	 * early may have stopped its tasks, too, and their contexts go on. A
-	 * task that dies may already run at the destination, and its peers must
-	 * not be called from here.
-	 */
-	return seen->traced || seen->dying || (may_stop && seen->stops);
-}
-
 /*
- * Let the contexts go on, unless the tasks wait again: another checkpoint may
- * have begun. If it begins after this look, the driver knows it by its dump.
+ * Let the contexts of tasks that run go on, unless these tasks wait again: another
+ * checkpoint may have begun. If it begins after this look, the driver knows it by
+ * its dump.
  */
-static bool abort_all(bool may_stop)
+static void let_go_on(bool may_stop)
 {
 	struct abort a = { .since = driver_clock() };
-	struct seen seen;
-	int i;
+	struct watched *w;
 
-	if (!a.since)
-		return true;
-	look(&seen);
-	if (must_wait(&seen, may_stop))
-		return false;
-	for (i = 0; i < num_watched; i++)
-		if (!is_dead(&watched[i]))
-			for_each_fd(watched[i].pid, abort_fd, &a);
-	return !a.again;
+	look_at_all(may_stop);
+	for (w = watched; w < watched + num_watched; w++) {
+		if (!is_ready(w))
+			continue;
+		a.again = false;
+		if (a.since)	/* else no task has a context any more */
+			for_each_fd(w->pid, abort_fd, &a);
+		w->done = !a.again;
+	}
 }
 
 static void wait_and_see(bool may_stop)
 {
 	struct timespec pause = { .tv_nsec = 1000000 };
-	int looks, running = 0;
-	struct seen seen;
+	int i, looks;
 
-	for (looks = 0; running < 3 || !abort_all(may_stop); looks++) {
-		look(&seen);
-		if (!seen.alive)
-			return;
-		running = must_wait(&seen, may_stop) ? 0 : running + 1;
+	for (looks = 0; look_at_all(may_stop); looks++) {
+		for (i = 0; i < num_watched && !is_ready(&watched[i]); i++)
+			;
+		if (i < num_watched)
+			let_go_on(may_stop);
 		if (looks == 2000)
 			pause.tv_nsec = 50000000;
 		nanosleep(&pause, NULL);
