@@ -92,22 +92,40 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 	rxe_migr_bury(qp);
 }
 
-int rxe_migr_modify_begin(struct rxe_qp *qp)
+/*
+ * Not if the context is stopped, or the QP is stopped and has not gone on yet. But a
+ * restore modifies its stopped QPs into their states.
+ */
+static bool rxe_migr_may_modify(struct rxe_qp *qp)
 {
 	struct rxe_ucontext *uc = rxe_migr_qp_uctx(qp);
-	u32 state;
+	u32 state = uc ? READ_ONCE(uc->migr.state) : RXE_MIGR_CTX_RUNNING;
+
+	lockdep_assert_held(&qp->migr.mutex);
+
+	return state == RXE_MIGR_CTX_RESTORING ||
+	       (state != RXE_MIGR_CTX_STOPPED &&
+		qp->migr_state != RXE_MIGR_QP_STOPPED);
+}
+
+/* So long a modify verb waits: after a checkpoint a program runs before its context does. */
+#define RXE_MIGR_MODIFY_WAIT HZ
+
+/*
+ * The caller holds none of the locks that stopping and going on take, so it may sleep
+ * here. Only a deadly signal wakes it: a program would not expect EINTR.
+ */
+int rxe_migr_modify_begin(struct rxe_qp *qp)
+{
+	unsigned long end = jiffies + RXE_MIGR_MODIFY_WAIT;
 
 	mutex_lock(&qp->migr.mutex);
-	state = uc ? READ_ONCE(uc->migr.state) : RXE_MIGR_CTX_RUNNING;
-	/*
-	 * Refuse if the context is stopped, or the QP is stopped and has not gone
-	 * on yet. But a restore modifies its stopped QPs into their states.
-	 */
-	if (state == RXE_MIGR_CTX_STOPPED ||
-	    (qp->migr_state == RXE_MIGR_QP_STOPPED &&
-	     state != RXE_MIGR_CTX_RESTORING)) {
+	while (!rxe_migr_may_modify(qp)) {
 		mutex_unlock(&qp->migr.mutex);
-		return -EBUSY;
+		if (time_after(jiffies, end) || fatal_signal_pending(current))
+			return -EBUSY;
+		schedule_timeout_killable(1);
+		mutex_lock(&qp->migr.mutex);
 	}
 
 	return 0;

@@ -164,7 +164,8 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp);
 
 /*
  * The modify verb runs between these two, under rxe_migr_qp.mutex. If the QP is
- * stopped, rxe_migr_modify_begin() fails and does not hold the mutex.
+ * stopped and does not go on soon, rxe_migr_modify_begin() fails and does not hold
+ * the mutex.
  */
 int rxe_migr_modify_begin(struct rxe_qp *qp);
 void rxe_migr_modify_end(struct rxe_qp *qp, struct ib_qp_attr *attr, int mask);

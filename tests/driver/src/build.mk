@@ -6,12 +6,12 @@ wire_src := tests/driver/src/wire.c tests/driver/src/wire.h $(dumps_src)
 wire_tests := $(addprefix build/tests/,replays answers datagrams)
 # These speak the migration protocol, too.
 migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz attack own_host)
-driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read query_stopped gone_back faults privilege looks numbers) $(wire_tests) $(migr_tests)
+driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read query_stopped gone_back modify_stopped faults privilege looks numbers) $(wire_tests) $(migr_tests)
 
 ALL += $(driver_tests)
 
 # These connect their queue pairs as the tests of dumps do.
-build/tests/query_stopped build/tests/gone_back build/tests/faults build/tests/privilege build/tests/looks build/tests/numbers: $(dumps_src)
+$(addprefix build/tests/,query_stopped gone_back modify_stopped faults privilege looks numbers): $(dumps_src)
 
 $(wire_tests) $(migr_tests): $(wire_src)
 
