@@ -109,7 +109,12 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 		return fail("no memory");
 	}
 	if (!ibv_query_migration(ctx, &query)) {
-		ret = find_device(ctx, now) < 0 ? -1 : 0;
+		if (query.state == RXE_MIGR_CTX_STOPPED) {
+			dump.found_stopped = true;
+			ret = watchdog_watch(pid);
+		}
+		if (!ret && find_device(ctx, now) < 0)
+			ret = -1;
 		ret = ret ?: get_room_ahead(ctx);
 	}
 	ibv_detach_context(ctx);
@@ -348,12 +353,13 @@ int dump_file(int fd, int id)
 
 /*
  * CRIU calls this before it lets go of the tasks. It does not say whether they
- * live on after a good checkpoint: the watchdog sees that.
+ * live on after a good checkpoint: the watchdog sees that. After a bad one it stays
+ * if contexts were stopped before, since the watchdog of that dump may be dead.
  */
 void dump_end(bool failed)
 {
 	end_contexts(failed);
 	end_cm();
 	pass_lock_end(dump.collected);
-	watchdog_leave(!failed);
+	watchdog_leave(!failed || dump.found_stopped);
 }

@@ -34,6 +34,7 @@ extern struct dump {
 	uint64_t	stop_ns;
 	pid_t		root;		/* of the tree: CRIU names it first */
 	bool		began;
+	bool		found_stopped;	/* a context, by an earlier dump */
 	void		*room;		/* for the next dump, allocated ahead */
 	size_t		room_size;
 	RdmaInventoryEntry inventory;	/* filled when all is stopped */
@@ -103,7 +104,7 @@ void end_cm(void);
 /* Lets contexts go on if CRIU is killed, or lets the tasks live. */
 int watchdog_start(void);
 int watchdog_watch(pid_t pid);
-void watchdog_leave(bool saved);
+void watchdog_leave(bool stay);
 
 /* late.c: note when the first QP was stopped, and how long peers wait */
 void note_time(RdmaInventoryEntry *inventory);

@@ -18,6 +18,10 @@
  *					brings a stopped tree back, contexts
  *					included.
  *
+ *	checkpoint failed		the plugin has let its contexts go on.
+ *					If some were stopped before, as by
+ *					--leave-stopped: as after a good one
+ *
  * Each task is looked at by itself. A context goes on with the last of the tasks
  * that have it open.
  *
@@ -40,7 +44,7 @@
 
 #include "dump.h"
 
-enum word { WATCH, SAVED, LEAVE };
+enum word { WATCH, STAY, LEAVE };
 
 struct message {
 	enum word	word;
@@ -63,13 +67,20 @@ struct watched {
 static struct watched *watched;
 static int num_watched;
 
+static bool is_dead(const struct watched *w)
+{
+	struct pollfd pfd = { .fd = w->pidfd, .events = POLLIN };
+
+	return poll(&pfd, 1, 0) > 0;
+}
+
 static void watch(pid_t pid)
 {
 	struct watched *more;
 	int i, pidfd;
 
 	for (i = 0; i < num_watched; i++)
-		if (watched[i].pid == pid)
+		if (watched[i].pid == pid && !is_dead(&watched[i]))
 			return;
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
 	more = realloc(watched, (num_watched + 1) * sizeof(*more));
@@ -78,13 +89,6 @@ static void watch(pid_t pid)
 	if (pidfd < 0 || !more)
 		return;
 	watched[num_watched++] = (struct watched){ .pid = pid, .pidfd = pidfd };
-}
-
-static bool is_dead(const struct watched *w)
-{
-	struct pollfd pfd = { .fd = w->pidfd, .events = POLLIN };
-
-	return poll(&pfd, 1, 0) > 0;
 }
 
 struct seen {
@@ -334,24 +338,48 @@ static void wait_and_see(bool may_stop)
 	}
 }
 
+/*
+ * A name of its own, also for `pkill -f criu`: its arguments are a copy of CRIU's.
+ * /proc/self/stat says where they are, in fields 48 and 49; state is field 3.
+ */
+static void take_name(void)
+{
+	static const char name[] = "godwit-watchdog";
+	unsigned long start, end;
+	char tid[16], text[4096], *at;
+	int field;
+
+	prctl(PR_SET_NAME, name);
+	snprintf(tid, sizeof(tid), "%d", getpid());
+	read_thread(getpid(), tid, "stat", text);
+	at = strrchr(text, ')');
+	for (field = 2; at && field < 48; field++)
+		at = strchr(at + 1, ' ');
+	if (!at || sscanf(at, " %lu %lu", &start, &end) != 2 ||
+	    end - start < sizeof(name))
+		return;
+	memset((char *)start, 0, end - start);
+	strcpy((char *)start, name);
+}
+
 static void watchdog(int sock)
 {
 	struct message msg;
-	bool saved = false;
+	bool stay = false;
 
-	prctl(PR_SET_NAME, "godwit-watchdog");
+	take_name();
 	while (recv(sock, &msg, sizeof(msg), 0) == sizeof(msg)) {
 		if (msg.word == LEAVE)
 			return;
-		if (msg.word == SAVED) {
-			saved = true;
+		if (msg.word == STAY) {
+			stay = true;
 			break;
 		}
 		watch(msg.pid);
 		/* Answer: no context must be stopped before it is watched. */
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
-	wait_and_see(saved || getenv("GODWIT_HOLDS"));
+	wait_and_see(stay || getenv("GODWIT_HOLDS"));
 }
 
 /* Become a child of init, in a session of its own, with only sock open. */
@@ -414,9 +442,9 @@ int watchdog_watch(pid_t pid)
 	return 0;
 }
 
-void watchdog_leave(bool saved)
+void watchdog_leave(bool stay)
 {
-	struct message msg = { .word = saved ? SAVED : LEAVE };
+	struct message msg = { .word = stay ? STAY : LEAVE };
 
 	if (watchdog_socket < 0)
 		return;
