@@ -58,8 +58,7 @@ bool is_connected(const struct rxe_migr_rec_qp *qp)
 	       qp->qp_state >= IBV_QPS_RTR && qp->qp_state <= IBV_QPS_SQE;
 }
 
-/* Is the peer in this checkpoint? Then it is stopped, and waits for nobody. */
-static bool is_among_us(const struct rxe_migr_rec_qp *qp)
+bool is_among_us(const struct rxe_migr_rec_qp *qp)
 {
 	const struct rxe_migr_rec_qp *peer;
 	const struct saved_context *c;
@@ -79,13 +78,7 @@ static bool is_among_us(const struct rxe_migr_rec_qp *qp)
 	return false;
 }
 
-struct list {
-	char	text[256];
-	size_t	length;
-	unsigned int count;
-};
-
-static void name(struct list *list, const struct rxe_migr_rec_qp *qp)
+void name_peer(struct peers *list, const struct rxe_migr_rec_qp *qp)
 {
 	char gid[INET6_ADDRSTRLEN];
 
@@ -98,7 +91,12 @@ static void name(struct list *list, const struct rxe_migr_rec_qp *qp)
 				 le32toh(qp->qpn), gid, le32toh(qp->dest_qpn));
 }
 
-static void name_connections(struct list *list)
+const char *more_peers(const struct peers *list)
+{
+	return list->count > NAMED ? "; ..." : "";
+}
+
+static void name_connections(struct peers *list)
 {
 	const struct rxe_migr_rec_qp *qp;
 	const struct saved_context *c;
@@ -109,7 +107,7 @@ static void name_connections(struct list *list)
 		for (j = 0; j < c->num_objects; j++) {
 			qp = (const void *)c->objects[j].rec;
 			if (is_connected(qp) && !is_among_us(qp))
-				name(list, qp);
+				name_peer(list, qp);
 		}
 	}
 }
@@ -118,8 +116,7 @@ int check_time(void)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
 	uint64_t time = now(CLOCK_REALTIME), limit;
-	struct list list = {};
-	const char *more;
+	struct peers list = {};
 
 	/* The program that gives the word knows whether peers wait. */
 	if (commit_is_asked() ||
@@ -132,15 +129,14 @@ int check_time(void)
 	name_connections(&list);
 	if (!list.count)
 		return 0;
-	more = list.count > NAMED ? "; ..." : "";
 	time = (time - inventory->stop_time) / SECOND;
 	if (refuses_late())
 		return fail("too late (late = refuse): stopped %llu s ago, and peers wait for %u s: %u connection%s: %s%s",
 			    (unsigned long long)time, inventory->pause_timeout,
 			    list.count, list.count == 1 ? "" : "s", list.text,
-			    more);
+			    more_peers(&list));
 	warn("late: stopped %llu s ago, and peers wait for %u s: they may have given up %u connection%s: %s%s",
 	     (unsigned long long)time, inventory->pause_timeout, list.count,
-	     list.count == 1 ? "" : "s", list.text, more);
+	     list.count == 1 ? "" : "s", list.text, more_peers(&list));
 	return 0;
 }

@@ -147,6 +147,21 @@ int make_cm_ids(struct ibv_context *driver, struct ibv_context **ctx,
 int check_time(void);
 bool is_connected(const struct rxe_migr_rec_qp *qp);	/* any record may be given */
 
+/* Is the peer in this checkpoint? Then it is stopped, and waits for nobody. */
+bool is_among_us(const struct rxe_migr_rec_qp *qp);
+
+/* A line about connections names the first few, and counts all. */
+struct peers {
+	char	text[256];
+	size_t	length;
+	unsigned int count;
+};
+void name_peer(struct peers *peers, const struct rxe_migr_rec_qp *qp);
+const char *more_peers(const struct peers *peers);	/* what the line ends with */
+
+/* route.c: warn of peers that no route leads to. owners: a task of each context */
+int check_routes(const pid_t *owners);
+
 /* store.c: descriptors that CRIU and all tasks can get */
 int store_init(void);
 int store_put(int fd);			/* its number, or -1 */

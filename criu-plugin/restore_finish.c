@@ -310,7 +310,8 @@ static int prepare(struct resuming *r)
 		    finish_handles(r, &saved.contexts[i], r->ctx[i]) ||
 		    refill(&saved.contexts[i], r->ctx[i]))
 			return -1;
-	return adopt_cm_files(find_task, r, r->ctx) || check_files(r) ? -1 : 0;
+	return adopt_cm_files(find_task, r, r->ctx) || check_files(r) ||
+	       check_routes(r->owners) ? -1 : 0;
 }
 
 static int resume(const struct resuming *r)
