@@ -14,11 +14,13 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "plugin.h"
 
@@ -98,4 +100,41 @@ bool images_name_plugins(void)
 
 	return check_and_remove_inventory_plugin &&
 	       !check_and_remove_inventory_plugin(none, strlen(none));
+}
+
+#define CUDA	"cuda_plugin"
+
+static int is_cuda(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *name = strrchr(info->dlpi_name, '/');
+
+	(void)size;
+	(void)arg;
+	return name && !strcmp(name + 1, CUDA ".so");
+}
+
+/* CRIU's inventory has the names of plugins as they are. */
+static bool images_name_cuda(void)
+{
+	char buf[65536];
+	ssize_t length;
+	int fd;
+
+	fd = openat(criu_get_image_dir(), "inventory.img", O_RDONLY | O_CLOEXEC);
+	length = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
+	if (fd >= 0)
+		close(fd);
+	return length > 0 && memmem(buf, length, CUDA, strlen(CUDA));
+}
+
+/*
+ * The CUDA plugin answers RESUME_DEVICES_LATE for each process of a tree with CUDA,
+ * so the plugins behind it are not asked. CRIU loads plugins one after the other,
+ * and only those before ours are loaded now.
+ */
+int check_order(void)
+{
+	if (!dl_iterate_phdr(is_cuda, NULL) || !images_name_cuda())
+		return 0;
+	return fail("CRIU has loaded " CUDA ".so before rdma_plugin.so, and would not ask the latter to let the connections of a tree with CUDA go on: change their order in CRIU's plugin folder, which ls -U shows");
 }

@@ -45,6 +45,9 @@ extern int fdstore_get(int id) __attribute__((weak));
 /* Is this the CRIU that the plugin is for? */
 int check_criu(void);
 
+/* For a restore: would CRIU ask us after the CUDA plugin, and so not at all? */
+int check_order(void);
+
 /* Does CRIU send the images to a streamer (--stream)? For a dump */
 bool criu_streams(void);
 

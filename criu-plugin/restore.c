@@ -24,7 +24,7 @@ int restore_init(void)
 		info("no %s: nothing to restore", INVENTORY);
 		return 0;
 	}
-	if (error_share() || check_criu() || load_config() || load_images() ||
+	if (error_share() || check_criu() || check_order() || load_config() || load_images() ||
 	    check_cm_ids() || check_time())
 		return -1;
 	return share_contexts() || share_cm_files() ? -1 : 0;

@@ -1,17 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*
  * A plugin for CRIU that leaves everything to the other plugins, and appends the name of each hook to the file $COUNT_FILE. With
- * $COUNT_KILLS it kills each process except this one before CRIU can freeze it, and waits until it is gone.
+ * $COUNT_KILLS it kills each process except this one before CRIU can freeze it, and waits until it is gone. With $COUNT_NAME images
+ * say that they were made with a plugin of this name, and a restore finds it here.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <criu/criu-plugin.h>
 
-CR_PLUGIN_REGISTER_DUMMY("count")
+/* CRIU's, which its header does not have */
+int add_inventory_plugin(const char *name);
+bool check_and_remove_inventory_plugin(const char *name, size_t n);
+
+static int init(int stage)
+{
+	const char *name = getenv("COUNT_NAME");
+
+	if (name && stage == CR_PLUGIN_STAGE__RESTORE)
+		check_and_remove_inventory_plugin(name, strlen(name));
+	return name && stage == CR_PLUGIN_STAGE__DUMP ? add_inventory_plugin(name) : 0;
+}
+
+CR_PLUGIN_REGISTER("count", init, cr_plugin_dummy_exit)
 
 static int count(const char *hook)
 {
