@@ -61,6 +61,9 @@ int accept_root(int listener, pid_t *pid);
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+/* The same. RUN_LATE: the program has neither ended nor said anything in this time. It goes on, and is not waited for. */
+#define RUN_LATE	(-2)
+int run_within(int limit_ms, const char *const argv[], char **output);
 /* Run a program. If it fails: -1 with fault(), of this text and the last line that the program said. */
 int run_or_fault(const char *const argv[], const char *format, ...) __attribute__((format(printf, 2, 3)));
 void reap_children(int timeout_ms);	/* wait until all have ended, or the time is over */

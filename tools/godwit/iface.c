@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "iface.h"
 #include "netlink.h"
+#include "proc.h"
 #include "rdma.h"
 #include "text.h"
 
@@ -55,18 +56,26 @@ void ns_come_back(int ours)
 
 /* ------------------------------------------------------------- programs -- */
 
-int tool(const char *what, const char *todo, const char *const argv[])
+static int tool_within(int limit_ms, const char *what, const char *todo, const char *const argv[])
 {
 	char *output = NULL;
-	int ret = run(argv, NULL, &output);
+	int ret = run_within(limit_ms, argv, &output);
 	const char *line = output ? text_last_line(output) : "";
 
 	if (ret == 127)
 		fault("%s: it is not installed: apt-get install iproute2", argv[0]);
+	else if (ret == RUN_LATE)
+		fault("%s: it is not gone after %d s: a program has the device open, perhaps by a completion channel: end that "
+		      "program", what, limit_ms / 1000);
 	else if (ret)
 		fault("%s: %.300s: %s", what, *line ? line : "it failed, and nobody says why", todo);
 	free(output);
 	return ret ? -1 : 0;
+}
+
+int tool(const char *what, const char *todo, const char *const argv[])
+{
+	return tool_within(-1, what, todo, argv);
 }
 
 json_t *iface_show(const char *ifname)
@@ -265,7 +274,13 @@ bool iface_can_be_deleted(const char *ifname)
 	return can;
 }
 
-int iface_check_unused(const char *device)
+static int in_use(const char *device, pid_t pid, const char *name)
+{
+	return fault("device %s: process %d (%s) has it open: end that, or the container, first", device, pid, name);
+}
+
+/* A context may have no descriptor any more, as when only its rings are mapped. */
+static int check_contexts(const char *device)
 {
 	json_t *list = rdma_resources("ctx"), *context;
 	int ret = 0;
@@ -277,9 +292,8 @@ int iface_check_unused(const char *device)
 		const char *name = json_string_value(json_object_get(context, "ifname"));
 
 		if (name && !strcmp(name, device)) {
-			ret = fault("device %s: process %d (%s) has it open: end that, or the container, first", device,
-				    (int)json_integer_value(json_object_get(context, "pid")),
-				    json_string_value(json_object_get(context, "comm")) ?: "?");
+			ret = in_use(device, json_integer_value(json_object_get(context, "pid")),
+				     json_string_value(json_object_get(context, "comm")) ?: "?");
 			break;
 		}
 	}
@@ -287,10 +301,35 @@ int iface_check_unused(const char *device)
 	return ret;
 }
 
+static int check_file(const struct proc_fd *fd, void *device)
+{
+	char its[64], *name;
+
+	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, its) != FILE_UVERBS || strcmp(its, device))
+		return 0;
+	name = proc_name(fd->pid);
+	in_use(device, fd->pid, name);
+	free(name);
+	return -1;
+}
+
+/* A file of the device needs no context to keep the device. */
+int iface_check_unused(const char *device)
+{
+	return check_contexts(device) ?: proc_each_fd_of_all(check_file, (void *)device);
+}
+
+/*
+ * In a deletion the kernel waits for whoever has the device open, and the program can't be killed meanwhile. Somebody may have
+ * opened it since iface_check_unused(), or have what that does not find: an event file, a descriptor in a socket's queue.
+ */
+#define DELETE_MS	20000
+
 int iface_delete_device(const char *device)
 {
+	const char *const argv[] = { "rdma", "link", "delete", device, NULL };
 	char *what = xasprintf("device %s", device);
-	int ret = TOOL(what, "nothing was taken away", "rdma", "link", "delete", device);
+	int ret = tool_within(DELETE_MS, what, "nothing was taken away", argv);
 
 	free(what);
 	return ret;
@@ -298,7 +337,7 @@ int iface_delete_device(const char *device)
 
 int iface_delete(const char *ifname, const char *what, const char *todo)
 {
-	return TOOL(what, todo, "ip", "link", "delete", "dev", ifname);
+	return tool_within(DELETE_MS, what, todo, (const char *const[]){ "ip", "link", "delete", "dev", ifname, NULL });
 }
 
 /* --------------------------------------------------------------- checks -- */

@@ -51,6 +51,7 @@ int iface_add_addresses(const struct iface *i);
 int iface_up(const struct iface *i);
 int iface_add_device(const struct iface *i);
 int iface_lo_up(void);
+/* These wait for a while, and no longer, for whoever has the device open. */
 int iface_delete_device(const char *device);
 int iface_delete(const char *ifname, const char *what, const char *todo);
 bool iface_can_be_deleted(const char *ifname);	/* is it of a type that godwit makes? */
@@ -58,7 +59,10 @@ bool iface_can_be_deleted(const char *ifname);	/* is it of a type that godwit ma
 char *iface_of(const char *device);
 /* The interface of the only device in this namespace, to be freed. NULL with fault(). */
 char *iface_of_only_device(void);
-/* -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. */
+/*
+ * -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. This finds
+ * contexts and files of the device, but no event files.
+ */
 int iface_check_unused(const char *device);
 
 /* Do the kernel, ip and rdma all take it for a name? -1 with fault(). */

@@ -58,7 +58,7 @@ uint64_t memory_free(void);	/* of this host, free swap included */
 /* The threads of a process, or the direct children of all its threads: how many, and a list to be freed. */
 size_t proc_threads(pid_t pid, pid_t **tids);
 size_t proc_children(pid_t pid, pid_t **children);
-/* tree.c: kill and reap all our descendants, children before their parents, until none is left. */
+/* tree.c: kill and reap all our descendants, children before their parents, until none is left, or a minute is over. */
 void proc_kill_descendants(void);
 /* A process. Its number alone may have been given to another one meanwhile. */
 struct proc_id {

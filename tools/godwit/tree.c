@@ -184,15 +184,23 @@ static void kill_below(pid_t pid)
 	free(children);
 }
 
+#define KILL_MS	10000
+/* A child may be stuck in the kernel, such as one that deletes a device which somebody has open. */
+#define KILL_ALL_MS	60000
+
 void proc_kill_descendants(void)
 {
-	/* A process may have forked while we looked. So go on until waitpid() finds no child. */
-	do
-		kill_below(getpid());
-	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
-}
+	int64_t end = now_ns() + KILL_ALL_MS * INT64_C(1000000);
+	pid_t pid;
 
-#define KILL_MS	10000
+	/* A process may have forked while we looked. So go on until waitpid() finds no child. */
+	do {
+		kill_below(getpid());
+		pid = waitpid(-1, NULL, WNOHANG);
+		if (pid == 0)
+			poll(NULL, 0, 1);
+	} while ((pid >= 0 || errno == EINTR) && now_ns() < end);
+}
 
 void proc_kill_tree(const struct proc_id *id)
 {

@@ -182,7 +182,7 @@ static int text_fd(const char *text)
 	return fd;
 }
 
-static int run_with(const char *const argv[], const char *text, char **output, bool errors)
+static int run_with(const char *const argv[], const char *text, char **output, bool errors, int limit_ms)
 {
 	int in = text ? text_fd(text) : -1;
 	int out[2] = { -1, -1 }, status = -1;
@@ -198,8 +198,15 @@ static int run_with(const char *const argv[], const char *text, char **output, b
 	close_fd(&in);
 	close_fd(&out[1]);
 	if (output) {
-		*output = read_all(out[0]);
+		struct pollfd p = { .fd = out[0], .events = POLLIN };
+		int n;
+
+		while ((n = poll(&p, 1, limit_ms)) < 0 && errno == EINTR)
+			;
+		*output = n == 0 ? NULL : read_all(out[0]);
 		close_fd(&out[0]);
+		if (n == 0)
+			return RUN_LATE;
 	}
 	if (pid < 0)
 		return -1;
@@ -241,7 +248,12 @@ void go_first(void)
 
 int run(const char *const argv[], const char *text, char **output)
 {
-	return run_with(argv, text, output, true);
+	return run_with(argv, text, output, true, -1);
+}
+
+int run_within(int limit_ms, const char *const argv[], char **output)
+{
+	return run_with(argv, NULL, output, true, limit_ms);
 }
 
 int run_or_fault(const char *const argv[], const char *format, ...)
@@ -276,7 +288,7 @@ void reap_children(int timeout_ms)
 json_t *run_json(const char *const argv[])
 {
 	char *text = NULL;
-	json_t *json = run_with(argv, NULL, &text, false) == 0 && text ? json_loads(text, 0, NULL) : NULL;
+	json_t *json = run_with(argv, NULL, &text, false, -1) == 0 && text ? json_loads(text, 0, NULL) : NULL;
 
 	free(text);
 	return json;
