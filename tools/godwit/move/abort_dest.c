@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * Abort: all is undone, as if nothing had ever come here. The source waits with a frozen process until nothing of the copy can run
- * here. So files are removed only when it has been told. What is written down then has no more than these files, since a new move
- * may come before they are gone.
+ * here. So the network namespace, which stays quiet, and files are removed only when it has been told. What is written down then
+ * has no more than these, since a new move may come before they are gone.
  */
 #include <stdlib.h>
 #include "agent.h"
@@ -36,8 +36,6 @@ void agent_undo_copy(struct agent *a)
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_end_quiet(&a->addresses, a->id));
-	if (a->container)
-		agent_undo_netns(a);
 	agent_take_back_copies(a);
 	json_decref(a->want_creds);
 	a->want_creds = NULL;
@@ -54,6 +52,8 @@ void agent_undo_copy(struct agent *a)
 
 void agent_remove_files(struct agent *a, bool polite)
 {
+	if (a->container)
+		agent_undo_netns(a);
 	if (a->container && agent_remove_volumes(a, polite))
 		return;
 	if (a->images)

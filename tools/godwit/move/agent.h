@@ -17,7 +17,7 @@
 /* How far a move is, at its destination. agent_set_stage() has which stage may follow which. */
 enum stage {
 	STAGE_IDLE,		/* nothing is here to undo */
-	STAGE_REMOVING,		/* all is undone but files that are to be removed, in volumes and images */
+	STAGE_REMOVING,		/* all is undone but a network namespace, volumes and images, which are to be removed */
 	STAGE_PREPARED,		/* images, addresses, files may be here */
 	STAGE_RESTORING,	/* CRIU, or podman, restores the process */
 	STAGE_READY,		/* all tasks are restored, and frozen; only the source knows what becomes of them */
@@ -177,9 +177,9 @@ int agent_lost(void);	/* gives -1, with the fault() that the tasks have ended wi
 void agent_take_over(struct agent *a);
 
 /*
- * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but files, which may take long to remove (STAGE_REMOVING).
- * agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us. agent_undo(): both. agent_failed(), after
- * a fault(): undo the copy unless that is too late, and tell the source.
+ * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but a quiet network namespace and files, which may take
+ * long to remove (STAGE_REMOVING). agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us.
+ * agent_undo(): both. agent_failed(), after a fault(): undo the copy unless that is too late, and tell the source.
  */
 void agent_undo_copy(struct agent *a);
 void agent_remove_files(struct agent *a, bool polite);

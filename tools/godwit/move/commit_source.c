@@ -87,10 +87,14 @@ static json_t *hear_committed(struct move *m)
 	return NULL;
 }
 
-/* Only tidying up is left. */
+/*
+ * Only tidying up is left. The destination goes first: its container gets its restart policy back, however long the removing takes
+ * here.
+ */
 static int finish(struct move *m)
 {
 	move_say_bye(m);
+	put_away_container(m);
 	if (!m->leave_images && images_remove(m->images))
 		report_fault(&m->report);
 	if (!m->stuck)
@@ -183,11 +187,12 @@ int move_commit(struct move *m)
 	move_unlock_network(m);
 	if (addresses_end_quiet(&m->addresses, m->id))
 		report_fault(&m->report);
-	put_away_container(m);
 	if (json_object_get(answer, "resumed_ns_ago"))
 		measure(m, answer);
-	else if (!m->word && fault("%s runs it, but can't be asked how it goes on: godwit status, there", m->host))
-		report_fault(&m->report);
+	else if (!m->word && !move_is_undone(m, answer))
+		/* (If one of us was killed after "bye", it knows nothing of the move any more, and calls that undone.) */
+		fault("%s runs it, but can't be asked how it goes on: godwit status, there", m->host);
+	report_fault(&m->report);
 	json_decref(answer);
 	return finish(m);
 }

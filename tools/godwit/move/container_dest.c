@@ -384,9 +384,12 @@ void agent_undo_container(struct agent *a)
 	a->plugin_id = (struct proc_id){ 0 };
 }
 
+/* A new move may make the namespace again, so it is written down at once that it is not ours any more. */
 void agent_undo_netns(struct agent *a)
 {
-	if (json_object_get(a->container, "has_netns"))
-		with_netns(a, netns_remove);
+	if (!json_object_get(a->container, "has_netns"))
+		return;
+	with_netns(a, netns_remove);
 	json_object_del(a->container, "has_netns");
+	agent_save(a);
 }
