@@ -11,7 +11,7 @@
 
 /*
  * Do all GIDs of a device move along? (Link-local GIDs do not count: they are there always, and nobody knows whether anybody
- * uses them.)
+ * uses them. Nothing is sent from GIDs of other namespaces.)
  */
 static bool all_move(const char *device, const struct addresses *addresses)
 {
@@ -19,7 +19,8 @@ static bool all_move(const char *device, const struct addresses *addresses)
 	size_t i, n = rdma_gids(device, &gids);
 
 	for (i = 0; i < n; i++)
-		if (gids[i].rocev2 && !IN6_IS_ADDR_LINKLOCAL(&gids[i].gid) && !addresses_have(addresses, &gids[i].gid))
+		if (gids[i].rocev2 && gids[i].ifname[0] && !IN6_IS_ADDR_LINKLOCAL(&gids[i].gid) &&
+		    !addresses_have(addresses, &gids[i].gid))
 			break;
 	free(gids);
 	fault_clear();

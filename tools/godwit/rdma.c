@@ -127,6 +127,20 @@ int rdma_key_fingerprints(uint64_t fingerprints[2])
 
 /* ----------------------------------------------------------------- GIDs -- */
 
+bool rdma_sends_from(const char *device, const char *ifname)
+{
+	char own[16], *path;
+	bool above;
+
+	rdma_netdev(device, own);
+	if (!strcmp(ifname, own))
+		return true;
+	path = xasprintf("/sys/class/net/%s/lower_%s", ifname, own);
+	above = access(path, F_OK) == 0;
+	free(path);
+	return above;
+}
+
 size_t rdma_gids(const char *device, struct gid **gids)
 {
 	struct ibv_context *ctx = rdma_open(device);
@@ -152,7 +166,9 @@ size_t rdma_gids(const char *device, struct gid **gids)
 
 		memcpy(&gid->gid, &entries[i].gid, sizeof(gid->gid));
 		gid->rocev2 = entries[i].gid_type == IBV_GID_TYPE_ROCE_V2;
-		if_indextoname(entries[i].ndev_ifindex, gid->ifname);
+		/* An interface above the device's may be in another namespace. Its number is that of another interface here. */
+		if (if_indextoname(entries[i].ndev_ifindex, gid->ifname) && !rdma_sends_from(device, gid->ifname))
+			gid->ifname[0] = '\0';
 	}
 	free(entries);
 	return n > 0 ? n : 0;

@@ -142,7 +142,7 @@ bool rdma_device_exists(const char *device);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);
 
-/* The GIDs of a device's port 1, and the interface of each. */
+/* The GIDs of a device's port 1, and the interface of each. "": it is in another network namespace. */
 struct gid {
 	struct in6_addr gid;
 	char ifname[16];
@@ -151,6 +151,8 @@ struct gid {
 
 size_t rdma_gids(const char *device, struct gid **gids);
 
+/* Does the device send from this interface: its own, or one above that, such as a VLAN? */
+bool rdma_sends_from(const char *device, const char *ifname);
 /* The interface that it lies on, or "". */
 void rdma_netdev(const char *device, char ifname[16]);
 

@@ -8,7 +8,6 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "agent.h"
 #include "gids.h"
 #include "netlink.h"
@@ -21,19 +20,6 @@ struct way {
 	const char *ifname;
 	char from_text[INET6_ADDRSTRLEN], to_text[INET6_ADDRSTRLEN];
 };
-
-/* Does the device send from this interface: its own, or one above that, such as a VLAN? */
-static bool is_on(const char *device, const char *ifname)
-{
-	char own[IFNAMSIZ], *path;
-	bool above;
-
-	rdma_netdev(device, own);
-	path = xasprintf("/sys/class/net/%s/lower_%s", ifname, own);
-	above = access(path, F_OK) == 0;
-	free(path);
-	return above || !strcmp(ifname, own);
-}
 
 static int find_way(const struct addresses *moving, const char *device, json_t *gids, json_t *flow, struct way *way)
 {
@@ -49,12 +35,12 @@ static int find_way(const struct addresses *moving, const char *device, json_t *
 	if (way->moves) {
 		way->ifname = way->moves->ifname;
 		way->from.prefixlen = way->moves->prefixlen;
-		return is_on(device, way->ifname) ? 0 :
+		return rdma_sends_from(device, way->ifname) ? 0 :
 			fault("address %s: it goes to %s, which is not an interface of %s: give --address %s/%d%%INTERFACE",
 			      way->from_text, way->ifname, device, way->from_text, way->from.prefixlen);
 	}
 	way->ifname = json_string_value(json_object_get(gids_find(gids, from), "interface"));
-	return way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, device);
+	return way->ifname && *way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, device);
 }
 
 int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow)
