@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,20 @@ struct keys {
 };
 
 /* ---------------------------------------------------------------- files -- */
+
+static int key_dir = -1;
+
+/*
+ * From here to its end this command alone reads and writes the key file, and tells the driver what is in it. udev starts a load at
+ * any time. Call it when the new key was read, which may come from a person. Without the folder there is no key file either.
+ */
+static int begin(void)
+{
+	key_dir = open(KEY_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if ((key_dir < 0 && errno != ENOENT) || (key_dir >= 0 && flock(key_dir, LOCK_EX)))
+		return fault("%s: it can't be locked: %s", KEY_DIR, strerror(errno));
+	return 0;
+}
 
 static bool parse_line(const char *line, uint8_t key[RXE_MIGR_KEY_LEN])
 {
@@ -91,13 +106,13 @@ static int write_keys(const char *path, const struct keys *keys)
 /* The key file is whole at any time. A file that has the new file's name already is not ours: it is removed, not written to. */
 static int store(const struct keys *keys)
 {
-	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
-		return fault("%s: %s", KEY_DIR, strerror(errno));
 	if (unlink(KEY_FILE ".new") && errno != ENOENT)
 		return fault("%s: %s", KEY_FILE ".new", strerror(errno));
 	if (write_keys(KEY_FILE ".new", keys))
 		return -1;
-	return rename(KEY_FILE ".new", KEY_FILE) ? fault("%s: %s", KEY_FILE, strerror(errno)) : 0;
+	if (rename(KEY_FILE ".new", KEY_FILE) || fsync(key_dir))
+		return fault("%s: %s", KEY_FILE, strerror(errno));
+	return 0;
 }
 
 /* --------------------------------------------------------------- driver -- */
@@ -145,8 +160,10 @@ static int key_set(const char *file)
 
 	if (read_keys(file, &keys))
 		return -1;
+	if (mkdir(KEY_DIR, 0755) && errno != EEXIST)
+		return fault("%s: %s", KEY_DIR, strerror(errno));
 	keys.n = 1;
-	return store(&keys) ?: load(&keys);
+	return begin() ?: store(&keys) ?: load(&keys);
 }
 
 static int key_generate(const char *file)
@@ -185,7 +202,7 @@ static int key_add(const char *file)
 {
 	struct keys new, keys;
 
-	if (read_keys(file, &new) || read_keys(KEY_FILE, &keys))
+	if (read_keys(file, &new) || begin() || read_keys(KEY_FILE, &keys))
 		return -1;
 	if (is_key(&keys, 0, &new))
 		return fault("this key is in force here already");
@@ -200,7 +217,7 @@ static int key_rotate(const char *file)
 {
 	struct keys new, old;
 
-	if (read_keys(file, &new) || read_keys(KEY_FILE, &old))
+	if (read_keys(file, &new) || begin() || read_keys(KEY_FILE, &old))
 		return -1;
 	if (is_key(&old, 0, &new))
 		return load(&old);
@@ -214,7 +231,7 @@ static int key_drop_old(const char *file)
 	struct keys keys;
 
 	(void)file;
-	if (read_keys(KEY_FILE, &keys))
+	if (begin() || read_keys(KEY_FILE, &keys))
 		return -1;
 	keys.n = 1;
 	return store(&keys) ?: load(&keys);
@@ -223,6 +240,8 @@ static int key_drop_old(const char *file)
 static int key_clear(const char *file)
 {
 	(void)file;
+	if (begin())
+		return -1;
 	if (unlink(KEY_FILE) && errno != ENOENT)
 		return fault("%s: %s", KEY_FILE, strerror(errno));
 	return tell(RXE_MIGR_KEY_CLEAR, NULL);
@@ -233,7 +252,7 @@ static int key_load(const char *file)
 	struct keys keys;
 
 	(void)file;
-	return read_keys(KEY_FILE, &keys) ?: load(&keys);
+	return begin() ?: read_keys(KEY_FILE, &keys) ?: load(&keys);
 }
 
 int cmd_key(int argc, char **argv)
