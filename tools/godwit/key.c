@@ -198,6 +198,14 @@ static bool is_key(const struct keys *keys, int n, const struct keys *new)
 	return n < keys->n && !memcmp(keys->key[n], new->key[0], RXE_MIGR_KEY_LEN);
 }
 
+/* There is no third key: a host that signs with one that is dropped would be refused. */
+static int check_third(const struct keys *keys, const struct keys *new)
+{
+	if (keys->n == 2 && !is_key(keys, 0, new) && !is_key(keys, 1, new))
+		return fault("another key is accepted here already: when no host signs with it: godwit key drop-old");
+	return 0;
+}
+
 static int key_add(const char *file)
 {
 	struct keys new, keys;
@@ -206,8 +214,8 @@ static int key_add(const char *file)
 		return -1;
 	if (is_key(&keys, 0, &new))
 		return fault("this key is in force here already");
-	if (keys.n == 2 && !is_key(&keys, 1, &new))
-		return fault("another key is accepted here already: when no host signs with it: godwit key drop-old");
+	if (check_third(&keys, &new))
+		return -1;
 	memcpy(keys.key[1], new.key[0], RXE_MIGR_KEY_LEN);
 	keys.n = 2;
 	return store(&keys) ?: load(&keys);
@@ -218,6 +226,8 @@ static int key_rotate(const char *file)
 	struct keys new, old;
 
 	if (read_keys(file, &new) || begin() || read_keys(KEY_FILE, &old))
+		return -1;
+	if (check_third(&old, &new))
 		return -1;
 	if (is_key(&old, 0, &new))
 		return load(&old);
