@@ -353,6 +353,9 @@ static int add_device(struct view *v, json_t *device)
 
 	if (!*ifname)
 		return 0;
+	if (!rdma_is_shared())
+		return fault("device %s in %s: this host shows it only there (netns exclusive), and then it can't be moved: rdma system "
+			     "set netns shared, while there is no other namespace", name, v->path);
 	rdma_netdev(name, of);
 	if (!link || strcmp(of, ifname) || json_object_get(link, "device"))
 		return fault("device %s in %s: it is not the one rxe device of an interface that can be moved: take it away", name, v->path);
