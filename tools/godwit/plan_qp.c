@@ -50,12 +50,18 @@ static bool answers_reach(const struct context *c, const struct addresses *addre
 	return answers || all_move(c->device, addresses);
 }
 
-/* The same, found out once for all UD queue pairs of a context. */
+/* Does this address go along? A container with a network namespace takes all of its addresses. */
+static bool goes_along(const struct look *look, const struct in6_addr *gid)
+{
+	return look->plan->own_netns || addresses_have(look->addresses, gid);
+}
+
+/* Do senders find the UD queue pairs of a context again? Found out once for all of them. */
 static bool stays_reachable(struct look *look, const struct context *c)
 {
 	if (look->reached != c) {
 		look->reached = c;
-		look->reachable = answers_reach(c, look->addresses);
+		look->reachable = look->plan->own_netns || answers_reach(c, look->addresses);
 	}
 	return look->reachable;
 }
@@ -116,7 +122,7 @@ static void look_at_silent_peer(struct look *look, const struct context *c, cons
 	}
 	inet_ntop(AF_INET6, qp->dgid, peer, sizeof(peer));
 	memcpy(&sgid, qp->sgid, sizeof(sgid));
-	if (!addresses_have(look->addresses, &sgid)) {
+	if (!goes_along(look, &sgid)) {
 		plan_stays(plan, object, "process %d, %s, %s: its peer, QP %u at %s, %s a driver without this "
 			   "protocol, or another key or none, and would not find this one at another address: --address",
 			   c->pid, c->device, name, le32toh(qp->dest_qpn), peer, has);
@@ -146,7 +152,7 @@ void look_at_qp(struct look *look, const struct context *c, const struct rxe_mig
 				       c->pid, c->device, name);
 	} else if (refusal) {
 		plan_stays(plan, object, "process %d, %s, %s: %s", c->pid, c->device, name, refusal);
-	} else if (qp_is_connected(qp) && is_own_peer(qp) && !addresses_have(look->addresses, &sgid)) {
+	} else if (qp_is_connected(qp) && is_own_peer(qp) && !goes_along(look, &sgid)) {
 		plan_stays(plan, object, "process %d, %s, %s: it is connected to itself, and would not find itself at "
 			   "another address: --address", c->pid, c->device, name);
 	} else if (qp_is_connected(qp) && !(qp->flags & RXE_MIGR_QP_PEER_KNOWS)) {
