@@ -113,7 +113,8 @@ static bool rxe_migr_may_modify(struct rxe_qp *qp)
 
 /*
  * The caller holds none of the locks that stopping and going on take, so it may sleep
- * here. Only a deadly signal wakes it: a program would not expect EINTR.
+ * here. A signal, or another checkpoint, has the program make the call anew: it would
+ * not expect EINTR.
  */
 int rxe_migr_modify_begin(struct rxe_qp *qp)
 {
@@ -122,9 +123,11 @@ int rxe_migr_modify_begin(struct rxe_qp *qp)
 	mutex_lock(&qp->migr.mutex);
 	while (!rxe_migr_may_modify(qp)) {
 		mutex_unlock(&qp->migr.mutex);
-		if (time_after(jiffies, end) || fatal_signal_pending(current))
+		if (time_after(jiffies, end))
 			return -EBUSY;
-		schedule_timeout_killable(1);
+		if (signal_pending(current))
+			return -ERESTARTNOINTR;
+		schedule_timeout_interruptible(1);
 		mutex_lock(&qp->migr.mutex);
 	}
 
