@@ -42,6 +42,18 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 }
 
 /*
+ * The peer of a stopped QP has spoken. Was it told of our last STOP? What it said before
+ * may come late, or be sent again by somebody else.
+ */
+static void rxe_migr_note_answer(struct rxe_qp *qp,
+				 const struct rxe_migr_hdr *hdr)
+{
+	if (qp->migr.speech != RXE_MIGR_SPEECH_TOLD ||
+	    be16_to_cpu(hdr->renewal) == qp->migr.renewal)
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+}
+
+/*
  * The peer says for how long it waits for this QP, from the renewal on that the
  * packet names. Answers to a repeated STOP come in any order, so only a later time
  * counts. A RESUME always counts: its sender may have moved to a host that waits
@@ -138,7 +150,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
-		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+		rxe_migr_note_answer(qp, hdr);
 		rxe_migr_note_wait(qp, hdr);
 		return qp->migr.gave_up ? -ETIMEDOUT :
 					  RXE_MIGR_OPCODE_NAK_STOPPED;
@@ -289,10 +301,10 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		/* a peer that has not spoken yet may be about to connect */
 		if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
 			return 0;
-		/* to our last STOP: an answer to an earlier one may come late */
-		if (gone || qp->migr.speech != RXE_MIGR_SPEECH_TOLD ||
-		    be16_to_cpu(hdr->renewal) == qp->migr.renewal)
+		if (gone)
 			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+		else
+			rxe_migr_note_answer(qp, hdr);
 		rxe_migr_note_wait(qp, hdr);
 		if (!gone)
 			rxe_migr_note_last(qp, hdr);

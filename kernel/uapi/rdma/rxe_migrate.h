@@ -148,7 +148,7 @@ struct rxe_migr_query {
 				 */
 	__u32 num_silent;	/* stopped QPs whose peers had answered all that
 				 * they were asked before, and have not answered
-				 * the last STOP, nor called since
+				 * the last STOP, nor called since they heard it
 				 */
 	__u32 silent_qpn;	/* the number of one of them */
 };
@@ -170,7 +170,7 @@ struct rxe_migr_dump {
 };
 
 /*
- * ABORT: IN, optional, is a __u64, not 0: now_ns of a QUERY. ESTALE: the context was
+ * ABORT: IN, optional, is a __u64: now_ns of a QUERY; 0: any. ESTALE: the context was
  * dumped with STOP after that QUERY, so it is another checkpoint's now. An older
  * driver takes no attributes.
  */
