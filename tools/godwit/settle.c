@@ -112,8 +112,12 @@ static int settle_here(struct move *m, bool commit)
 	fault_clear();
 	if (commit) {
 		m->word = !m->dest.hello;
-		if (m->shared->stage == MOVE_FROZEN)
+		if (m->shared->stage == MOVE_FROZEN) {
+			/* godwit may have been killed before it had synced. If this fails, the person decides once more. */
+			if (!m->word && move_sync(m))
+				return failed(EXIT_REFUSED);
 			move_decide(m);
+		}
 		return say(m, move_end(m), true);
 	}
 	if (m->shared->stage == MOVE_RAN) {

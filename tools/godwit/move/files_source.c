@@ -265,6 +265,11 @@ static int sync_all(const struct move *m, int early)
 	return ret;
 }
 
+int move_sync(struct move *m)
+{
+	return sync_all(m, -1);
+}
+
 static int sync_early(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
@@ -298,7 +303,7 @@ int files_sync_early(struct move *m, int limit_ms)
 static int sync_files(struct move *m, const void *arg, int sk)
 {
 	(void)arg;
-	if (sync_all(m, -1))
+	if (move_sync(m))
 		return -1;
 	slow_say(sk, "");
 	return 0;
@@ -341,7 +346,7 @@ static int digest_all(struct move *m, const void *arg, int sk)
 	const struct proc_files *files = arg;
 	char digest[DIGEST_TEXT];
 
-	if (sync_all(m, -1))	/* so that the destination reads what was written */
+	if (move_sync(m))	/* so that the destination reads what was written */
 		return -1;
 	for (size_t i = 0; i < files->n; i++) {
 		if (!is_to_compare(m, &files->file[i]))

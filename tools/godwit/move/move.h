@@ -151,10 +151,9 @@ void files_ask(struct move *m, json_t *question);
 void files_judge(struct move *m, json_t *digests, json_t *problems);
 uint64_t files_size(const struct move *m);	/* bytes that may have to be read for an answer */
 int files_compare(struct move *m);
-/*
- * Sync shared file systems, so that what the tasks have written to them is there before the copy runs. Peers are asked to go on
- * waiting meanwhile. -1 with fault().
- */
+/* Sync shared file systems, so that what the tasks have written to them is there before the copy runs. -1 with fault(). */
+int move_sync(struct move *m);
+/* The same, once, while peers are asked to go on waiting. -1 with fault(). */
 int files_sync(struct move *m);
 /*
  * The same, before the check. An error may be an old one of another program's, which nobody was told of: it is said, and the move
