@@ -88,6 +88,13 @@ int agent_check_volume(const char *name, const char *id)
 	return ret;
 }
 
+/* Somebody else may make one of the same name, so it is written down at once that this one is not ours, or not any more. */
+static void disown(struct agent *a, json_t *volume)
+{
+	json_object_del(volume, "made");
+	agent_save(a);
+}
+
 /*
  * It is written down first that the volume is ours to remove. If it could not be made, it is not ours. We write before we look at
  * other moves: if two begin at once, at least one sees what the other has written down.
@@ -101,14 +108,14 @@ static int make_volume(struct agent *a, json_t *volume)
 	if (agent_save(a))
 		return -1;
 	if (agent_check_volume(name, a->id) || make(name)) {
-		json_object_del(volume, "made");
+		disown(a, volume);
 		return -1;
 	}
 	path = place(name);
 	if (!path)
 		return -1;
 	if (is_empty(name, path)) {
-		json_object_del(volume, "made");
+		disown(a, volume);
 		json_decref(path);
 		return -1;
 	}
@@ -221,9 +228,11 @@ int agent_remove_volumes(struct agent *a, bool polite)
 
 	podman_path();
 	json_array_foreach(json_object_get(a->container, "volumes"), i, volume) {
-		if (json_object_get(volume, "made") && remove_volume(a, volume, polite))
+		if (!json_object_get(volume, "made"))
+			continue;
+		if (remove_volume(a, volume, polite))
 			return 1;
-		json_object_del(volume, "made");
+		disown(a, volume);
 	}
 	return 0;
 }
