@@ -108,7 +108,8 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 static void settle_in(struct agent *a, bool leave_images)
 {
 	agent_keep_copies(a);
-	if (a->container)
+	/* By godwit settle podman has it already, and a person may have changed it, or ended the container, since. */
+	if (a->container && !json_object_get(a->container, "policy_back"))
 		agent_give_policy(a);
 	if (!leave_images && images_remove(a->images))
 		agent_warn(a, fault_text());
