@@ -272,9 +272,11 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *mes
 	bool cm = json_is_true(json_object_get(message, "rdma_cm"));
 
 	check_contexts(list, moving, contexts);
-	agent_check_neighbours(moving, json_object_get(message, "cm_peers"), list);
-	if (cm)
+	if (cm) {
 		agent_check_cm(message, list);
+		/* By now the kernel has asked for each peer. What it knows of them is not asked for again. */
+		agent_check_neighbours(moving, json_object_get(message, "cm_peers"), list);
+	}
 	if ((cm || json_array_size(contexts)) && host_check_plugin())
 		problem(list, "%s", fault_text());
 	fault_clear();

@@ -108,6 +108,15 @@ static void check_neighbour(const struct address *moves, json_t *peer, const cha
 		moves->ifname);
 }
 
+/* A program may be connected to itself. Nobody asks for an address that the host has. */
+static bool comes_along(const struct addresses *moving, const char *address)
+{
+	for (size_t i = 0; i < moving->n; i++)
+		if (!strcmp(moving->address[i].text, address))
+			return true;
+	return false;
+}
+
 void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems)
 {
 	json_t *known = json_object(), *peer;
@@ -116,7 +125,7 @@ void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_
 	json_array_foreach(peers, i, peer) {
 		const char *address = json_string_value(json_object_get(peer, "address"));
 
-		if (!address || json_object_get(known, address))
+		if (!address || json_object_get(known, address) || comes_along(moving, address))
 			continue;
 		json_object_set_new(known, address, json_true());
 		for (size_t n = 0; n < moving->n; n++)
