@@ -48,7 +48,7 @@ static void give_policy(struct dest *dest, json_t *container)
 	fault_clear();
 	if (ret < 0 || wire_send(&dest->wire, json_pack("{s:s}", "op", "policy")))
 		return;
-	while (!json_object_get(answer, "policy")) {
+	while (!json_object_get(answer, "policy") && !json_object_get(answer, "failed")) {
 		json_decref(answer);
 		if (wire_receive(&dest->wire, &answer, NULL, NULL, ANSWER_MS))
 			break;
