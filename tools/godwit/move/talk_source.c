@@ -10,7 +10,7 @@
 #include "podman.h"
 
 #define BYE_TRY_S	10
-#define BYE_MS	75000	/* podman may take 70 s there */
+#define BYE_MS	100000	/* podman_give_policy() may take 90 s there: 25 + 20 + 15 + 30, if its first podman hangs and is killed */
 /* How long another agent there may take to go on in the place of a killed one. */
 #define BUSY_S	40
 
