@@ -165,6 +165,17 @@ static bool is_of_librdmacm(json_t *node)
 	return !json_object_get(node, "device");
 }
 
+static bool may_open(json_t *node, unsigned int minor)
+{
+	json_t *allowed;
+	size_t i;
+
+	json_array_foreach(json_object_get(node, "minors"), i, allowed)
+		if (json_integer_value(allowed) < 0 || json_integer_value(allowed) == minor)
+			return true;
+	return false;
+}
+
 /* The container's device cgroup comes along: does it let the container open the file that the device has here? */
 static int check_node(json_t *node)
 {
@@ -176,7 +187,7 @@ static int check_node(json_t *node)
 
 	if (!number || sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
 		ret = fault("device %s: there is none there", device);
-	else if (major != major_here || (minor != minor_here && !json_is_true(json_object_get(node, "any"))))
+	else if (major != major_here || (minor != minor_here && !may_open(node, minor_here)))
 		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
 			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
 	free(number);

@@ -33,9 +33,9 @@ struct container {
 int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
- * [{"volume", "source", "bytes" | "path", "destination"}], "secrets": [NAME], "nodes": [{"device", "major", "minor", "any"}]
- * (without "device": librdmacm's), "netns": see netns.h, "restart": its restart policy, "apparmor": its profile, or ""}. What can't
- * be moved becomes the plan's problem.
+ * [{"volume", "source", "bytes" | "path", "destination"}], "secrets": [NAME], "nodes": [{"device", "major", "minor", "minors":
+ * those of this major number that it may open, -1: all}] (without "device": librdmacm's), "netns": see netns.h, "restart": its
+ * restart policy, "apparmor": its profile, or ""}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
 uint64_t container_volumes_size(const struct move *m);	/* of those that are copied, in bytes */

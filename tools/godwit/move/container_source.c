@@ -342,28 +342,31 @@ static json_t *secrets(struct move *m)
 	return list;
 }
 
-/* Does this rule of its device cgroup let the container open all device files of this major number? */
-static bool allows_all(json_t *rule, unsigned int number)
+/* Does this rule of its device cgroup let the container open device files of this major number? */
+static bool allows(json_t *rule, unsigned int number)
 {
 	const char *type = find_text(rule, "type"), *access = find_text(rule, "access");
-	json_t *major = find(rule, "major"), *minor = find(rule, "minor");
+	json_t *major = find(rule, "major");
 
 	return json_is_true(find(rule, "allow")) && is_one_of(type, "a c") && strchr(access, 'r') && strchr(access, 'w') &&
-	       (!major || json_number_value(major) < 0 || json_number_value(major) == number) &&
-	       (!minor || json_number_value(minor) < 0);
+	       (!major || json_number_value(major) < 0 || json_number_value(major) == number);
 }
 
-static bool may_open_any(struct move *m, unsigned int number)
+/* The minor numbers of those that it may open; -1: all. */
+static json_t *minors(struct move *m, unsigned int number)
 {
 	/* Numbers are read as reals, because an infinite limit is too large for an integer of jansson. */
-	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL), *rule;
-	bool any = false;
+	json_t *spec = json_load_file(find_text(m->container.inspected, "OCIConfigPath"), JSON_DECODE_INT_AS_REAL, NULL);
+	json_t *list = json_array(), *rule, *minor;
 	size_t i;
 
-	json_array_foreach(find(spec, "linux.resources.devices"), i, rule)
-		any |= allows_all(rule, number);
+	json_array_foreach(find(spec, "linux.resources.devices"), i, rule) {
+		minor = find(rule, "minor");
+		if (allows(rule, number))
+			json_array_append_new(list, json_integer(minor ? json_number_value(minor) : -1));
+	}
 	json_decref(spec);
-	return any;
+	return list;
 }
 
 /* device: NULL for a file of librdmacm */
@@ -373,8 +376,8 @@ static void add_node(struct move *m, json_t *list, const char *device, pid_t pid
 	struct stat st;
 
 	if (stat(path, &st) == 0)
-		json_array_append_new(list, json_pack("{s:s*, s:i, s:i, s:b}", "device", device, "major", (int)major(st.st_rdev),
-			"minor", (int)minor(st.st_rdev), "any", may_open_any(m, major(st.st_rdev))));
+		json_array_append_new(list, json_pack("{s:s*, s:i, s:i, s:o}", "device", device, "major", (int)major(st.st_rdev),
+			"minor", (int)minor(st.st_rdev), "minors", minors(m, major(st.st_rdev))));
 	free(path);
 }
 
