@@ -50,10 +50,18 @@ static bool answers_reach(const struct context *c, const struct addresses *addre
 	return answers || all_move(c->device, addresses);
 }
 
-/* Does this address go along? A container with a network namespace takes all of its addresses. */
+/*
+ * A container with a network namespace takes all of its addresses, and has no device of another one (container_source.c). A
+ * process that has a namespace of its own has nothing but lo there, and a device of its host's.
+ */
+static bool takes_all(const struct look *look)
+{
+	return look->plan->contained && look->plan->own_netns;
+}
+
 static bool goes_along(const struct look *look, const struct in6_addr *gid)
 {
-	return look->plan->own_netns || addresses_have(look->addresses, gid);
+	return takes_all(look) || addresses_have(look->addresses, gid);
 }
 
 /* Do senders find the UD queue pairs of a context again? Found out once for all of them. */
@@ -61,7 +69,7 @@ static bool stays_reachable(struct look *look, const struct context *c)
 {
 	if (look->reached != c) {
 		look->reached = c;
-		look->reachable = look->plan->own_netns || answers_reach(c, look->addresses);
+		look->reachable = takes_all(look) || answers_reach(c, look->addresses);
 	}
 	return look->reachable;
 }
