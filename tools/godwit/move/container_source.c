@@ -422,6 +422,30 @@ static void look_at_others(struct move *m)
 			     "goes along: end that", m->container.name, o.pid);
 }
 
+static bool has_device(json_t *netns, const char *device)
+{
+	json_t *link;
+	size_t i;
+
+	json_array_foreach(json_object_get(netns, "links"), i, link)
+		if (!strcmp(find_text(link, "device"), device))
+			return true;
+	return false;
+}
+
+/* Where namespaces share devices, the container may have one of this host open. The addresses of that stay here. */
+static void look_at_devices(struct move *m, json_t *netns)
+{
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const struct context *c = &m->plan.contexts.context[i];
+
+		if (*c->device && !has_device(netns, c->device))
+			plan_problem(&m->plan, "container %s: process %d, descriptor %d: it has %s open, which is not in its "
+				     "network namespace: give the container only devices that are (godwit link add)",
+				     m->container.name, c->pid, c->fd, c->device);
+	}
+}
+
 /* A network namespace of its own goes along with all that is in it. In the host's, only --address does. */
 static json_t *network(struct move *m)
 {
@@ -431,7 +455,9 @@ static json_t *network(struct move *m)
 	if (!strncmp(mode, "ns:", 3)) {
 		look_at_others(m);
 		netns = netns_describe(mode + 3, m->container.parent);
-		if (!netns)
+		if (netns)
+			look_at_devices(m, netns);
+		else
 			plan_problem(&m->plan, "%s", fault_text());
 		fault_clear();
 	} else if (strcmp(mode, "host")) {
