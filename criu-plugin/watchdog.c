@@ -340,7 +340,10 @@ static void wait_and_see(bool may_stop)
 
 /*
  * A name of its own, also for `pkill -f criu`: its arguments are a copy of CRIU's.
- * /proc/self/stat says where they are, in fields 48 and 49; state is field 3.
+ * /proc/self/stat says where they are, in fields 48 and 49; state is field 3. If
+ * CRIU is a runtime's, "criu swrk N", there is room for a part of the name only, and
+ * CRIU may have written a title that ends behind them. They end in a zero now, so
+ * nobody is shown what follows them.
  */
 static void take_name(void)
 {
@@ -355,11 +358,10 @@ static void take_name(void)
 	at = strrchr(text, ')');
 	for (field = 2; at && field < 48; field++)
 		at = strchr(at + 1, ' ');
-	if (!at || sscanf(at, " %lu %lu", &start, &end) != 2 ||
-	    end - start < sizeof(name))
+	if (!at || sscanf(at, " %lu %lu", &start, &end) != 2 || end <= start)
 		return;
 	memset((char *)start, 0, end - start);
-	strcpy((char *)start, name);
+	snprintf((char *)start, end - start, "%s", name);
 }
 
 static void watchdog(int sock)
