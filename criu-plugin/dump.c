@@ -111,7 +111,7 @@ static int look_at_device(pid_t pid, int fd, enum file_kind kind,
 	if (!ibv_query_migration(ctx, &query)) {
 		if (query.state == RXE_MIGR_CTX_STOPPED) {
 			dump.found_stopped = true;
-			ret = watchdog_watch(pid);
+			ret = watchdog_watch(pid, true);
 		}
 		if (!ret && find_device(ctx, now) < 0)
 			ret = -1;
@@ -149,7 +149,7 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 		task->files++;
 		if (begin() || refuse_user_namespace(dump.root) ||
 		    refuse_outsiders() || know_mappings(task) ||
-		    watchdog_watch(pid))
+		    watchdog_watch(pid, false))
 			return -1;
 		return open_context(task, fd, node);
 	case FILE_EVENTS:

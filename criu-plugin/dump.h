@@ -101,9 +101,12 @@ void end_cm(void);
 
 /* ----------------------------------------------------------- watchdog.c -- */
 
-/* Lets contexts go on if CRIU is killed, or lets the tasks live. */
+/*
+ * Lets contexts go on if CRIU is killed, or lets the tasks live. found_stopped:
+ * the task has a context that was stopped before this dump.
+ */
 int watchdog_start(void);
-int watchdog_watch(pid_t pid);
+int watchdog_watch(pid_t pid, bool found_stopped);
 void watchdog_leave(bool stay);
 
 /* late.c: note when the first QP was stopped, and how long peers wait */

@@ -11,7 +11,8 @@
  *	the same, tasks stopped		abort; but if GODWIT_HOLDS is set, wait:
  *					the program that stopped them decides
  *					about them, and a copy may have their
- *					peers by now
+ *					peers by now. Wait, too, if contexts of
+ *					the task were stopped before
  *	checkpoint done, tasks run	--leave-running, or a post-dump script
  *					said no: abort
  *	the same, tasks stopped		--leave-stopped: wait. SIGCONT alone
@@ -49,6 +50,7 @@ enum word { WATCH, STAY, LEAVE };
 struct message {
 	enum word	word;
 	pid_t		pid;	/* WATCH */
+	bool		found_stopped;	/* WATCH: it has a context that was */
 };
 
 static int watchdog_socket = -1;
@@ -59,6 +61,7 @@ struct watched {
 	pid_t	pid;
 	int	pidfd;
 	int	runs;		/* so many looks in a row have seen it run */
+	bool	found_stopped;	/* as in struct message */
 	bool	done;		/* its contexts go on */
 };
 
@@ -74,21 +77,25 @@ static bool is_dead(const struct watched *w)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-static void watch(pid_t pid)
+static void watch(pid_t pid, bool found_stopped)
 {
 	struct watched *more;
 	int i, pidfd;
 
 	for (i = 0; i < num_watched; i++)
-		if (watched[i].pid == pid && !is_dead(&watched[i]))
+		if (watched[i].pid == pid && !is_dead(&watched[i])) {
+			watched[i].found_stopped |= found_stopped;
 			return;
+		}
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
 	more = realloc(watched, (num_watched + 1) * sizeof(*more));
 	if (more)
 		watched = more;
 	if (pidfd < 0 || !more)
 		return;
-	watched[num_watched++] = (struct watched){ .pid = pid, .pidfd = pidfd };
+	watched[num_watched++] = (struct watched){
+		.pid = pid, .pidfd = pidfd, .found_stopped = found_stopped,
+	};
 }
 
 struct seen {
@@ -188,9 +195,10 @@ static bool must_wait(const struct seen *seen, bool may_stop)
 {
 	/*
 	 * Stopped tasks keep us waiting only if may_stop: whoever killed CRIU
-	 * early may have stopped its tasks, too, and their contexts go on. A
-	 * task that dies may already run at the destination, and its peers must
-	 * not be called from here.
+	 * early may have stopped its tasks, too, and their contexts go on, but
+	 * not those that an earlier dump left stopped. A task that dies may
+	 * already run at the destination, and its peers must not be called from
+	 * here.
 	 */
 	return seen->traced || seen->dying || (may_stop && seen->stops);
 }
@@ -204,7 +212,8 @@ static bool look_at_all(bool may_stop)
 
 	for (w = watched; w < watched + num_watched; w++) {
 		look(w, &seen);
-		w->runs = must_wait(&seen, may_stop) ? 0 : w->runs + 1;
+		w->runs = must_wait(&seen, may_stop || w->found_stopped) ?
+			  0 : w->runs + 1;
 		left |= seen.alive && !w->done;
 	}
 	return left;
@@ -377,7 +386,7 @@ static void watchdog(int sock)
 			stay = true;
 			break;
 		}
-		watch(msg.pid);
+		watch(msg.pid, msg.found_stopped);
 		/* Answer: no context must be stopped before it is watched. */
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
@@ -434,9 +443,11 @@ int watchdog_start(void)
 	return 0;
 }
 
-int watchdog_watch(pid_t pid)
+int watchdog_watch(pid_t pid, bool found_stopped)
 {
-	struct message msg = { .word = WATCH, .pid = pid };
+	struct message msg = {
+		.word = WATCH, .pid = pid, .found_stopped = found_stopped,
+	};
 
 	if (send(watchdog_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
 	    recv(watchdog_socket, &msg, sizeof(msg), 0) != sizeof(msg))
