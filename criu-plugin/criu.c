@@ -14,7 +14,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,29 +101,33 @@ bool images_name_plugins(void)
 	       !check_and_remove_inventory_plugin(none, strlen(none));
 }
 
-#define CUDA	"cuda_plugin"
+#define CUDA	"cuda_plugin.so"
 
-static int is_cuda(struct dl_phdr_info *info, size_t size, void *arg)
+static int find_cuda(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	const char *name = strrchr(info->dlpi_name, '/');
 
 	(void)size;
-	(void)arg;
-	return name && !strcmp(name + 1, CUDA ".so");
+	if (!name || strcmp(name + 1, CUDA))
+		return 0;
+	*(const char **)arg = info->dlpi_name;
+	return 1;
 }
 
-/* CRIU's inventory has the names of plugins as they are. */
-static bool images_name_cuda(void)
+/*
+ * When CRIU has loaded the CUDA plugin, this plugin has switched itself off if the
+ * images have nothing of CUDA, or if no GPU can be used here. It then answers
+ * nothing.
+ */
+static bool cuda_answers(const char *path)
 {
-	char buf[65536];
-	ssize_t length;
-	int fd;
+	void *cuda = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
+	const bool *off = cuda ? dlsym(cuda, "plugin_disabled") : NULL;
+	bool answers = !off || !*off;
 
-	fd = openat(criu_get_image_dir(), "inventory.img", O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? -1 : read(fd, buf, sizeof(buf));
-	if (fd >= 0)
-		close(fd);
-	return length > 0 && memmem(buf, length, CUDA, strlen(CUDA));
+	if (cuda)
+		dlclose(cuda);
+	return answers;
 }
 
 /*
@@ -134,7 +137,9 @@ static bool images_name_cuda(void)
  */
 int check_order(void)
 {
-	if (!dl_iterate_phdr(is_cuda, NULL) || !images_name_cuda())
+	const char *path;
+
+	if (!dl_iterate_phdr(find_cuda, &path) || !cuda_answers(path))
 		return 0;
-	return fail("CRIU has loaded " CUDA ".so before rdma_plugin.so, and would not ask the latter to let the connections of a tree with CUDA go on: change their order in CRIU's plugin folder, which ls -U shows");
+	return fail("CRIU has loaded " CUDA " before rdma_plugin.so, and would not ask the latter to let the connections of a tree with CUDA go on: change their order in CRIU's plugin folder, which ls -U shows");
 }

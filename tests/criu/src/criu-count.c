@@ -2,7 +2,8 @@
 /*
  * A plugin for CRIU that leaves everything to the other plugins, and appends the name of each hook to the file $COUNT_FILE. With
  * $COUNT_KILLS it kills each process except this one before CRIU can freeze it, and waits until it is gone. With $COUNT_NAME images
- * say that they were made with a plugin of this name, and a restore finds it here.
+ * say that they were made with a plugin of this name, and a restore finds it here. It then is off, as the CUDA plugin would be, if
+ * the images do not say so, or with $COUNT_OFF.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +19,14 @@
 int add_inventory_plugin(const char *name);
 bool check_and_remove_inventory_plugin(const char *name, size_t n);
 
+bool plugin_disabled; /* the CUDA plugin's name for it */
+
 static int init(int stage)
 {
 	const char *name = getenv("COUNT_NAME");
 
-	if (name && stage == CR_PLUGIN_STAGE__RESTORE)
-		check_and_remove_inventory_plugin(name, strlen(name));
+	if (stage == CR_PLUGIN_STAGE__RESTORE)
+		plugin_disabled = !name || !check_and_remove_inventory_plugin(name, strlen(name)) || getenv("COUNT_OFF");
 	return name && stage == CR_PLUGIN_STAGE__DUMP ? add_inventory_plugin(name) : 0;
 }
 
