@@ -212,9 +212,10 @@ static bool look_at_all(bool may_stop)
 
 	for (w = watched; w < watched + num_watched; w++) {
 		look(w, &seen);
-		w->runs = must_wait(&seen, may_stop || w->found_stopped) ?
+		w->runs = !seen.alive ||
+			  must_wait(&seen, may_stop || w->found_stopped) ?
 			  0 : w->runs + 1;
-		left |= seen.alive && !w->done;
+		left |= !is_dead(w) && !w->done;
 	}
 	return left;
 }
@@ -226,11 +227,30 @@ static bool is_ready(const struct watched *w)
 
 /* --------------------------------------------------------- letting go on -- */
 
-static struct ibv_context *open_fd(pid_t pid, int fd, enum file_kind kind)
-{
-	int mine = kind == FILE_UVERBS ? proc_get_fd(pid, fd) : -1;
-	struct ibv_context *ctx = mine < 0 ? NULL : ibv_attach_context(mine);
+struct abort {
+	uint64_t	since;	/* by the driver's clock */
+	bool		again;	/* some context does not go on yet */
+};
 
+/* Other errors stay: the file is closed, or is not of our driver. */
+static bool may_pass(int err)
+{
+	return err == ENOMEM || err == EMFILE || err == ENFILE ||
+	       err == EAGAIN || err == EINTR;
+}
+
+static struct ibv_context *open_fd(pid_t pid, int fd, enum file_kind kind,
+				   struct abort *a)
+{
+	struct ibv_context *ctx;
+	int mine;
+
+	if (kind != FILE_UVERBS)
+		return NULL;
+	mine = proc_get_fd(pid, fd);
+	ctx = mine < 0 ? NULL : ibv_attach_context(mine);
+	if (!ctx)
+		a->again |= may_pass(errno);
 	if (mine >= 0 && !ctx)
 		close(mine);
 	return ctx;
@@ -239,29 +259,32 @@ static struct ibv_context *open_fd(pid_t pid, int fd, enum file_kind kind)
 static int read_clock(pid_t pid, int fd, enum file_kind kind, const char *node,
 		      void *arg)
 {
-	struct ibv_context *ctx = open_fd(pid, fd, kind);
+	struct abort *a = arg;
+	struct ibv_context *ctx = open_fd(pid, fd, kind, a);
 	struct rxe_migr_query query;
-	uint64_t *ns = arg;
+	int err;
 
 	(void)node;
 	if (!ctx)
 		return 0;
-	if (!ibv_query_migration(ctx, &query))
-		*ns = query.now_ns;
+	err = ibv_query_migration(ctx, &query);
+	if (!err)
+		a->since = query.now_ns;
+	a->again |= may_pass(err);
 	ibv_detach_context(ctx);
-	return *ns != 0;
+	return a->since != 0;
 }
 
-/* The time by the driver's clock, or 0 if no task has a context any more. */
-static uint64_t driver_clock(void)
+/* False: ask again. If a->since stays 0, no task has a context any more. */
+static bool driver_clock(struct abort *a)
 {
-	uint64_t ns = 0;
 	int i;
 
-	for (i = 0; i < num_watched && !ns; i++)
-		if (!is_dead(&watched[i]))
-			for_each_fd(watched[i].pid, read_clock, &ns);
-	return ns;
+	for (i = 0; i < num_watched && !a->since; i++)
+		if (!is_dead(&watched[i]) &&
+		    for_each_fd(watched[i].pid, read_clock, a) < 0)
+			a->again = true;
+	return a->since || !a->again;
 }
 
 static int compare_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
@@ -285,16 +308,12 @@ static bool is_held(int mine)
 	return false;
 }
 
-struct abort {
-	uint64_t	since;
-	bool		again;	/* some context does not go on yet */
-};
-
 static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 		    void *arg)
 {
-	struct ibv_context *ctx = open_fd(pid, fd, kind);
 	struct abort *a = arg;
+	struct ibv_context *ctx = open_fd(pid, fd, kind, a);
+	int err;
 
 	(void)node;
 	if (!ctx)
@@ -303,9 +322,9 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	 * EINVAL: the context is not stopped, or goes on already. ESTALE:
 	 * another checkpoint has begun.
 	 */
-	if (is_held(ctx->cmd_fd) ||
-	    ibv_abort_older_dump(ctx, a->since) == ESTALE)
-		a->again = true;
+	err = is_held(ctx->cmd_fd) ? EAGAIN :
+	      ibv_abort_older_dump(ctx, a->since);
+	a->again |= err == ESTALE || may_pass(err);
 	ibv_detach_context(ctx);
 	return 0;
 }
@@ -317,16 +336,18 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
  */
 static void let_go_on(bool may_stop)
 {
-	struct abort a = { .since = driver_clock() };
+	struct abort a = {};
 	struct watched *w;
 
+	if (!driver_clock(&a))
+		return;
 	look_at_all(may_stop);
 	for (w = watched; w < watched + num_watched; w++) {
 		if (!is_ready(w))
 			continue;
 		a.again = false;
-		if (a.since)	/* else no task has a context any more */
-			for_each_fd(w->pid, abort_fd, &a);
+		if (a.since && for_each_fd(w->pid, abort_fd, &a) < 0)
+			a.again = true;
 		w->done = !a.again;
 	}
 }
