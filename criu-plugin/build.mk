@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The plugin for stock CRIU: build/criu-plugin/rdma_plugin.so. When CRIU loads the plugin, the loader links it with
-# CRIU's functions. The plugin hides its own names, since CRIU has more than 2000, and some may be the same.
+# CRIU's functions. The plugin hides its own names, since CRIU has more than 2000, and some may be the same. With -z now a call
+# that an older library lacks is found missing at once, not in the watchdog, when a context is stopped.
 
 BUILD ?= build
 plugin_dir := criu-plugin
@@ -31,7 +32,7 @@ $(plugin_build)/%.o: $(plugin_dir)/%.c $(plugin_headers) $(plugin_build)/rdma.pb
 
 $(plugin_so): $(plugin_obj) $(common_lib) $(verbs_lib)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(plugin_obj) $(common_lib) $(VERBS_LIBS) -lprotobuf-c -lz
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete,-z,now -o $@ $(plugin_obj) $(common_lib) $(VERBS_LIBS) -lprotobuf-c -lz
 
 install-plugin: $(plugin_so)
 	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)
