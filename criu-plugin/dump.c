@@ -354,7 +354,8 @@ int dump_file(int fd, int id)
 /*
  * CRIU calls this before it lets go of the tasks. It does not say whether they
  * live on after a good checkpoint: the watchdog sees that. After a bad one it stays
- * if contexts were stopped before, since the watchdog of that dump may be dead.
+ * if contexts were stopped before, since the watchdog of that dump may be dead;
+ * but not if this one has not come to stop contexts itself.
  */
 void dump_end(bool failed)
 {

@@ -397,7 +397,7 @@ static void take_name(void)
 static void watchdog(int sock)
 {
 	struct message msg;
-	bool stay = false;
+	bool stay = false, begun = false;
 
 	take_name();
 	while (recv(sock, &msg, sizeof(msg), 0) == sizeof(msg)) {
@@ -408,10 +408,16 @@ static void watchdog(int sock)
 			break;
 		}
 		watch(msg.pid, msg.found_stopped);
+		begun |= !msg.found_stopped;
 		/* Answer: no context must be stopped before it is watched. */
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
-	wait_and_see(stay || getenv("GODWIT_HOLDS"));
+	/*
+	 * A dump that ends before it stops a context has changed nothing. It may
+	 * know only some of the tasks that have a context that it found stopped.
+	 */
+	if (begun)
+		wait_and_see(stay || getenv("GODWIT_HOLDS"));
 }
 
 /* Become a child of init, in a session of its own, with only sock open. */
