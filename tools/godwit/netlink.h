@@ -34,12 +34,6 @@ struct nl_address nl_of_gid(const struct in6_addr *gid);
 /* The number by which the network namespace of this process knows the namespace ns, as link_netnsid of ip; -1: it has none. */
 int nl_nsid(int ns);
 
-/*
- * Does a route lead from this interface to that address? from: the local address that packets leave from; NULL: it is not here
- * yet. *mtu: the MTU of the route itself, or 0.
- */
-int nl_route(const struct nl_address *to, const struct nl_address *from, int ifindex, int *mtu);
-
 /* Destroy every TCP socket that is bound to this local address, without a word to its peer's side. */
 int nl_tcp_destroy(int family, const struct in6_addr *local);
 

@@ -11,6 +11,7 @@
 #include "agent.h"
 #include "gids.h"
 #include "netlink.h"
+#include "netlink_route.h"
 #include "text.h"
 
 /* Where a connection's packets leave. */
@@ -55,7 +56,8 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 		return -1;
 	/* An address that moves along brings the route to its own subnet. */
 	if (!way.moves || !nl_same_subnet(&way.from, &way.to))
-		ret = nl_route(&way.to, way.moves ? NULL : &way.from, if_nametoindex(way.ifname), &route_mtu);
+		ret = nl_route(way.to.family, &way.to.addr, way.moves ? NULL : &way.from.addr, if_nametoindex(way.ifname),
+			       &route_mtu);
 	if (ret)
 		return fault("%s, QP %u: from %s on %s there is no route to its peer %s (%s): add one, or give --gid or "
 			     "--address", device, qpn, way.from_text, way.ifname, way.to_text, strerror(-ret));

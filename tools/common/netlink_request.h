@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * A request to netlink, and the way to its answers. For netlink.c and nftables.c.
+ * A request to netlink, and the way to its answers.
  */
-#ifndef GODWIT_NETLINK_REQUEST_H
-#define GODWIT_NETLINK_REQUEST_H
+#ifndef COMMON_NETLINK_REQUEST_H
+#define COMMON_NETLINK_REQUEST_H
 
 #include <linux/netlink.h>
 #include <stddef.h>
@@ -30,4 +30,4 @@ const struct nlattr *nl_find_between(const void *from, const void *to, int type,
 /* What is in the first such attribute behind the header of a message; or NULL. */
 const void *nl_find_attr(const struct nlmsghdr *h, size_t header, int type, size_t length);
 
-#endif /* GODWIT_NETLINK_REQUEST_H */
+#endif /* COMMON_NETLINK_REQUEST_H */
