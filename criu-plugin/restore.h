@@ -160,7 +160,7 @@ void name_peer(struct peers *peers, const struct rxe_migr_rec_qp *qp);
 const char *more_peers(const struct peers *peers);	/* what the line ends with */
 
 /* route.c: warn of peers that no route leads to. owners: a task of each context */
-int check_routes(const pid_t *owners);
+int check_routes(const pid_t *owners, struct ibv_context **ctx);
 
 /* store.c: descriptors that CRIU and all tasks can get */
 int store_init(void);

@@ -311,7 +311,7 @@ static int prepare(struct resuming *r)
 		    refill(&saved.contexts[i], r->ctx[i]))
 			return -1;
 	return adopt_cm_files(find_task, r, r->ctx) || check_files(r) ||
-	       check_routes(r->owners) ? -1 : 0;
+	       check_routes(r->owners, r->ctx) ? -1 : 0;
 }
 
 static int resume(const struct resuming *r)

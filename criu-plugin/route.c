@@ -2,8 +2,10 @@
 /*
  * Does a route lead to each peer? The verbs that restore a queue pair do not ask,
  * since its peer may be stopped or dead. So a restore at a host without a route
- * succeeds, and the connection fails when its time is over. This says so while a
- * route can still be added: the driver calls the peer again and again.
+ * succeeds, and the connection fails when its time is over. (Not always: without a
+ * route the driver takes a peer with an IPv4 address for one on the interface's
+ * link.) This says so while a route can still be added: the driver calls the peer
+ * again and again.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,39 +13,64 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "netlink_route.h"
 #include "restore.h"
 
-/*
- * Does the kernel refuse to send from one of these addresses to the other? If the
- * first is not one of this network namespace, the device is in another, and
- * nothing is said.
- */
-static bool is_unreachable(const uint8_t from[16], const uint8_t to[16])
-{
-	struct sockaddr_in6 here = { .sin6_family = AF_INET6 }, there = here;
-	int fd, no = 0;
-	bool ret;
+/* Where packets leave. */
+struct way {
+	union ibv_gid	from;
+	uint32_t	ifindex;	/* 0: not known, so nothing is said */
+};
 
-	memcpy(&here.sin6_addr, from, 16);
-	memcpy(&there.sin6_addr, to, 16);
-	if (IN6_IS_ADDR_LINKLOCAL(&there.sin6_addr))	/* it needs no route */
-		return false;
+/*
+ * The interface of the device's GID. If the GID is no address of this network
+ * namespace, the device is in another, and its number of the interface means
+ * nothing here.
+ */
+static uint32_t interface_here(struct ibv_context *ctx,
+			       const union ibv_gid *gid)
+{
+	struct sockaddr_in6 here = { .sin6_family = AF_INET6 };
+	int fd, no = 0;
+	bool is_here;
+
+	memcpy(&here.sin6_addr, gid, sizeof(*gid));
 	fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return false;
+		return 0;
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-	ret = !bind(fd, (void *)&here, sizeof(here)) &&
-	      connect(fd, (void *)&there, sizeof(there));
+	is_here = !bind(fd, (void *)&here, sizeof(here));
 	close(fd);
-	return ret;
+	return is_here ? gid_interface(ctx, gid) : 0;
 }
 
-static void check_context(const struct saved_context *c, struct peers *peers)
+/* The driver looks for a route from the interface of the GID, too. */
+static bool is_unreachable(const struct way *way, const uint8_t to[16])
+{
+	struct in6_addr there;
+	int mtu, ret, skip;
+	bool v4;
+
+	memcpy(&there, to, sizeof(there));
+	if (!way->ifindex || IN6_IS_ADDR_LINKLOCAL(&there))
+		return false;	/* (link-local: it needs no route) */
+	v4 = IN6_IS_ADDR_V4MAPPED(&there);
+	skip = v4 ? 12 : 0;
+	ret = nl_route(v4 ? AF_INET : AF_INET6, to + skip,
+		       way->from.raw + skip, way->ifindex, &mtu);
+	/* EACCES, EINVAL: a route prohibits it, or is a black hole. */
+	return ret == -ENETUNREACH || ret == -EHOSTUNREACH ||
+	       ret == -EACCES || ret == -EINVAL;
+}
+
+static void check_context(const struct saved_context *c,
+			  struct ibv_context *ctx, struct peers *peers)
 {
 	static const union ibv_gid as_recorded;
 	const struct rxe_migr_rec_qp *qp;
 	const struct saved_object *o;
 	const uint8_t *from;
+	struct way way = {};
 
 	for (o = c->objects; o < c->objects + c->num_objects; o++) {
 		qp = (const void *)o->rec;
@@ -51,12 +78,16 @@ static void check_context(const struct saved_context *c, struct peers *peers)
 			continue;
 		from = memcmp(&o->sgid, &as_recorded, sizeof(as_recorded)) ?
 		       o->sgid.raw : qp->sgid;
-		if (is_unreachable(from, qp->dgid))
+		if (memcmp(from, &way.from, sizeof(way.from))) {
+			memcpy(&way.from, from, sizeof(way.from));
+			way.ifindex = interface_here(ctx, &way.from);
+		}
+		if (is_unreachable(&way, qp->dgid))
 			name_peer(peers, qp);
 	}
 }
 
-int check_routes(const pid_t *owners)
+int check_routes(const pid_t *owners, struct ibv_context **ctx)
 {
 	struct peers peers = {};
 	uint32_t i;
@@ -68,7 +99,7 @@ int check_routes(const pid_t *owners)
 	for (i = 0; i < saved.num_contexts; i++) {
 		if (enter_netns(owners[i], &own))
 			return -1;
-		check_context(&saved.contexts[i], &peers);
+		check_context(&saved.contexts[i], ctx[i], &peers);
 		if (leave_netns(own))
 			return -1;
 	}
