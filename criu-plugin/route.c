@@ -97,8 +97,10 @@ int check_routes(const pid_t *owners, struct ibv_context **ctx)
 	if (commit_is_asked())
 		return 0;
 	for (i = 0; i < saved.num_contexts; i++) {
-		if (enter_netns(owners[i], &own))
-			return -1;
+		if (enter_netns(owners[i], &own)) {
+			warn("it is not known whether a route leads to each peer");
+			return 0;
+		}
 		check_context(&saved.contexts[i], ctx[i], &peers);
 		if (leave_netns(own))
 			return -1;

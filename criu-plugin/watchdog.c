@@ -77,7 +77,8 @@ static bool is_dead(const struct watched *w)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-static void watch(pid_t pid, bool found_stopped)
+/* False: it can't be watched. A task that is gone need not be. */
+static bool watch(pid_t pid, bool found_stopped)
 {
 	struct watched *more;
 	int i, pidfd;
@@ -85,17 +86,21 @@ static void watch(pid_t pid, bool found_stopped)
 	for (i = 0; i < num_watched; i++)
 		if (watched[i].pid == pid && !is_dead(&watched[i])) {
 			watched[i].found_stopped |= found_stopped;
-			return;
+			return true;
 		}
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		return errno == ESRCH;
 	more = realloc(watched, (num_watched + 1) * sizeof(*more));
-	if (more)
-		watched = more;
-	if (pidfd < 0 || !more)
-		return;
+	if (!more) {
+		close(pidfd);
+		return false;
+	}
+	watched = more;
 	watched[num_watched++] = (struct watched){
 		.pid = pid, .pidfd = pidfd, .found_stopped = found_stopped,
 	};
+	return true;
 }
 
 struct seen {
@@ -138,7 +143,7 @@ static const char *find_line(const char *text, const char *word)
 
 static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 {
-	unsigned long long pending;
+	unsigned long long pending, blocked;
 	unsigned long flags;
 	char text[4096];
 	const char *at;
@@ -151,7 +156,8 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 		seen->traced = true;
 	pending = strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
 		  strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16);
-	if (pending & HOLDING_SIGNALS)
+	blocked = strtoull(find_line(text, "\nSigBlk:\t"), NULL, 16);
+	if (pending & ~blocked & HOLDING_SIGNALS)
 		seen->stops = true;
 	if (pending & SIGNAL_BIT(SIGKILL))
 		seen->dying = true;
@@ -407,9 +413,11 @@ static void watchdog(int sock)
 			stay = true;
 			break;
 		}
-		watch(msg.pid, msg.found_stopped);
-		begun |= !msg.found_stopped;
 		/* Answer: no context must be stopped before it is watched. */
+		if (!watch(msg.pid, msg.found_stopped))
+			msg.word = LEAVE;
+		else
+			begun |= !msg.found_stopped;
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
 	/*
@@ -479,6 +487,8 @@ int watchdog_watch(pid_t pid, bool found_stopped)
 	if (send(watchdog_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
 	    recv(watchdog_socket, &msg, sizeof(msg), 0) != sizeof(msg))
 		return fail("the watchdog process has died");
+	if (msg.word != WATCH)
+		return fail("process %d can't be watched: too little memory, or too many files", pid);
 	return 0;
 }
 
