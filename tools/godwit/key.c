@@ -17,6 +17,7 @@
 #include "rdma.h"
 
 #define KEY_DIR		"/etc/godwit"
+#define KEY_LOCK	"/run/godwit-key.lock"	/* always empty, and stays */
 #define KEY_DIGITS	(2 * RXE_MIGR_KEY_LEN)
 
 struct keys {
@@ -30,13 +31,18 @@ static int key_dir = -1;
 
 /*
  * From here to its end this command alone reads and writes the key file, and tells the driver what is in it. udev starts a load at
- * any time. Call it when the new key was read, which may come from a person. Without the folder there is no key file either.
+ * any time. Call it when the new key was read, which may come from a person. (Only root can open the file of the lock: whoever can
+ * open a file can lock it, and keep it.) Without the folder there is no key file either.
  */
 static int begin(void)
 {
+	int lock = open(KEY_LOCK, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	if (lock < 0 || flock(lock, LOCK_EX))
+		return fault("%s: it can't be locked: %s", KEY_LOCK, strerror(errno));
 	key_dir = open(KEY_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if ((key_dir < 0 && errno != ENOENT) || (key_dir >= 0 && flock(key_dir, LOCK_EX)))
-		return fault("%s: it can't be locked: %s", KEY_DIR, strerror(errno));
+	if (key_dir < 0 && errno != ENOENT)
+		return fault("%s: it can't be opened: %s", KEY_DIR, strerror(errno));
 	return 0;
 }
 
