@@ -31,10 +31,13 @@ state() {
 		tail -n 20 /tmp/img/dump.log; dmesg | tail -n 5"
 }
 
-# criu-loop does not send and receive.
+# criu-loop does not send and receive. A stopped task would not either, so all its queue pairs must be stopped.
 stands_still() {
 	# shellcheck disable=SC2016
 	on h1 bash -c 'n=$(cat /tmp/progress); sleep 1; [ "$(cat /tmp/progress)" = "$n" ]' || broken "loop goes on"
+	# shellcheck disable=SC2016
+	on h1 sh -c '[ "$(godwit status | grep -c STOPPED)" = "$(rdma resource show qp | grep -c criu-loop)" ]' ||
+		broken "its contexts go on"
 }
 
 # criu-loop ends well, with all its objects destroyed, and leaves nothing.
