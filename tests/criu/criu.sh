@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2154 # $build and $work are lib.sh's
 #
-# For the tests of the CRIU plugin, after lib.sh: the program criu-loop runs in guest h1, and CRIU dumps and restores it. Images
+# For the tests of the CRIU plugin, after lib.sh: criu-loop or traffic runs in guest h1, and CRIU dumps and restores it. Images
 # and logs are in /tmp/img there.
 
 within=() # start_loop: a command that runs criu-loop
@@ -47,8 +47,16 @@ end_loop() {
 	nothing_left
 }
 
+# run NAME OPTIONS: leaves traffic running, with its output in /tmp/NAME; sets $pid
+run() {
+	# shellcheck disable=SC2016,SC2086 # expanded in the guest; words
+	pid=$(bg h1 sh -c 'exec "$@" >/tmp/'"$1"' 2>&1 </dev/null' sh "$build/tests/traffic" --stall 100000 $2)
+}
+sent() { on h1 cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
+more() { [ "$(sent)" -gt $((before + 1000)) ]; } # (a condition for expect, after before=$(sent))
+
 nothing_left() {
-	expect 60 on h1 sh -c '! pgrep "criu-loop|godwit-watchdog" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
+	expect 60 on h1 sh -c '! pgrep "criu-loop|traffic|godwit-watchdog" && rdma resource | grep "cq 1 qp 1 .* mr 0 ctx 0"'
 }
 
 dump() { # dump [OPTION...]
