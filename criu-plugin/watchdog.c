@@ -45,12 +45,15 @@
 
 #include "dump.h"
 
-enum word { WATCH, STAY, LEAVE };
+enum word {
+	WATCH,		/* a task whose contexts this dump stops */
+	FOUND,		/* a task that has a context that was stopped before */
+	STAY, LEAVE,
+};
 
 struct message {
 	enum word	word;
-	pid_t		pid;	/* WATCH */
-	bool		found_stopped;	/* WATCH: it has a context that was */
+	pid_t		pid;	/* WATCH, FOUND */
 };
 
 static int watchdog_socket = -1;
@@ -61,7 +64,7 @@ struct watched {
 	pid_t	pid;
 	int	pidfd;
 	int	runs;		/* so many looks in a row have seen it run */
-	bool	found_stopped;	/* as in struct message */
+	bool	found_stopped;	/* FOUND was said of it */
 	bool	done;		/* its contexts go on */
 };
 
@@ -414,10 +417,10 @@ static void watchdog(int sock)
 			break;
 		}
 		/* Answer: no context must be stopped before it is watched. */
-		if (!watch(msg.pid, msg.found_stopped))
+		if (!watch(msg.pid, msg.word == FOUND))
 			msg.word = LEAVE;
 		else
-			begun |= !msg.found_stopped;
+			begun |= msg.word == WATCH;
 		send(sock, &msg, sizeof(msg), MSG_NOSIGNAL);
 	}
 	/*
@@ -480,14 +483,12 @@ int watchdog_start(void)
 
 int watchdog_watch(pid_t pid, bool found_stopped)
 {
-	struct message msg = {
-		.word = WATCH, .pid = pid, .found_stopped = found_stopped,
-	};
+	struct message msg = { .word = found_stopped ? FOUND : WATCH, .pid = pid };
 
 	if (send(watchdog_socket, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg) ||
 	    recv(watchdog_socket, &msg, sizeof(msg), 0) != sizeof(msg))
 		return fail("the watchdog process has died");
-	if (msg.word != WATCH)
+	if (msg.word == LEAVE)
 		return fail("process %d can't be watched: too little memory, or too many files", pid);
 	return 0;
 }
