@@ -65,13 +65,28 @@ struct watched {
 	int	pidfd;
 	int	runs;		/* so many looks in a row have seen it run */
 	bool	found_stopped;	/* FOUND was said of it */
+	bool	seen_stopped;	/* by a look */
+	bool	was_traced;	/* when it was last seen not to run */
 	bool	done;		/* its contexts go on */
 };
 
-#define ENOUGH_LOOKS 3
-
 static struct watched *watched;
 static int num_watched;
+
+/*
+ * A task that was stopped before it was traced is on its way back into its stop
+ * when a killed CRIU lets go of it. It looks like one that runs, and on a busy host
+ * others may have the CPU before it for many milliseconds.
+ */
+static int enough_looks(const struct watched *w)
+{
+	return w->was_traced && (w->found_stopped || w->seen_stopped) ? 200 : 3;
+}
+
+static bool runs_enough(const struct watched *w)
+{
+	return w->runs >= enough_looks(w);
+}
 
 static bool is_dead(const struct watched *w)
 {
@@ -102,6 +117,7 @@ static bool watch(pid_t pid, bool found_stopped)
 	watched = more;
 	watched[num_watched++] = (struct watched){
 		.pid = pid, .pidfd = pidfd, .found_stopped = found_stopped,
+		.was_traced = true,	/* by CRIU, before the first look */
 	};
 	return true;
 }
@@ -221,6 +237,9 @@ static bool look_at_all(bool may_stop)
 
 	for (w = watched; w < watched + num_watched; w++) {
 		look(w, &seen);
+		w->seen_stopped |= seen.stops;
+		if (seen.traced || seen.stops)
+			w->was_traced = seen.traced;
 		w->runs = !seen.alive ||
 			  must_wait(&seen, may_stop || w->found_stopped) ?
 			  0 : w->runs + 1;
@@ -231,7 +250,7 @@ static bool look_at_all(bool may_stop)
 
 static bool is_ready(const struct watched *w)
 {
-	return !w->done && w->runs >= ENOUGH_LOOKS && !is_dead(w);
+	return !w->done && runs_enough(w) && !is_dead(w);
 }
 
 /* --------------------------------------------------------- letting go on -- */
@@ -311,7 +330,7 @@ static bool is_held(int mine)
 	int i;
 
 	for (i = 0; i < num_watched; i++)
-		if (watched[i].runs < ENOUGH_LOOKS && !is_dead(&watched[i]) &&
+		if (!runs_enough(&watched[i]) && !is_dead(&watched[i]) &&
 		    for_each_fd(watched[i].pid, compare_fd, &mine))
 			return true;
 	return false;
@@ -363,16 +382,20 @@ static void let_go_on(bool may_stop)
 
 static void wait_and_see(bool may_stop)
 {
-	struct timespec pause = { .tv_nsec = 1000000 };
-	int i, looks;
+	struct timespec pause = {};
+	struct watched *w;
+	bool ready, soon;
+	int looks;
 
 	for (looks = 0; look_at_all(may_stop); looks++) {
-		for (i = 0; i < num_watched && !is_ready(&watched[i]); i++)
-			;
-		if (i < num_watched)
+		ready = soon = false;
+		for (w = watched; w < watched + num_watched; w++) {
+			ready |= is_ready(w);
+			soon |= w->runs && !runs_enough(w);
+		}
+		if (ready)
 			let_go_on(may_stop);
-		if (looks == 2000)
-			pause.tv_nsec = 50000000;
+		pause.tv_nsec = looks < 2000 || soon ? 1000000 : 50000000;
 		nanosleep(&pause, NULL);
 	}
 }
