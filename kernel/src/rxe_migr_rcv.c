@@ -43,12 +43,12 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 
 /*
  * The peer of a stopped QP has spoken. Was it told of our last STOP? What it said before
- * may come late, or be sent again by somebody else.
+ * may come late, or be sent again by somebody else. A peer that is gone stays so.
  */
 static void rxe_migr_note_answer(struct rxe_qp *qp,
-				 const struct rxe_migr_hdr *hdr)
+				 const struct rxe_migr_hdr *hdr, bool gone)
 {
-	if (qp->migr.speech != RXE_MIGR_SPEECH_TOLD ||
+	if (gone || qp->migr.speech != RXE_MIGR_SPEECH_TOLD ||
 	    be16_to_cpu(hdr->renewal) == qp->migr.renewal)
 		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
 }
@@ -150,7 +150,7 @@ static int rxe_migr_rcv_resume(struct rxe_qp *qp,
 		return -EPERM;
 
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
-		rxe_migr_note_answer(qp, hdr);
+		rxe_migr_note_answer(qp, hdr, false);
 		rxe_migr_note_wait(qp, hdr);
 		return qp->migr.gave_up ? -ETIMEDOUT :
 					  RXE_MIGR_OPCODE_NAK_STOPPED;
@@ -301,10 +301,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		/* a peer that has not spoken yet may be about to connect */
 		if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
 			return 0;
-		if (gone)
-			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
-		else
-			rxe_migr_note_answer(qp, hdr);
+		rxe_migr_note_answer(qp, hdr, gone);
 		rxe_migr_note_wait(qp, hdr);
 		if (!gone)
 			rxe_migr_note_last(qp, hdr);
