@@ -254,10 +254,12 @@ struct snapshot {
 	struct rxe_migr_rec_qp rec;
 	struct rxe_migr_status st;
 	struct migr_counts counts;
+	uint32_t silent;	/* peers */
 };
 
 static struct snapshot snapshot(void)
 {
+	struct rxe_migr_query query;
 	struct snapshot x = {};
 
 	if (s.qp)
@@ -266,6 +268,8 @@ static struct snapshot snapshot(void)
 		x.st.deadline_ms = 0;
 	migr_counters(&x.counts);
 	x.counts.sent_stop = x.counts.sent_resume = 0;	/* see migr_is_call() */
+	IS(0, ibv_query_migration(s.ctx, &query));
+	x.silent = query.num_silent;
 	return x;
 }
 
@@ -283,6 +287,8 @@ static void unchanged(struct snapshot *before, uint64_t refused, const char *wha
 			DIE("%s: counter %u of struct migr_counts changes", what, i);
 	if (memcmp(&after.rec, &before->rec, sizeof(after.rec)) || memcmp(&after.st, &before->st, sizeof(after.st)))
 		DIE("%s: the queue pair has changed", what);
+	if (after.silent != before->silent)
+		DIE("%s: %u peers are silent, and were %u", what, after.silent, before->silent);
 	quiet();
 	counted += refused;
 }
@@ -663,6 +669,35 @@ static void reflected(void)
 	unmake();
 }
 
+/* The peer of a stopped queue pair is asked anew. Only what it says after that answers the question. */
+static void asked_anew(void)
+{
+	static const enum kind kinds[] = { STOP_ACK, RESUME };
+	struct rxe_migr_query query;
+	struct frame late;
+	uint16_t renewal;
+
+	make(STOPPED);
+	renewal = be16toh(good(STOP_ACK).renewal);
+	for (int i = 0; i < 2; i++) {
+		struct rxe_migr_hdr hdr = good(kinds[i]);
+
+		IS(0, ibv_renew_stop(s.ctx, &query));
+		CHECK(snapshot().silent == 1);
+		hdr.renewal = htobe16(renewal);
+		migr_sign(&hdr, key);
+		late = migr_frame(&hdr, NULL);
+		again(&late, 0, answer_to(kinds[i]), "a late answer");
+
+		hdr.renewal = htobe16(++renewal);
+		say(hdr, NULL);
+		if (answer_to(kinds[i]))
+			migr_expect(answer_to(kinds[i]), key);
+		CHECK(snapshot().silent == 0);
+	}
+	unmake();
+}
+
 /* All packets of one connection are refused by another connection with the same numbers and addresses. */
 static void refuses_the_past(const char *what)
 {
@@ -789,6 +824,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 	}
 	reflected();
+	asked_anew();
 	connected_anew();
 	no_key();
 	printf("%lu packets, %lu counted\n", sent, counted);
