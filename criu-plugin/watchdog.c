@@ -31,6 +31,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -426,12 +427,27 @@ static void take_name(void)
 	snprintf((char *)start, end - start, "%s", name);
 }
 
+/*
+ * It is in CRIU's control group. If memory runs out there, all processes may be
+ * killed at once (memory.oom.group), but not those with this score.
+ */
+static void outlive_shortage(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	dprintf(fd, "-1000");
+	close(fd);
+}
+
 static void watchdog(int sock)
 {
 	struct message msg;
 	bool stay = false, begun = false;
 
 	take_name();
+	outlive_shortage();
 	while (recv(sock, &msg, sizeof(msg), 0) == sizeof(msg)) {
 		if (msg.word == LEAVE)
 			return;
