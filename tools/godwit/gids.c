@@ -34,10 +34,9 @@ int path_mtu_within(int mtu)
 static const struct nl_address *address_of(const struct gid *gid, const struct nl_address *list, ssize_t n)
 {
 	struct nl_address wanted = nl_of_gid(&gid->gid);
-	int ifindex = if_nametoindex(gid->ifname);
 
 	for (ssize_t i = 0; i < n; i++)
-		if (list[i].ifindex == ifindex && nl_same_address(&list[i], &wanted))
+		if (list[i].ifindex == gid->ifindex && nl_same_address(&list[i], &wanted))
 			return &list[i];
 	return NULL;
 }
@@ -47,11 +46,9 @@ json_t *gids_json(const char *device)
 	struct nl_address *address = NULL;
 	ssize_t addresses = nl_addresses(AF_UNSPEC, &address);
 	json_t *list = json_array();
-	char own[IFNAMSIZ];
 	struct gid *gid;
 	size_t n = rdma_gids(device, &gid);
 
-	rdma_netdev(device, own);
 	for (size_t i = 0; i < n; i++) {
 		const struct nl_address *a = address_of(&gid[i], address, addresses);
 		char text[INET6_ADDRSTRLEN];
@@ -61,7 +58,7 @@ json_t *gids_json(const char *device)
 		if (!gid[i].rocev2 || gids_find(list, text))
 			continue;
 		json_array_append_new(list, json_pack("{s:s, s:o, s:b, s:i, s:b, s:i}", "gid", text,
-			"interface", text_json(gid[i].ifname), "own", !strcmp(gid[i].ifname, own), "prefix", a ? a->prefixlen : -1,
+			"interface", text_json(gid[i].ifname), "own", gid[i].own, "prefix", a ? a->prefixlen : -1,
 			"secondary", a && a->secondary, "mtu", interface_mtu(gid[i].ifname)));
 	}
 	free(gid);

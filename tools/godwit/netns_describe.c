@@ -349,15 +349,13 @@ static int add_device(struct view *v, json_t *device)
 {
 	const char *name = text_of(device, "ifname"), *ifname = text_of(device, "netdev");
 	json_t *link = find_link(v, ifname);
-	char of[IFNAMSIZ];
 
 	if (!*ifname)
 		return 0;
 	if (!rdma_is_shared())
 		return fault("device %s in %s: this host shows it only there (netns exclusive), and then it can't be moved: rdma system "
 			     "set netns shared, while there is no other namespace", name, v->path);
-	rdma_netdev(name, of);
-	if (!link || strcmp(of, ifname) || json_object_get(link, "device"))
+	if (!link || !rdma_is_rxe(name) || json_object_get(link, "device"))
 		return fault("device %s in %s: it is not the one rxe device of an interface that can be moved: take it away", name, v->path);
 	json_object_set_new(link, "device", json_string(name));
 	return iface_check_name("device", name, 64);

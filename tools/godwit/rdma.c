@@ -5,10 +5,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <net/if.h>
+#include <rdma/rdma_netlink.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "netlink_request.h"
 #include "rdma.h"
 
 enum file_kind rdma_node(dev_t rdev, char device[64])
@@ -39,7 +41,7 @@ static bool has_node(const char *device)
 }
 
 /* Only rxe's devices know our methods; others are none of our business. */
-static bool is_rxe(const char *device)
+bool rdma_is_rxe(const char *device)
 {
 	char *path = xasprintf("/sys/class/infiniband/%s/parent", device);
 	bool rxe = access(path, R_OK) == 0;
@@ -55,7 +57,7 @@ int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
 	int ret = 0;
 
 	while (!ret && dir && (de = readdir(dir)))
-		if (de->d_name[0] != '.' && is_rxe(de->d_name))
+		if (de->d_name[0] != '.' && rdma_is_rxe(de->d_name))
 			ret = each(de->d_name, arg);
 	if (dir)
 		closedir(dir);
@@ -136,18 +138,73 @@ int rdma_key_fingerprints(uint64_t fingerprints[2])
 
 /* ----------------------------------------------------------------- GIDs -- */
 
-bool rdma_sends_from(const char *device, const char *ifname)
+struct netdev_search {
+	const char *device;
+	int index;		/* the kernel's number of the device; -1: it has none of that name */
+	char *ifname;
+};
+
+static void find_index(const struct nlmsghdr *h, void *arg)
 {
-	char own[16], *path;
+	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_NAME, 1);
+	const void *index = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(int));
+	struct netdev_search *s = arg;
+
+	if (name && index && !strcmp(name, s->device))
+		memcpy(&s->index, index, sizeof(s->index));
+}
+
+static void read_netdev(const struct nlmsghdr *h, void *arg)
+{
+	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_NDEV_NAME, 1);
+	struct netdev_search *s = arg;
+
+	if (name)
+		snprintf(s->ifname, IFNAMSIZ, "%s", name);
+}
+
+/* The kernel names an interface only to those who are in its namespace. In /sys it does so to all. */
+void rdma_netdev(const char *device, char ifname[16])
+{
+	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
+	struct netdev_search s = { .device = device, .index = -1, .ifname = ifname };
+	const uint32_t port = 1;
+
+	ifname[0] = '\0';
+	if (nl_talk(NETLINK_RDMA, &r, find_index, &s) || s.index < 0)
+		return;
+	r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_PORT_GET), NLM_F_ACK);
+	nl_put_attr(&r, RDMA_NLDEV_ATTR_DEV_INDEX, &s.index, sizeof(s.index));
+	nl_put_attr(&r, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof(port));
+	nl_talk(NETLINK_RDMA, &r, read_netdev, &s);
+}
+
+bool rdma_sends_from(const char *own, const char *ifname)
+{
+	char *path;
 	bool above;
 
-	rdma_netdev(device, own);
-	if (!strcmp(ifname, own))
-		return true;
+	if (!*own || !strcmp(ifname, own))
+		return *own;
 	path = xasprintf("/sys/class/net/%s/lower_%s", ifname, own);
 	above = access(path, F_OK) == 0;
 	free(path);
 	return above;
+}
+
+/*
+ * A GID on this interface. One above the device's own may be in another namespace, and its number may be that of another
+ * interface here.
+ */
+static struct gid on_interface(uint32_t ifindex, const char *own)
+{
+	struct gid gid = { 0 };
+
+	if (!if_indextoname(ifindex, gid.ifname) || !rdma_sends_from(own, gid.ifname))
+		return (struct gid){ 0 };
+	gid.ifindex = ifindex;
+	gid.own = !strcmp(gid.ifname, own);
+	return gid;
 }
 
 size_t rdma_gids(const char *device, struct gid **gids)
@@ -156,6 +213,7 @@ size_t rdma_gids(const char *device, struct gid **gids)
 	struct ibv_gid_entry *entries = NULL;
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
+	char own[IFNAMSIZ];
 	ssize_t i, n = 0;
 
 	*gids = NULL;
@@ -170,27 +228,17 @@ size_t rdma_gids(const char *device, struct gid **gids)
 	ibv_close_device(ctx);
 	if (n > 0)
 		*gids = xcalloc(n, sizeof(**gids));
+	rdma_netdev(device, own);
 	for (i = 0; i < n; i++) {
 		struct gid *gid = &(*gids)[i];
 
+		*gid = i && entries[i].ndev_ifindex == entries[i - 1].ndev_ifindex ? gid[-1] :
+		       on_interface(entries[i].ndev_ifindex, own);
 		memcpy(&gid->gid, &entries[i].gid, sizeof(gid->gid));
 		gid->rocev2 = entries[i].gid_type == IBV_GID_TYPE_ROCE_V2;
-		/* An interface above the device's may be in another namespace. Its number is that of another interface here. */
-		if (if_indextoname(entries[i].ndev_ifindex, gid->ifname) && !rdma_sends_from(device, gid->ifname))
-			gid->ifname[0] = '\0';
 	}
 	free(entries);
 	return n > 0 ? n : 0;
-}
-
-void rdma_netdev(const char *device, char ifname[16])
-{
-	char *path = xasprintf("/sys/class/infiniband/%s/parent", device);
-	char *text = read_file(path);
-
-	snprintf(ifname, 16, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ?: "");
-	free(text);
-	free(path);
 }
 
 void rdma_node_guid(const char *device, char guid[NODE_GUID])

@@ -139,24 +139,27 @@ int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
 json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);
+bool rdma_is_rxe(const char *device);
 /* Does a device of another network namespace show in ours (rdma system)? Otherwise nobody here can open it, or ask for it. */
 bool rdma_is_shared(void);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);
 
-/* The GIDs of a device's port 1, and the interface of each. "": it is in another network namespace. */
+/* The GIDs of a device's port 1, and the interface of each. "" and 0: it is in another network namespace. */
 struct gid {
 	struct in6_addr gid;
 	char ifname[16];
+	int ifindex;
+	bool own;		/* the device lies on it */
 	bool rocev2;
 };
 
 size_t rdma_gids(const char *device, struct gid **gids);
 
-/* Does the device send from this interface: its own, or one above that, such as a VLAN? */
-bool rdma_sends_from(const char *device, const char *ifname);
-/* The interface that it lies on, or "". */
+/* The interface that a device lies on. "": it is in another network namespace, or there is no such device. */
 void rdma_netdev(const char *device, char ifname[16]);
+/* Does a device that lies on own send from this interface: own itself, or one above that, such as a VLAN? own: may be "". */
+bool rdma_sends_from(const char *own, const char *ifname);
 
 #define NODE_GUID 20	/* "5054:00ff:fe12:3456" */
 

@@ -108,10 +108,10 @@ json_t *agent_hello(struct agent *a);
 /* The keys that this host has now: the source compares them with its own. */
 json_t *agent_keys(void);
 /*
- * route_dest.c: does a connection, as plan_context_json() has it, find its peer from a device with these GIDs, and do its
- * packets get through? -1 with fault().
+ * route_dest.c: does a connection, as plan_context_json() has it, find its peer from a device with these GIDs, which lies on the
+ * interface own, and do its packets get through? -1 with fault().
  */
-int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow);
+int agent_flow(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow);
 /*
  * The same: a restore asks for the MAC address of each peer of librdmacm. For IPv4 the kernel asks by an address in the peer's
  * subnet, and one that moves along is quiet until the commit. (For IPv6 it asks by a link-local one.)

@@ -230,10 +230,12 @@ static void check_identities(json_t *list, const struct live *live, const char *
 static void check_flows(json_t *list, const struct addresses *moving, const char *device, json_t *flows)
 {
 	json_t *gids = gids_json(device), *flow;
+	char own[IFNAMSIZ];
 	size_t i;
 
+	rdma_netdev(device, own);
 	json_array_foreach(flows, i, flow) {
-		if (agent_flow(moving, device, gids, flow))
+		if (agent_flow(moving, device, own, gids, flow))
 			problem(list, "%s", fault_text());
 		fault_clear();
 	}

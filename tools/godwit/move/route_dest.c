@@ -22,7 +22,8 @@ struct way {
 	char from_text[INET6_ADDRSTRLEN], to_text[INET6_ADDRSTRLEN];
 };
 
-static int find_way(const struct addresses *moving, const char *device, json_t *gids, json_t *flow, struct way *way)
+static int find_way(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow,
+		    struct way *way)
 {
 	const char *from = json_string_value(json_object_get(flow, "from"));
 	const char *to = json_string_value(json_object_get(flow, "to"));
@@ -36,7 +37,7 @@ static int find_way(const struct addresses *moving, const char *device, json_t *
 	if (way->moves) {
 		way->ifname = way->moves->ifname;
 		way->from.prefixlen = way->moves->prefixlen;
-		return rdma_sends_from(device, way->ifname) ? 0 :
+		return rdma_sends_from(own, way->ifname) ? 0 :
 			fault("address %s: it goes to %s, which is not an interface of %s: give --address %s/%d%%INTERFACE",
 			      way->from_text, way->ifname, device, way->from_text, way->from.prefixlen);
 	}
@@ -44,7 +45,7 @@ static int find_way(const struct addresses *moving, const char *device, json_t *
 	return way->ifname && *way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, device);
 }
 
-int agent_flow(const struct addresses *moving, const char *device, json_t *gids, json_t *flow)
+int agent_flow(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow)
 {
 	unsigned int qpn = json_integer_value(json_object_get(flow, "qp"));
 	int path_mtu = json_integer_value(json_object_get(flow, "mtu"));
@@ -52,7 +53,7 @@ int agent_flow(const struct addresses *moving, const char *device, json_t *gids,
 	int mtu, route_mtu = 0, ret = 0;
 	struct way way;
 
-	if (find_way(moving, device, gids, flow, &way))
+	if (find_way(moving, device, own, gids, flow, &way))
 		return -1;
 	/* An address that moves along brings the route to its own subnet. */
 	if (!way.moves || !nl_same_subnet(&way.from, &way.to))
