@@ -189,19 +189,28 @@ static char *taker(json_t *live, const char *device, const char *key, json_int_t
 	return xstrdup("");
 }
 
+/* The QPs and MRs of this host, asked for when somebody has a number; or NULL. */
 struct live {
 	json_t *qps, *mrs;
 };
 
-static void report_taken(json_t *list, const struct live *live, const char *device, int type, json_int_t number)
+static json_t *live_of(struct live *live, int type)
+{
+	if (type == RXE_MIGR_HINT_QP)
+		return live->qps = live->qps ?: rdma_resources("qp") ?: json_array();
+	if (type == RXE_MIGR_HINT_MR)
+		return live->mrs = live->mrs ?: rdma_resources("mr") ?: json_array();
+	return NULL;
+}
+
+static void report_taken(json_t *list, struct live *live, const char *device, int type, json_int_t number)
 {
 	static const char *const names[] = {
 		[RXE_MIGR_HINT_QP] = "QP", [RXE_MIGR_HINT_MR] = "MR key", [RXE_MIGR_HINT_SRQ] = "SRQ",
 		[RXE_MIGR_HINT_AH] = "AH", [RXE_MIGR_HINT_MW] = "MW key",
 	};
 	bool key = type == RXE_MIGR_HINT_MR || type == RXE_MIGR_HINT_MW;
-	char *by = taker(type == RXE_MIGR_HINT_QP ? live->qps : type == RXE_MIGR_HINT_MR ? live->mrs : NULL, device,
-			 type == RXE_MIGR_HINT_QP ? "lqpn" : "lkey", number);
+	char *by = taker(live_of(live, type), device, type == RXE_MIGR_HINT_QP ? "lqpn" : "lkey", number);
 
 	problem(list, key ? "%s, %s 0x%llx: it is taken there%s: end that, or move elsewhere" :
 		"%s, %s %llu: it is taken there%s: end that, or move elsewhere", device, names[type],
@@ -209,7 +218,7 @@ static void report_taken(json_t *list, const struct live *live, const char *devi
 	free(by);
 }
 
-static void check_identities(json_t *list, const struct live *live, const char *device, json_t *identities)
+static void check_identities(json_t *list, struct live *live, const char *device, json_t *identities)
 {
 	struct ibv_context *ctx = rdma_open(device);
 	json_t *identity;
@@ -244,7 +253,7 @@ static void check_flows(json_t *list, const struct addresses *moving, const char
 
 static void check_contexts(json_t *list, const struct addresses *moving, json_t *contexts)
 {
-	struct live live = { rdma_resources("qp"), rdma_resources("mr") };
+	struct live live = { 0 };
 	json_t *context;
 	size_t i;
 
