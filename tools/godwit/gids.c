@@ -48,18 +48,21 @@ json_t *gids_json(const char *device)
 	json_t *list = json_array();
 	struct gid *gid;
 	size_t n = rdma_gids(device, &gid);
+	int mtu = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		const struct nl_address *a = address_of(&gid[i], address, addresses);
 		char text[INET6_ADDRSTRLEN];
 
+		if (!i || gid[i].ifindex != gid[i - 1].ifindex)
+			mtu = interface_mtu(gid[i].ifname);
 		inet_ntop(AF_INET6, &gid[i].gid, text, sizeof(text));
 		/* A VLAN has the link-local GID of the interface below it. A restore finds GIDs by value, so it takes the first. */
 		if (!gid[i].rocev2 || gids_find(list, text))
 			continue;
 		json_array_append_new(list, json_pack("{s:s, s:o, s:b, s:i, s:b, s:i}", "gid", text,
 			"interface", text_json(gid[i].ifname), "own", gid[i].own, "prefix", a ? a->prefixlen : -1,
-			"secondary", a && a->secondary, "mtu", interface_mtu(gid[i].ifname)));
+			"secondary", a && a->secondary, "mtu", mtu));
 	}
 	free(gid);
 	free(address);

@@ -107,11 +107,19 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests);
 json_t *agent_hello(struct agent *a);
 /* The keys that this host has now: the source compares them with its own. */
 json_t *agent_keys(void);
+/* A device of this host, while contexts that would come to it are checked. */
+struct device_here {
+	const char *name;
+	struct ibv_context *ctx;	/* or NULL */
+	char own[16];			/* the interface that it lies on, as by rdma_netdev() */
+	json_t *gids;
+};
+
 /*
- * route_dest.c: does a connection, as plan_context_json() has it, find its peer from a device with these GIDs, which lies on the
- * interface own, and do its packets get through? -1 with fault().
+ * route_dest.c: does a connection, as plan_context_json() has it, find its peer from a device, and do its packets get through? -1
+ * with fault().
  */
-int agent_flow(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow);
+int agent_flow(const struct addresses *moving, const struct device_here *d, json_t *flow);
 /*
  * The same: a restore asks for the MAC address of each peer of librdmacm. For IPv4 the kernel asks by an address in the peer's
  * subnet, and one that moves along is quiet until the commit. (For IPv6 it asks by a link-local one.)

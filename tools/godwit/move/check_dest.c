@@ -218,9 +218,8 @@ static void report_taken(json_t *list, struct live *live, const char *device, in
 	free(by);
 }
 
-static void check_identities(json_t *list, struct live *live, const char *device, json_t *identities)
+static void check_identities(json_t *list, struct live *live, const struct device_here *d, json_t *identities)
 {
-	struct ibv_context *ctx = rdma_open(device);
 	json_t *identity;
 	size_t i;
 
@@ -228,31 +227,48 @@ static void check_identities(json_t *list, struct live *live, const char *device
 		int type = json_integer_value(json_array_get(identity, 0));
 		json_int_t number = json_integer_value(json_array_get(identity, 1));
 
-		if (ctx && ibv_query_taken(ctx, type, number) == EEXIST)
-			report_taken(list, live, device, type, number);
+		if (d->ctx && ibv_query_taken(d->ctx, type, number) == EEXIST)
+			report_taken(list, live, d->name, type, number);
 	}
-	if (ctx)
-		ibv_close_device(ctx);
-	fault_clear();
 }
 
-static void check_flows(json_t *list, const struct addresses *moving, const char *device, json_t *flows)
+static void check_flows(json_t *list, const struct addresses *moving, const struct device_here *d, json_t *flows)
 {
-	json_t *gids = gids_json(device), *flow;
-	char own[IFNAMSIZ];
+	json_t *flow;
 	size_t i;
 
-	rdma_netdev(device, own);
 	json_array_foreach(flows, i, flow) {
-		if (agent_flow(moving, device, own, gids, flow))
+		if (agent_flow(moving, d, flow))
 			problem(list, "%s", fault_text());
 		fault_clear();
 	}
-	json_decref(gids);
+}
+
+static void leave_device(struct device_here *d)
+{
+	if (d->ctx)
+		ibv_close_device(d->ctx);
+	json_decref(d->gids);
+	*d = (struct device_here){ 0 };
+}
+
+/* Most contexts are of the device of the context before. */
+static int look_at_device(struct device_here *d, const char *name)
+{
+	if (d->name && !strcmp(d->name, name))
+		return 0;
+	leave_device(d);
+	if (host_check_device(name))
+		return -1;
+	*d = (struct device_here){ .name = name, .ctx = rdma_open(name), .gids = gids_json(name) };
+	rdma_netdev(name, d->own);
+	fault_clear();
+	return 0;
 }
 
 static void check_contexts(json_t *list, const struct addresses *moving, json_t *contexts)
 {
+	struct device_here d = { 0 };
 	struct live live = { 0 };
 	json_t *context;
 	size_t i;
@@ -265,14 +281,15 @@ static void check_contexts(json_t *list, const struct addresses *moving, json_t 
 				"or give --device", device, device);
 			continue;
 		}
-		if (host_check_device(device)) {
+		if (look_at_device(&d, device)) {
 			problem(list, "%s", fault_text());
 		} else {
-			check_identities(list, &live, device, json_object_get(context, "identities"));
-			check_flows(list, moving, device, json_object_get(context, "flows"));
+			check_identities(list, &live, &d, json_object_get(context, "identities"));
+			check_flows(list, moving, &d, json_object_get(context, "flows"));
 		}
 		fault_clear();
 	}
+	leave_device(&d);
 	json_decref(live.qps);
 	json_decref(live.mrs);
 }

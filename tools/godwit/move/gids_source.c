@@ -44,10 +44,18 @@ static const char *gid_there(const struct move *m, json_t *here, json_t *gids, c
 	return NULL;
 }
 
-/* What the GIDs of one context become on its device there. (If there is no such device, the destination says so itself.) */
-static void map_context_gids(struct move *m, const struct context *c, json_t *problems)
+/* The GIDs of a device here; known: {device: GIDs}. */
+static json_t *gids_here(json_t *known, const char *device)
 {
-	json_t *here = gids_json(c->device), *old = plan_context_gids(c, here), *gids, *text;
+	if (!json_object_get(known, device))
+		json_object_set_new(known, device, gids_json(device));
+	return json_object_get(known, device);
+}
+
+/* What the GIDs of one context become on its device there. (If there is no such device, the destination says so itself.) */
+static void map_context_gids(struct move *m, const struct context *c, json_t *known, json_t *problems)
+{
+	json_t *here = gids_here(known, c->device), *old = plan_context_gids(c, here), *gids, *text;
 	char there[64];
 	size_t i;
 
@@ -66,17 +74,17 @@ static void map_context_gids(struct move *m, const struct context *c, json_t *pr
 			json_array_append_new(problems, json_string(fault_text()));
 		fault_clear();
 	}
-	json_decref(here);
 	json_decref(old);
 }
 
 void move_map_gids(struct move *m, json_t *problems)
 {
+	json_t *known = json_object(), *new;
 	const char *old;
-	json_t *new;
 
 	for (size_t i = 0; i < m->plan.contexts.n; i++)
-		map_context_gids(m, &m->plan.contexts.context[i], problems);
+		map_context_gids(m, &m->plan.contexts.context[i], known, problems);
+	json_decref(known);
 	json_object_foreach(m->gids_asked, old, new)
 		if (!json_object_get(m->plan.gids, old))
 			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID",

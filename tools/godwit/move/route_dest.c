@@ -22,8 +22,7 @@ struct way {
 	char from_text[INET6_ADDRSTRLEN], to_text[INET6_ADDRSTRLEN];
 };
 
-static int find_way(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow,
-		    struct way *way)
+static int find_way(const struct addresses *moving, const struct device_here *d, json_t *flow, struct way *way)
 {
 	const char *from = json_string_value(json_object_get(flow, "from"));
 	const char *to = json_string_value(json_object_get(flow, "to"));
@@ -37,15 +36,15 @@ static int find_way(const struct addresses *moving, const char *device, const ch
 	if (way->moves) {
 		way->ifname = way->moves->ifname;
 		way->from.prefixlen = way->moves->prefixlen;
-		return rdma_sends_from(own, way->ifname) ? 0 :
+		return rdma_sends_from(d->own, way->ifname) ? 0 :
 			fault("address %s: it goes to %s, which is not an interface of %s: give --address %s/%d%%INTERFACE",
-			      way->from_text, way->ifname, device, way->from_text, way->from.prefixlen);
+			      way->from_text, way->ifname, d->name, way->from_text, way->from.prefixlen);
 	}
-	way->ifname = json_string_value(json_object_get(gids_find(gids, from), "interface"));
-	return way->ifname && *way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, device);
+	way->ifname = json_string_value(json_object_get(gids_find(d->gids, from), "interface"));
+	return way->ifname && *way->ifname ? 0 : fault("GID %s: %s has it no more", way->from_text, d->name);
 }
 
-int agent_flow(const struct addresses *moving, const char *device, const char *own, json_t *gids, json_t *flow)
+int agent_flow(const struct addresses *moving, const struct device_here *d, json_t *flow)
 {
 	unsigned int qpn = json_integer_value(json_object_get(flow, "qp"));
 	int path_mtu = json_integer_value(json_object_get(flow, "mtu"));
@@ -53,7 +52,7 @@ int agent_flow(const struct addresses *moving, const char *device, const char *o
 	int mtu, route_mtu = 0, ret = 0;
 	struct way way;
 
-	if (find_way(moving, device, own, gids, flow, &way))
+	if (find_way(moving, d, flow, &way))
 		return -1;
 	/* An address that moves along brings the route to its own subnet. */
 	if (!way.moves || !nl_same_subnet(&way.from, &way.to))
@@ -61,14 +60,14 @@ int agent_flow(const struct addresses *moving, const char *device, const char *o
 			       &route_mtu);
 	if (ret)
 		return fault("%s, QP %u: from %s on %s there is no route to its peer %s (%s): add one, or give --gid or "
-			     "--address", device, qpn, way.from_text, way.ifname, way.to_text, strerror(-ret));
+			     "--address", d->name, qpn, way.from_text, way.ifname, way.to_text, strerror(-ret));
 	mtu = interface_mtu(way.ifname);
 	if (route_mtu && route_mtu < mtu)
 		mtu = route_mtu;
 	/* If such packets do not pass at the source either, none was ever sent. */
 	if (path_mtu > path_mtu_within(mtu) && here > path_mtu_within(mtu))
 		return fault("%s, QP %u: its path MTU is %d, and from %s to %s, with an MTU of %d, %d is the most: set that MTU to "
-			     "%d or more, or connect with a smaller path MTU", device, qpn, path_mtu, way.ifname, way.to_text,
+			     "%d or more, or connect with a smaller path MTU", d->name, qpn, path_mtu, way.ifname, way.to_text,
 			     mtu, path_mtu_within(mtu), path_mtu + PATH_MTU_HEADERS);
 	return 0;
 }
