@@ -269,7 +269,7 @@ int addresses_wait_gids(const struct addresses *list, int timeout_ms)
 		const char *ifname = list->address[i].ifname;
 
 		/* The kernel adds the GID from a work item, and sysfs has no way to wait for that. */
-		while (rdma_on_interface(ifname) && !rdma_has_gid(ifname, &gid)) {
+		while (!rdma_has_gid(ifname, &gid) && rdma_on_interface(ifname)) {
 			if (now_ns() > end)
 				return fault("address %s: its GID did not appear on %s's RDMA device",
 					     list->address[i].text, ifname);
