@@ -74,16 +74,20 @@ int agent_flow(const struct addresses *moving, const struct device_here *d, json
 
 /* ----------------------------------------------------------- neighbours -- */
 
-/* Has the interface an address by which the kernel asks for the MAC address of this one? */
-static bool can_ask(int ifindex, const struct nl_address *peer)
-{
-	struct nl_address *own = NULL;
-	ssize_t n = nl_addresses(AF_INET, &own);
-	bool can = n < 0;	/* nobody knows: the restore will tell */
+/* The IPv4 addresses of this host; n < 0: they are not known. */
+struct own {
+	struct nl_address *address;
+	ssize_t n;
+};
 
-	for (ssize_t i = 0; i < n; i++)
-		can |= own[i].ifindex == ifindex && !own[i].secondary && nl_same_subnet(&own[i], peer);
-	free(own);
+/* Has the interface an address by which the kernel asks for the MAC address of this one? */
+static bool can_ask(const struct own *own, int ifindex, const struct nl_address *peer)
+{
+	bool can = own->n < 0;	/* nobody knows: the restore will tell */
+
+	for (ssize_t i = 0; i < own->n; i++)
+		can |= own->address[i].ifindex == ifindex && !own->address[i].secondary &&
+		       nl_same_subnet(&own->address[i], peer);
 	return can;
 }
 
@@ -96,12 +100,13 @@ static bool is_known(const char *address, const char *ifname)
 	return known;
 }
 
-static void check_neighbour(const struct address *moves, json_t *peer, const char *address, json_t *problems)
+static void check_neighbour(const struct own *own, const struct address *moves, json_t *peer, const char *address,
+			    json_t *problems)
 {
 	struct nl_address from = { .family = AF_INET, .addr = moves->addr, .prefixlen = moves->prefixlen }, to = { .family = AF_INET };
 
 	if (moves->family != AF_INET || inet_pton(AF_INET, address, &to.addr) != 1 || !nl_same_subnet(&from, &to) ||
-	    can_ask(if_nametoindex(moves->ifname), &to) || is_known(address, moves->ifname))
+	    can_ask(own, if_nametoindex(moves->ifname), &to) || is_known(address, moves->ifname))
 		return;
 	problem(problems, "process %d, descriptor %d, id %lld of librdmacm: %s there has no other address in the subnet of %s, and "
 		"needs one to find the id's peer, %s, before the commit: ip address add ADDRESS/%d dev %s, there",
@@ -122,8 +127,10 @@ static bool comes_along(const struct addresses *moving, const char *address)
 void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems)
 {
 	json_t *known = json_object(), *peer;
+	struct own own = { 0 };
 	size_t i;
 
+	own.n = nl_addresses(AF_INET, &own.address);
 	json_array_foreach(peers, i, peer) {
 		const char *address = json_string_value(json_object_get(peer, "address"));
 
@@ -131,7 +138,8 @@ void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_
 			continue;
 		json_object_set_new(known, address, json_true());
 		for (size_t n = 0; n < moving->n; n++)
-			check_neighbour(&moving->address[n], peer, address, problems);
+			check_neighbour(&own, &moving->address[n], peer, address, problems);
 	}
+	free(own.address);
 	json_decref(known);
 }
