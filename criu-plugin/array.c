@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Arrays that grow by one. */
+/* Arrays that grow. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,11 @@
 void *append(void *array, size_t size, size_t count)
 {
 	void **base = array;
-	char *more = realloc(*base, (count + 1) * size);
+	char *more = *base;
 
+	/* The array doubles. So its size is the next power of two. */
+	if (!(count & (count - 1)))
+		more = realloc(*base, (count ? 2 * count : 1) * size);
 	if (!more) {
 		fail("no memory");
 		return NULL;
