@@ -9,6 +9,8 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <search.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -63,28 +65,63 @@ static bool is_unreachable(const struct way *way, const uint8_t to[16])
 	       ret == -EACCES || ret == -EINVAL;
 }
 
+/* What the kernel has said of a peer's address. Many connections may lead there. */
+struct answer {
+	uint8_t		from[16], to[16];
+	bool		unreachable;
+};
+
+static int by_ends(const void *a, const void *b)
+{
+	return memcmp(a, b, offsetof(struct answer, unreachable));
+}
+
+/* answers: a tree, see tsearch(3) */
+static bool lacks_route(struct ibv_context *ctx, struct way *way, void **answers,
+			const uint8_t from[16], const uint8_t to[16])
+{
+	struct answer key = {}, *answer, **known;
+
+	memcpy(key.from, from, sizeof(key.from));
+	memcpy(key.to, to, sizeof(key.to));
+	known = tfind(&key, answers, by_ends);
+	if (known)
+		return (*known)->unreachable;
+	if (memcmp(from, &way->from, sizeof(way->from))) {
+		memcpy(&way->from, from, sizeof(way->from));
+		way->ifindex = interface_here(ctx, &way->from);
+	}
+	key.unreachable = is_unreachable(way, to);
+	answer = malloc(sizeof(*answer));
+	if (answer) {
+		*answer = key;
+		if (!tsearch(answer, answers, by_ends))
+			free(answer);
+	}
+	return key.unreachable;
+}
+
 static void check_context(const struct saved_context *c,
 			  struct ibv_context *ctx, struct peers *peers)
 {
 	static const union ibv_gid as_recorded;
 	const struct rxe_migr_rec_qp *qp;
 	const struct saved_object *o;
+	void *answers = NULL;
 	const uint8_t *from;
 	struct way way = {};
 
 	for (o = c->objects; o < c->objects + c->num_objects; o++) {
 		qp = (const void *)o->rec;
-		if (!is_connected(qp) || is_among_us(qp))
+		if (!is_connected(qp))
 			continue;
 		from = memcmp(&o->sgid, &as_recorded, sizeof(as_recorded)) ?
 		       o->sgid.raw : qp->sgid;
-		if (memcmp(from, &way.from, sizeof(way.from))) {
-			memcpy(&way.from, from, sizeof(way.from));
-			way.ifindex = interface_here(ctx, &way.from);
-		}
-		if (is_unreachable(&way, qp->dgid))
+		if (lacks_route(ctx, &way, &answers, from, qp->dgid) &&
+		    !is_among_us(qp))
 			name_peer(peers, qp);
 	}
+	tdestroy(answers, free);
 }
 
 int check_routes(const pid_t *owners, struct ibv_context **ctx)
