@@ -52,13 +52,6 @@ const struct saved_file *find_event_file(const struct saved_context *c,
 
 /* ---------------------------------------------------------------- sorting -- */
 
-static int by_type(const void *a, const void *b)
-{
-	const struct rxe_migr_rec *const *x = a, *const *y = b;
-
-	return le16toh((*x)->type) - le16toh((*y)->type);
-}
-
 static int by_handle(const void *a, const void *b)
 {
 	const struct saved_object *x = a, *y = b;
@@ -74,18 +67,28 @@ static int by_ordinal(const void *a, const void *b)
 	return (x->file.handle > y->file.handle) - (x->file.handle < y->file.handle);
 }
 
-/* Insertion sort: it is stable, and records are nearly sorted already. */
-static void sort_records(struct records *records)
+/* Records of a type stay in their order. There are few types. */
+static int sort_records(struct records *records)
 {
-	const struct rxe_migr_rec *rec;
-	uint32_t i, j;
+	uint32_t type = 0, next, its, n = 0, i;
+	const struct rxe_migr_rec **sorted;
 
-	for (i = 1; i < records->count; i++) {
-		rec = records->rec[i];
-		for (j = i; j && by_type(&records->rec[j - 1], &rec) > 0; j--)
-			records->rec[j] = records->rec[j - 1];
-		records->rec[j] = rec;
+	sorted = calloc(records->count, sizeof(*sorted));
+	if (records->count && !sorted)
+		return no_memory();
+	for (; n < records->count; type = next) {
+		next = UINT32_MAX;
+		for (i = 0; i < records->count; i++) {
+			its = le16toh(records->rec[i]->type);
+			if (its == type)
+				sorted[n++] = records->rec[i];
+			else if (its > type && its < next)
+				next = its;
+		}
 	}
+	free(records->rec);
+	records->rec = sorted;
+	return 0;
 }
 
 /* ---------------------------------------------------------------- contexts -- */
@@ -154,7 +157,8 @@ static int sort_context(struct saved_context *c)
 	c->rings = calloc(2 * (size_t)count, sizeof(*c->rings));
 	if (count && (!c->objects || !c->files || !c->rings))
 		return no_memory();
-	sort_records(&c->records);
+	if (sort_records(&c->records))
+		return -1;
 	for (i = 0; i < count; i++)
 		add_record(c, c->records.rec[i]);
 	qsort(c->files, c->num_files, sizeof(*c->files), by_ordinal);
