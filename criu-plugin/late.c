@@ -60,20 +60,14 @@ bool is_connected(const struct rxe_migr_rec_qp *qp)
 
 bool is_among_us(const struct rxe_migr_rec_qp *qp)
 {
-	const struct rxe_migr_rec_qp *peer;
 	const struct saved_context *c;
-	uint32_t i, j;
+	uint32_t i;
 
 	for (i = 0; i < saved.num_contexts; i++) {
 		c = &saved.contexts[i];
-		if (!has_gid(c->source, qp->dgid))
-			continue;
-		for (j = 0; j < c->num_objects; j++) {
-			peer = (const void *)c->objects[j].rec;
-			if (le16toh(peer->hdr.type) == RXE_MIGR_REC_QP &&
-			    peer->qpn == qp->dest_qpn)
-				return true;
-		}
+		if (has_gid(c->source, qp->dgid) &&
+		    find_qp(c, le32toh(qp->dest_qpn)))
+			return true;
 	}
 	return false;
 }

@@ -80,6 +80,8 @@ struct saved_context {
 	struct saved_object *objects;	/* those with a handle, by handle */
 	uint32_t	num_objects;
 	uint32_t	num_handles;	/* the highest handle plus one */
+	const struct saved_object **qps;	/* of these the QPs, by number */
+	uint32_t	num_qps;
 	struct saved_file *files;	/* event files, by ordinal */
 	uint32_t	num_files;
 	struct saved_ring *rings;
@@ -98,6 +100,7 @@ extern struct saved {
 int load_images(void);
 const struct saved_object *find_object(const struct saved_context *c,
 				       uint32_t handle);
+const struct saved_object *find_qp(const struct saved_context *c, uint32_t qpn);
 const struct saved_file *find_event_file(const struct saved_context *c,
 					 uint32_t type, uint32_t handle);
 

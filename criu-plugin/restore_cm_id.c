@@ -8,7 +8,6 @@
  * began it then. The driver answers in the peer's place, and the events that
  * this causes are read here.
  */
-#include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -143,26 +142,11 @@ static int resolve_id(int fd, const RdmaCmIdEntry *id, struct ibv_context **ctx)
 							 0;
 }
 
-/* The queue pair that an id connects. */
-static const struct saved_object *find_qp(const RdmaCmIdEntry *id)
-{
-	const struct saved_context *c = &saved.contexts[id->context];
-	const struct rxe_migr_rec_qp *qp;
-	uint32_t i;
-
-	for (i = 0; i < c->num_objects; i++) {
-		qp = (const void *)c->objects[i].rec;
-		if (le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
-		    le32toh(qp->qpn) == id->qp_num)
-			return &c->objects[i];
-	}
-	return NULL;
-}
-
 /* Tell the kernel where the peer is now: the queue pair has its address. */
 static int resolve_peer(int fd, const RdmaCmIdEntry *id, struct ibv_context *ctx)
 {
-	const struct saved_object *o = find_qp(id);
+	const struct saved_object *o =
+		find_qp(&saved.contexts[id->context], id->qp_num);
 	const struct rxe_migr_rec_qp *qp = (const void *)o->rec;
 	union address src, dst, then;
 	union ibv_gid gid = o->sgid;
@@ -386,7 +370,8 @@ static int check_id(const RdmaCmIdEntry *id)
 	case RXE_MIGR_CM_LEFT:
 		if (id->has_context && id->context < saved.num_contexts &&
 		    id->has_qp_num && id->has_comm_id &&
-		    id->has_remote_comm_id && find_qp(id))
+		    id->has_remote_comm_id &&
+		    find_qp(&saved.contexts[id->context], id->qp_num))
 			return 0;
 		break;
 	}

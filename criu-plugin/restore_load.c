@@ -38,6 +38,25 @@ const struct saved_object *find_object(const struct saved_context *c,
 	return NULL;
 }
 
+static int by_qpn(const void *a, const void *b)
+{
+	const struct saved_object *const *x = a, *const *y = b;
+	const struct rxe_migr_rec_qp *qp1 = (const void *)(*x)->rec;
+	const struct rxe_migr_rec_qp *qp2 = (const void *)(*y)->rec;
+	uint32_t n1 = le32toh(qp1->qpn), n2 = le32toh(qp2->qpn);
+
+	return (n1 > n2) - (n1 < n2);
+}
+
+const struct saved_object *find_qp(const struct saved_context *c, uint32_t qpn)
+{
+	const struct rxe_migr_rec_qp qp = { .qpn = htole32(qpn) };
+	const struct saved_object key = { .rec = &qp.hdr }, *wanted = &key, **qps;
+
+	qps = bsearch(&wanted, c->qps, c->num_qps, sizeof(*c->qps), by_qpn);
+	return qps ? *qps : NULL;
+}
+
 const struct saved_file *find_event_file(const struct saved_context *c,
 					 uint32_t type, uint32_t handle)
 {
@@ -148,14 +167,26 @@ static int sort_objects(struct saved_context *c)
 	return 0;
 }
 
+/* When the objects have their places. */
+static void collect_qps(struct saved_context *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->num_objects; i++)
+		if (le16toh(c->objects[i].rec->type) == RXE_MIGR_REC_QP)
+			c->qps[c->num_qps++] = &c->objects[i];
+	qsort(c->qps, c->num_qps, sizeof(*c->qps), by_qpn);
+}
+
 static int sort_context(struct saved_context *c)
 {
 	uint32_t i, count = c->records.count;
 
 	c->objects = calloc(count, sizeof(*c->objects));
+	c->qps = calloc(count, sizeof(*c->qps));
 	c->files = calloc(count, sizeof(*c->files));
 	c->rings = calloc(2 * (size_t)count, sizeof(*c->rings));
-	if (count && (!c->objects || !c->files || !c->rings))
+	if (count && (!c->objects || !c->qps || !c->files || !c->rings))
 		return no_memory();
 	if (sort_records(&c->records))
 		return -1;
@@ -166,7 +197,10 @@ static int sort_context(struct saved_context *c)
 		c->files[i].slot = saved.num_files++;
 	for (i = 0; i < c->num_rings; i++)
 		c->rings[i].slot = saved.num_rings++;
-	return sort_objects(c);
+	if (sort_objects(c))
+		return -1;
+	collect_qps(c);
+	return 0;
 }
 
 /* ----------------------------------------------------- devices and addresses -- */
