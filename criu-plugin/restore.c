@@ -71,43 +71,6 @@ int restore_file(int id)
 
 /* ----------------------------------------------------------------- mappings -- */
 
-/* The ring that this task had mapped there. */
-static const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
-{
-	const RdmaInventoryEntry *inventory = saved.inventory;
-	const RdmaVmaEntry *vma;
-	size_t i, j;
-
-	for (i = 0; i < inventory->n_tasks; i++) {
-		if (inventory->tasks[i]->pid != (uint32_t)getpid())
-			continue;
-		for (j = 0; j < inventory->tasks[i]->n_vmas; j++) {
-			vma = inventory->tasks[i]->vmas[j];
-			if (vma->start == start && vma->pgoff == pgoff)
-				return vma;
-		}
-	}
-	return NULL;
-}
-
-static const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
-{
-	const struct saved_context *c;
-	const struct ibv_record_ring *ring;
-	uint32_t i;
-
-	if (vma->context >= saved.num_contexts)
-		return NULL;
-	c = &saved.contexts[vma->context];
-	for (i = 0; i < c->num_rings; i++) {
-		ring = &c->rings[i].ring;
-		if (ring->offset == vma->pgoff && ring->handle == vma->handle &&
-		    ring->which == vma->which)
-			return &c->rings[i];
-	}
-	return NULL;
-}
-
 /*
  * CRIU 4.1 gives each mapping of a device a file of its own. So it uses each
  * descriptor that it gets here for one mapping, and then closes it. (If another

@@ -84,7 +84,7 @@ struct saved_context {
 	uint32_t	num_qps;
 	struct saved_file *files;	/* event files, by ordinal */
 	uint32_t	num_files;
-	struct saved_ring *rings;
+	struct saved_ring *rings;	/* by offset */
 	uint32_t	num_rings;
 };
 
@@ -103,6 +103,9 @@ const struct saved_object *find_object(const struct saved_context *c,
 const struct saved_object *find_qp(const struct saved_context *c, uint32_t qpn);
 const struct saved_file *find_event_file(const struct saved_context *c,
 					 uint32_t type, uint32_t handle);
+/* The ring that this task had mapped there, and the record of the ring. */
+const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff);
+const struct saved_ring *find_ring(const RdmaVmaEntry *vma);
 
 /* restore.c: what hooks.c calls; what a task asks for */
 int restore_init(void);

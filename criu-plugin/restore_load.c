@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "restore.h"
 
@@ -67,6 +68,55 @@ const struct saved_file *find_event_file(const struct saved_context *c,
 		    c->files[i].file.handle == handle)
 			return &c->files[i];
 	return NULL;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const RdmaVmaEntry *const *x = a, *const *y = b;
+
+	if ((*x)->start != (*y)->start)
+		return (*x)->start < (*y)->start ? -1 : 1;
+	return ((*x)->pgoff > (*y)->pgoff) - ((*x)->pgoff < (*y)->pgoff);
+}
+
+const RdmaVmaEntry *find_vma(uint64_t start, uint64_t pgoff)
+{
+	const RdmaInventoryEntry *inventory = saved.inventory;
+	RdmaVmaEntry key = { .start = start, .pgoff = pgoff };
+	RdmaVmaEntry *wanted = &key, **vma = NULL;
+	size_t i;
+
+	for (i = 0; !vma && i < inventory->n_tasks; i++)
+		if (inventory->tasks[i]->pid == (uint32_t)getpid())
+			vma = bsearch(&wanted, inventory->tasks[i]->vmas,
+				      inventory->tasks[i]->n_vmas, sizeof(*vma),
+				      by_start);
+	return vma ? *vma : NULL;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct ibv_record_ring *x = &((const struct saved_ring *)a)->ring;
+	const struct ibv_record_ring *y = &((const struct saved_ring *)b)->ring;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	if (x->handle != y->handle)
+		return x->handle < y->handle ? -1 : 1;
+	return (x->which > y->which) - (x->which < y->which);
+}
+
+const struct saved_ring *find_ring(const RdmaVmaEntry *vma)
+{
+	const struct saved_ring key = { .ring = {
+		.which = vma->which, .handle = vma->handle, .offset = vma->pgoff,
+	} };
+	const struct saved_context *c;
+
+	if (vma->context >= saved.num_contexts)
+		return NULL;
+	c = &saved.contexts[vma->context];
+	return bsearch(&key, c->rings, c->num_rings, sizeof(key), by_offset);
 }
 
 /* ---------------------------------------------------------------- sorting -- */
@@ -195,6 +245,7 @@ static int sort_context(struct saved_context *c)
 	qsort(c->files, c->num_files, sizeof(*c->files), by_ordinal);
 	for (i = 0; i < c->num_files; i++)
 		c->files[i].slot = saved.num_files++;
+	qsort(c->rings, c->num_rings, sizeof(*c->rings), by_offset);
 	for (i = 0; i < c->num_rings; i++)
 		c->rings[i].slot = saved.num_rings++;
 	if (sort_objects(c))
@@ -361,9 +412,14 @@ int load_images(void)
 			return -1;
 		saved.num_contexts++;
 	}
-	for (i = 0; i < inventory->n_tasks; i++)
+	for (i = 0; i < inventory->n_tasks; i++) {
 		if (set_owners(inventory->tasks[i]))
 			return -1;
+		if (inventory->tasks[i]->n_vmas)
+			qsort(inventory->tasks[i]->vmas,
+			      inventory->tasks[i]->n_vmas,
+			      sizeof(*inventory->tasks[i]->vmas), by_start);
+	}
 	for (i = 0; i < saved.num_contexts; i++)
 		if (check_owners(&saved.contexts[i]))
 			return -1;
