@@ -58,16 +58,21 @@ const struct saved_object *find_qp(const struct saved_context *c, uint32_t qpn)
 	return qps ? *qps : NULL;
 }
 
+static int by_ordinal(const void *a, const void *b)
+{
+	const struct saved_file *x = a, *y = b;
+
+	if (x->file.handle != y->file.handle)
+		return x->file.handle < y->file.handle ? -1 : 1;
+	return (x->file.type > y->file.type) - (x->file.type < y->file.type);
+}
+
 const struct saved_file *find_event_file(const struct saved_context *c,
 					 uint32_t type, uint32_t handle)
 {
-	uint32_t i;
+	const struct saved_file key = { .file = { type, handle } };
 
-	for (i = 0; i < c->num_files; i++)
-		if (c->files[i].file.type == type &&
-		    c->files[i].file.handle == handle)
-			return &c->files[i];
-	return NULL;
+	return bsearch(&key, c->files, c->num_files, sizeof(key), by_ordinal);
 }
 
 static int by_start(const void *a, const void *b)
@@ -127,13 +132,6 @@ static int by_handle(const void *a, const void *b)
 	uint32_t h1 = le32toh(x->rec->handle), h2 = le32toh(y->rec->handle);
 
 	return (h1 > h2) - (h1 < h2);
-}
-
-static int by_ordinal(const void *a, const void *b)
-{
-	const struct saved_file *x = a, *y = b;
-
-	return (x->file.handle > y->file.handle) - (x->file.handle < y->file.handle);
 }
 
 /* Records of a type stay in their order. There are few types. */
