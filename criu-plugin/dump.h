@@ -13,6 +13,8 @@ struct dumped_context {
 	void		*buf;
 	size_t		size;		/* of buf */
 	struct records	records;	/* in buf */
+	struct rxe_migr_rec_qp **qps;	/* of these, by number */
+	uint32_t	num_qps;
 };
 
 struct dumped_task {

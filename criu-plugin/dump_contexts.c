@@ -75,6 +75,33 @@ int get_room_ahead(struct ibv_context *ctx)
 
 /* ----------------------------------------------------------------- stopping -- */
 
+static int by_number(const void *a, const void *b)
+{
+	const struct rxe_migr_rec_qp *const *x = a, *const *y = b;
+	uint32_t n1 = le32toh((*x)->qpn), n2 = le32toh((*y)->qpn);
+
+	return (n1 > n2) - (n1 < n2);
+}
+
+static int collect_qps(struct dumped_context *c)
+{
+	struct rxe_migr_rec_qp **slot;
+	uint32_t i;
+
+	for (i = 0; i < c->records.count; i++) {
+		if (le16toh(c->records.rec[i]->type) != RXE_MIGR_REC_QP)
+			continue;
+		slot = append(&c->qps, sizeof(*slot), c->num_qps);
+		if (!slot)
+			return -1;
+		*slot = (void *)c->records.rec[i];
+		c->num_qps++;
+	}
+	if (c->num_qps)
+		qsort(c->qps, c->num_qps, sizeof(*c->qps), by_number);
+	return 0;
+}
+
 static int collect_records(struct dumped_context *c, uint32_t count)
 {
 	const char *device = dump.devices[c->device].name;
@@ -100,7 +127,7 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 		*slot = rec;
 		c->records.count++;
 	}
-	return 0;
+	return collect_qps(c);
 }
 
 /*
@@ -268,19 +295,15 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 int note_answers(struct dumped_context *c)
 {
 	struct rxe_migr_status *status, key, *now;
-	struct rxe_migr_rec_qp *qp;
 	uint32_t i;
 	int n;
 
 	n = read_status(c->ctx, &status);
-	for (i = 0; n > 0 && i < c->records.count; i++) {
-		qp = (void *)c->records.rec[i];
-		if (le16toh(qp->hdr.type) != RXE_MIGR_REC_QP)
-			continue;
-		key.qpn = le32toh(qp->qpn);
+	for (i = 0; n > 0 && i < c->num_qps; i++) {
+		key.qpn = le32toh(c->qps[i]->qpn);
 		now = bsearch(&key, status, n, sizeof(*status), by_qpn);
 		if (now && now->flags & RXE_MIGR_STATUS_PEER_KNOWS)
-			qp->flags |= RXE_MIGR_QP_PEER_KNOWS;
+			c->qps[i]->flags |= RXE_MIGR_QP_PEER_KNOWS;
 	}
 	free(status);
 	return n < 0 ? -1 : 0;
@@ -288,20 +311,15 @@ int note_answers(struct dumped_context *c)
 
 int find_qp_context(const char *device, uint32_t qp_num)
 {
-	const struct rxe_migr_rec_qp *qp;
+	struct rxe_migr_rec_qp qp = { .qpn = htole32(qp_num) }, *key = &qp;
 	const struct dumped_context *c;
-	uint32_t i, j;
+	uint32_t i;
 
 	for (i = 0; i < dump.num_contexts; i++) {
 		c = &dump.contexts[i];
-		if (strcmp(dump.devices[c->device].name, device))
-			continue;
-		for (j = 0; j < c->records.count; j++) {
-			qp = (const void *)c->records.rec[j];
-			if (le16toh(qp->hdr.type) == RXE_MIGR_REC_QP &&
-			    le32toh(qp->qpn) == qp_num)
-				return i;
-		}
+		if (!strcmp(dump.devices[c->device].name, device) &&
+		    bsearch(&key, c->qps, c->num_qps, sizeof(*c->qps), by_number))
+			return i;
 	}
 	return -1;
 }
