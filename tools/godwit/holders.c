@@ -197,21 +197,21 @@ struct outside_search {
 	pid_t pid;
 };
 
-static int has_open(const struct proc_fd *fd, void *arg)
+static int has_open(const struct proc_end *end, void *arg)
 {
 	struct outside_search *s = arg;
 
-	if (!same_file(&fd->st, &s->fd->st) || tree_has(s->tree, fd->pid) ||
-	    !proc_same_file(s->fd->pid, s->fd->fd, fd->pid, fd->fd) || proc_is_ours(fd->pid))
+	if (end->dev != s->fd->st.st_dev || tree_has(s->tree, end->pid) ||
+	    !proc_same_file(s->fd->pid, s->fd->fd, end->pid, end->fd) || proc_is_ours(end->pid))
 		return 0;
-	s->pid = fd->pid;
+	s->pid = end->pid;
 	return 1;
 }
 
-pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd)
+pid_t find_outsider(const struct tree *tree, struct proc_ends *ends, const struct proc_fd *fd)
 {
 	struct outside_search s = { .tree = tree, .fd = fd };
 
-	proc_each_fd_of_all(has_open, &s);
+	proc_each_end(ends, S_IFCHR, fd->st.st_ino, has_open, &s);
 	return s.pid;
 }

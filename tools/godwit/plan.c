@@ -118,6 +118,7 @@ void plan_free(struct plan *plan)
 	tree_free(&plan->tree);
 	contexts_free(&plan->contexts);
 	proc_files_free(&plan->files);
+	proc_ends_free(&plan->ends);
 	json_decref(plan->problems);
 	json_decref(plan->known_problems);
 	json_decref(plan->notes);

@@ -15,6 +15,7 @@ struct plan {
 	struct tree tree;
 	struct contexts contexts;
 	struct proc_files files;
+	struct proc_ends ends;
 	uint64_t memory, in_ram; /* by tree_memory(), and the files of the tree's own tmpfs */
 	size_t qps;
 	bool cm;			/* it has a file of librdmacm */

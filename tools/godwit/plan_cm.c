@@ -262,7 +262,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 								      "path", text_json(fd->link)));
 	struct rxe_migr_cm_id *ids = NULL;
 	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
-	pid_t outsider = find_outsider(&plan->tree, fd);
+	pid_t outsider = find_outsider(&plan->tree, &plan->ends, fd);
 
 	plan->rdma = plan->cm = true;
 	if (outsider)

@@ -122,36 +122,31 @@ static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 
 struct search {
 	const struct tree *tree;
-	mode_t type;
-	ino_t inode;
-	pid_t holder;		/* who has it */
+	bool inside;		/* the tree has it */
+	pid_t holder;		/* the first other process that has it; 0: none */
 };
 
-static int is_outside(const struct proc_fd *fd, void *arg)
+static int see_end(const struct proc_end *end, void *arg)
 {
 	struct search *s = arg;
 
-	if ((fd->st.st_mode & S_IFMT) != s->type || fd->st.st_ino != s->inode || tree_has(s->tree, fd->pid))
-		return 0;
-	s->holder = fd->pid;
-	return 1;
-}
-
-static int is_inside(const struct proc_fd *fd, void *arg)
-{
-	struct search *s = arg;
-
-	return (fd->st.st_mode & S_IFMT) == s->type && fd->st.st_ino == s->inode;
+	if (tree_has(s->tree, end->pid))
+		s->inside = true;
+	else if (!s->holder)
+		s->holder = end->pid;
+	return 0;
 }
 
 static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
 {
-	struct search s = { .tree = &plan->tree, .type = S_IFIFO, .inode = fd->st.st_ino };
+	struct search s = { .tree = &plan->tree };
 
-	if (strncmp(fd->link, "pipe:", 5) || !proc_each_fd_of_all(is_outside, &s))
+	if (strncmp(fd->link, "pipe:", 5))
 		return;
-	plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
-		     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
+	proc_each_end(&plan->ends, S_IFIFO, fd->st.st_ino, see_end, &s);
+	if (s.holder)
+		plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
+			     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
 }
 
 /*
@@ -160,9 +155,12 @@ static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
  */
 static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 {
-	struct search s = { .tree = &plan->tree, .type = S_IFSOCK, .inode = nl_unix_peer(copy, fd->st.st_ino) };
+	uint32_t peer = nl_unix_peer(copy, fd->st.st_ino);
+	struct search s = { .tree = &plan->tree };
 
-	if (!s.inode || proc_each_fd(&plan->tree, is_inside, &s) || !proc_each_fd_of_all(is_outside, &s))
+	if (peer)
+		proc_each_end(&plan->ends, S_IFSOCK, peer, see_end, &s);
+	if (s.inside || !s.holder)
 		return;
 	plan_problem(plan, "process %d, descriptor %d: the Unix socket is connected to process %d's, which stays "
 		     "here: close it before", fd->pid, fd->fd, s.holder);

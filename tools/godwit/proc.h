@@ -99,6 +99,25 @@ int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, vo
 /* The same for every descriptor of every process of the host. */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 
+/* proc_ends.c: the descriptors of pipes, sockets and character devices that processes of the host had when it was read. */
+struct proc_end {
+	mode_t type;		/* S_IFIFO, S_IFSOCK, S_IFCHR */
+	dev_t dev;
+	ino_t ino;
+	pid_t pid;
+	int fd;
+};
+
+struct proc_ends {
+	struct proc_end *end;
+	size_t n;
+	bool read;
+};
+
+/* As proc_each_fd(), for all that have a file of this type and inode. The first call reads them. */
+int proc_each_end(struct proc_ends *all, mode_t type, ino_t ino, int (*each)(const struct proc_end *, void *), void *arg);
+void proc_ends_free(struct proc_ends *all);
+
 /* As proc_each_fd(), for the mappings of one process, by rising address. */
 int proc_each_map(pid_t pid, int (*each)(const struct proc_map *, void *), void *arg);
 /* Does it run the program that we are? */

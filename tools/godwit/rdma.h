@@ -110,8 +110,8 @@ const struct ring *rings_find(const struct rings *rings, const struct contexts *
 /* Find processes outside of the tree that have one of all these open or mapped, too. */
 void find_outsiders(const struct tree *tree, struct contexts *list, struct event_files *files,
 		    const struct rings *rings);
-/* A process outside of the tree that has the same open file as this descriptor; 0: none. */
-pid_t find_outsider(const struct tree *tree, const struct proc_fd *fd);
+/* A process outside of the tree that has the same open file, of a character device, as this descriptor; 0: none. */
+pid_t find_outsider(const struct tree *tree, struct proc_ends *ends, const struct proc_fd *fd);
 
 /* rdma.c: the kind of a character device. FILE_UVERBS: device gets the name of its RDMA device, "rxe0", or "". */
 enum file_kind rdma_node(dev_t rdev, char device[64]);
