@@ -51,16 +51,15 @@ static int pty_number(const struct proc_fd *fd, bool *master)
 	return number;
 }
 
-/* Add a number, once. */
-static void add_number(json_t *list, int number)
+static bool has_number(json_t *list, int number)
 {
 	json_t *value;
 	size_t i;
 
 	json_array_foreach(list, i, value)
 		if (json_integer_value(value) == number)
-			return;
-	json_array_append_new(list, json_integer(number));
+			return true;
+	return false;
 }
 
 struct pty_search {
@@ -90,10 +89,12 @@ static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 	bool master;
 	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd, &master) };
 
+	if (has_number(plan->ptys, s.number))
+		return;
 	if (s.number >= 0)
 		proc_each_fd_of_all(pty_end, &s);
 	if (s.master && !s.elsewhere)
-		add_number(plan->ptys, s.number);
+		json_array_append_new(plan->ptys, json_integer(s.number));
 	else
 		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
 			     "start the program without one", fd->pid, fd->fd, fd->link);
