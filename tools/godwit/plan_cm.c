@@ -112,18 +112,22 @@ static bool have_qp(const struct contexts *list, const char *device, uint32_t qp
 	return false;
 }
 
-/* The same. Contexts were read before ids: a QP that is missing may be new, so we look again. */
-static bool has_qp(const struct plan *plan, const char *device, uint32_t qpn, struct cm_qp *found)
-{
+/* The contexts as they are once the ids of a file are read. */
+struct again {
 	struct contexts now;
-	bool has;
+	bool read;
+};
 
+/* The same. Contexts were read before ids: a QP that is missing may be new, so we look again. */
+static bool has_qp(const struct plan *plan, struct again *again, const char *device, uint32_t qpn, struct cm_qp *found)
+{
 	if (have_qp(&plan->contexts, device, qpn, found))
 		return true;
-	has = !contexts_find(&plan->tree, &now) && !contexts_inspect(&now) && have_qp(&now, device, qpn, found);
-	contexts_free(&now);
+	if (!again->read && (contexts_find(&plan->tree, &again->now) || contexts_inspect(&again->now)))
+		contexts_free(&again->now);
+	again->read = true;
 	fault_clear();
-	return has;
+	return have_qp(&again->now, device, qpn, found);
 }
 
 /*
@@ -190,7 +194,7 @@ static void say_refuses(struct plan *plan, json_t *object, const char *why)
 		       (int)json_integer_value(json_object_get(object, "id")), why);
 }
 
-static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct rxe_migr_cm_id *id)
+static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct rxe_migr_cm_id *id, struct again *again)
 {
 	bool connected = is_connected(id), has;
 	const char *why = ibv_cm_id_refusal(id);
@@ -208,7 +212,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 		json_object_set_new(object, "qp", json_integer(id->qp_num));
 	json_array_append_new(plan->cm_ids, json_integer(id->id));
 	add_source(&plan->contexts, id);
-	has = !why && connected && has_qp(plan, id->device, id->qp_num, &qp);
+	has = !why && connected && has_qp(plan, again, id->device, id->qp_num, &qp);
 	if (why)
 		plan_stays(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s", fd->pid, fd->fd, id->id, why);
 	else if (connected && !has)
@@ -263,6 +267,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 	struct rxe_migr_cm_id *ids = NULL;
 	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
 	pid_t outsider = find_outsider(&plan->tree, &plan->ends, fd);
+	struct again again = { 0 };
 
 	plan->rdma = plan->cm = true;
 	if (outsider)
@@ -272,7 +277,8 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 		plan_stays(plan, object, "process %d, descriptor %d, rdma_cm: %s", fd->pid, fd->fd, fault_text());
 	fault_clear();
 	for (int i = 0; i < count; i++)
-		look_at_id(plan, fd, &ids[i]);
+		look_at_id(plan, fd, &ids[i], &again);
+	contexts_free(&again.now);
 	say_limits(plan, object, fd, ids, count);
 	free(ids);
 }
