@@ -18,6 +18,7 @@ struct plan {
 	struct proc_ends ends;
 	uint64_t memory, in_ram; /* by tree_memory(), and the files of the tree's own tmpfs */
 	size_t qps;
+	struct ibv_context *driver;	/* for plan_cm(), until plan_fds() is done */
 	bool cm;			/* it has a file of librdmacm */
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */

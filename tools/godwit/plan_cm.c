@@ -265,7 +265,7 @@ void plan_cm(struct plan *plan, const struct proc_fd *fd)
 	json_t *object = plan_object(plan, "rdma_cm", NULL, json_pack("{s:i, s:i, s:o}", "pid", fd->pid, "fd", fd->fd,
 								      "path", text_json(fd->link)));
 	struct rxe_migr_cm_id *ids = NULL;
-	int count = rdma_cm_ids(fd->pid, fd->fd, &ids);
+	int count = rdma_cm_ids(&plan->driver, fd->pid, fd->fd, &ids);
 	pid_t outsider = find_outsider(&plan->tree, &plan->ends, fd);
 	struct again again = { 0 };
 

@@ -349,5 +349,10 @@ static int look_at_contained(const struct proc_fd *fd, void *arg)
 
 int plan_fds(struct plan *plan)
 {
-	return proc_each_fd(&plan->tree, plan->contained ? look_at_contained : look_at_fd, plan);
+	int ret = proc_each_fd(&plan->tree, plan->contained ? look_at_contained : look_at_fd, plan);
+
+	if (plan->driver)
+		ibv_close_device(plan->driver);
+	plan->driver = NULL;
+	return ret;
 }

@@ -117,8 +117,11 @@ pid_t find_outsider(const struct tree *tree, struct proc_ends *ends, const struc
 /* rdma.c: the kind of a character device. FILE_UVERBS: device gets the name of its RDMA device, "rxe0", or "". */
 enum file_kind rdma_node(dev_t rdev, char device[64]);
 
-/* rdma_cm.c: the ids of a file of librdmacm, to be freed. Gives their number, or -1 with fault(). */
-int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids);
+/*
+ * rdma_cm.c: the ids of a file of librdmacm, to be freed. *ids must be NULL before. Gives their number, or -1 with fault().
+ * *driver: the device that is asked. If it is NULL, any is opened, for the caller to close.
+ */
+int rdma_cm_ids(struct ibv_context **driver, pid_t pid, int fd, struct rxe_migr_cm_id **ids);
 
 /*
  * Does librdmacm find this address? (The plugin must find the peer of an id.) 0 (also if it is link-local) or an errno: ETIMEDOUT:

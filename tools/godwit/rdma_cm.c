@@ -10,42 +10,39 @@
 #include <unistd.h>
 #include "rdma.h"
 
-struct cm_question {
-	int fd, count;
-	struct rxe_migr_cm_id *ids;
-};
-
-static int ask_for_ids(const char *device, void *arg)
+static int open_driver(const char *device, void *arg)
 {
-	struct cm_question *q = arg;
-	struct ibv_context *ctx = rdma_open(device);
-	int room = 0, ret;
+	struct ibv_context **driver = arg;
 
-	if (!ctx)
-		return -1;
-	/* The process runs, so there may be more ids by the next call. */
-	while ((ret = ibv_query_cm_ids(ctx, q->fd, 0, &q->count, q->ids, room)) == ENOSPC) {
-		room = q->count + 16;
-		free(q->ids);
-		q->ids = xcalloc(room, sizeof(*q->ids));
-	}
-	ibv_close_device(ctx);
-	return ret ? fault("device %s: its driver does not tell the ids of rdma_cm: %s", device, strerror(ret)) : 1;
+	*driver = rdma_open(device);
+	return *driver ? 1 : -1;
 }
 
-int rdma_cm_ids(pid_t pid, int fd, struct rxe_migr_cm_id **ids)
+static int query(struct ibv_context *driver, int fd, struct rxe_migr_cm_id **ids)
 {
-	struct cm_question q = { .fd = proc_get_fd(pid, fd) };
-	int ret;
+	int count, room = 0, ret;
 
-	if (q.fd < 0)
+	/* The process runs, so there may be more ids by the next call. */
+	while ((ret = ibv_query_cm_ids(driver, fd, 0, &count, *ids, room)) == ENOSPC) {
+		room = count + 16;
+		free(*ids);
+		*ids = xcalloc(room, sizeof(**ids));
+	}
+	return !ret ? count : fault("device %s: its driver does not tell the ids of rdma_cm: %s",
+				    ibv_get_device_name(driver->device), strerror(ret));
+}
+
+int rdma_cm_ids(struct ibv_context **driver, pid_t pid, int fd, struct rxe_migr_cm_id **ids)
+{
+	int copy = proc_get_fd(pid, fd), ret;
+
+	if (copy < 0)
 		return fault("process %d, descriptor %d: it can't be looked at: %s", pid, fd, strerror(errno));
-	ret = rdma_each_device(ask_for_ids, &q);
-	close(q.fd);
-	*ids = q.ids;
-	if (ret == 0)
-		return fault("no device here has our driver, which tells the ids of rdma_cm");
-	return ret < 0 ? -1 : q.count;
+	if (!*driver && !rdma_each_device(open_driver, driver))
+		fault("no device here has our driver, which tells the ids of rdma_cm");
+	ret = *driver ? query(*driver, copy, ids) : -1;
+	close(copy);
+	return ret;
 }
 
 static int bind_id(struct rdma_cm_id *id, const struct in6_addr *address, const struct cm_port *port)
