@@ -94,11 +94,14 @@ uint64_t tree_memory(const struct tree *tree, uint64_t *in_ram)
 	*in_ram = 0;
 	for (size_t i = 0; i < tree->n; i++) {
 		pid_t pid = tree->task[i].pid;
-		uint64_t anonymous = proc_status(pid, "RssAnon", 10) + proc_status(pid, "VmSwap", 10);
+		char *path = xasprintf("/proc/%d/status", pid), *text = read_file(path);
+		uint64_t anonymous = value_in(text, "\nRssAnon:") + value_in(text, "\nVmSwap:");
 
-		sum += 1024 * (anonymous + proc_status(pid, "RssFile", 10) + proc_status(pid, "HugetlbPages", 10));
-		shared += 1024 * proc_status(pid, "RssShmem", 10);
+		sum += 1024 * (anonymous + value_in(text, "\nRssFile:") + value_in(text, "\nHugetlbPages:"));
+		shared += 1024 * value_in(text, "\nRssShmem:");
 		*in_ram += 1024 * (tree->n == 1 ? anonymous : part_of_anonymous(pid));
+		free(text);
+		free(path);
 	}
 	return sum + (shared < extents ? shared : extents);
 }
