@@ -12,10 +12,20 @@
 #include "plan_rdma.h"
 #include "text.h"
 
-/* Pages that a process of the tree has pinned for its regions. */
-static uint64_t pinned_pages(const struct plan *plan, pid_t pid, uint64_t page)
+/* Count a region for the process of the tree that has pinned it. */
+static void add_pinned(const struct plan *plan, pid_t owner, const struct rxe_migr_rec_mr *mr, uint64_t *bytes)
 {
-	uint64_t pages = 0;
+	uint64_t page = sysconf(_SC_PAGESIZE), start = le64toh(mr->start), end = start + le64toh(mr->length);
+
+	for (size_t i = 0; i < plan->tree.n; i++)
+		if (plan->tree.task[i].pid == owner)
+			bytes[i] += ((end + page - 1) / page - start / page) * page;
+}
+
+json_t *plan_pinned(const struct plan *plan)
+{
+	uint64_t *bytes = xcalloc(plan->tree.n, sizeof(*bytes));
+	json_t *list = json_array();
 
 	for (size_t i = 0; i < plan->contexts.n; i++) {
 		const struct context *c = &plan->contexts.context[i];
@@ -23,31 +33,20 @@ static uint64_t pinned_pages(const struct plan *plan, pid_t pid, uint64_t page)
 
 		ibv_for_each_record(rec, c->dump, c->length) {
 			const struct rxe_migr_rec_mr *mr = (const void *)rec;
-			uint64_t end;
 
-			if (le16toh(rec->type) != RXE_MIGR_REC_MR || ibv_record_owner(c->dump, c->length, mr) != pid)
-				continue;
-			end = le64toh(mr->start) + le64toh(mr->length);
-			pages += (end + page - 1) / page - le64toh(mr->start) / page;
+			if (le16toh(rec->type) == RXE_MIGR_REC_MR)
+				add_pinned(plan, ibv_record_owner(c->dump, c->length, mr), mr, bytes);
 		}
 	}
-	return pages;
-}
-
-json_t *plan_pinned(const struct plan *plan)
-{
-	uint64_t page = sysconf(_SC_PAGESIZE);
-	json_t *list = json_array();
-
 	for (size_t i = 0; i < plan->tree.n; i++) {
 		pid_t pid = plan->tree.task[i].pid;
-		uint64_t bytes = pinned_pages(plan, pid, page) * page;
 		struct rlimit limit;
 
-		if (bytes && !prlimit(pid, RLIMIT_MEMLOCK, NULL, &limit) && bytes > limit.rlim_cur)
-			json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "pid", pid, "bytes", (json_int_t)bytes,
+		if (bytes[i] && !prlimit(pid, RLIMIT_MEMLOCK, NULL, &limit) && bytes[i] > limit.rlim_cur)
+			json_array_append_new(list, json_pack("{s:i, s:I, s:I}", "pid", pid, "bytes", (json_int_t)bytes[i],
 							      "limit", (json_int_t)limit.rlim_cur));
 	}
+	free(bytes);
 	return list;
 }
 
