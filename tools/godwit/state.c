@@ -74,10 +74,23 @@ int state_save(const char *id, json_t *state)
 	return ret;
 }
 
+/* An earlier godwit wrote "frozen" at the source in any case, and beside that how far the move was. */
+static json_t *read_state(const char *path)
+{
+	json_t *state = json_load_file(path, 0, NULL);
+	const char *stage = json_string_value(json_object_get(state, "stage"));
+
+	if (stage && !strcmp(stage, "frozen") && json_is_true(json_object_get(state, "ran")))
+		json_object_set_new(state, "stage", json_string("ran"));
+	else if (stage && !strcmp(stage, "frozen") && json_is_true(json_object_get(state, "decided")))
+		json_object_set_new(state, "stage", json_string("decided"));
+	return state;
+}
+
 json_t *state_load(const char *id)
 {
 	char *path = state_path(id, ".json");
-	json_t *state = json_load_file(path, 0, NULL);
+	json_t *state = read_state(path);
 
 	free(path);
 	return state;
@@ -94,7 +107,7 @@ bool state_exists(const char *id)
 
 static int add_state(json_t *all, const char *path)
 {
-	json_t *state = json_load_file(path, 0, NULL);
+	json_t *state = read_state(path);
 
 	if (json_string_value(json_object_get(state, "id")) && json_string_value(json_object_get(state, "stage")))
 		return json_array_append_new(all, state);

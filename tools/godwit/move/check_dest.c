@@ -13,6 +13,7 @@
 #include "agent.h"
 #include "gids.h"
 #include "host.h"
+#include "move.h"
 #include "text.h"
 
 /* ---------------------------------------------------------------- hello -- */
@@ -311,10 +312,19 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *mes
 }
 
 /*
- * A move whose godwits were killed has left something here: a copy, an address, the tables that keep the address quiet.
- * (STAGE_RUNNING leaves nothing to undo: it is written down for the source alone.) Or it has left from here, and was not tidied
- * up: whoever did that later would take away what comes back.
+ * How a person settles a move whose godwits were killed. Such a move to here has left something: a copy, an address, the tables
+ * that keep the address quiet. (STAGE_RUNNING leaves nothing to undo: it is written down for the source alone.) A move from here
+ * was not tidied up: whoever did that later would take away what comes back. NULL: nothing is in the way.
  */
+static const char *how_to_settle(const json_t *state)
+{
+	enum stage stage = agent_stage_in(state);
+
+	if (stage == STAGE_COMMITTED || move_stage_in(state) == MOVE_RAN)
+		return "commit";
+	return stage == STAGE_IDLE || stage == STAGE_RUNNING ? NULL : "abort";
+}
+
 static void check_moves(json_t *list)
 {
 	json_t *all, *state;
@@ -323,14 +333,12 @@ static void check_moves(json_t *list)
 	if (state_all(&all))
 		problem(list, "%s", fault_text());
 	json_array_foreach(all, i, state) {
-		const char *id = json_string_value(json_object_get(state, "id"));
-		enum stage stage = agent_stage_in(state);
-		bool left = json_object_get(state, "to") && json_is_true(json_object_get(state, "ran"));
-		int lock = left || (stage != STAGE_IDLE && stage != STAGE_RUNNING) ? state_lock(id) : -1;
+		const char *id = json_string_value(json_object_get(state, "id")), *how = how_to_settle(state);
+		int lock = how ? state_lock(id) : -1;
 
 		if (lock >= 0)
 			problem(list, "move %s: godwit was killed there and has left it half done: there: godwit settle %s %s",
-				id, id, left || stage == STAGE_COMMITTED ? "commit" : "abort");
+				id, id, how);
 		close_fd(&lock);
 	}
 	json_decref(all);

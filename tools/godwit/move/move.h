@@ -230,6 +230,8 @@ void move_set_stage(struct move *m, enum move_stage stage);
 /* Write the move down, for the keeper and for a person who settles it; read it again. -1 with fault(). */
 int move_save(struct move *m);
 int move_load(struct move *m, json_t *state);
+/* The stage in a state that was written down: MOVE_FROZEN, MOVE_DECIDED or MOVE_RAN. MOVE_RUNNING: it is of a destination. */
+enum move_stage move_stage_in(const json_t *state);
 /* From what was written down: which tasks a signal had stopped before the move. */
 void move_remember_stopped(struct move *m, json_t *state);
 /* The same: what podman has said of a container that moves. */

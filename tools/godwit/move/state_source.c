@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "move.h"
 #include "state.h"
 
@@ -29,6 +30,28 @@ void move_set_stage(struct move *m, enum move_stage stage)
 	m->shared->stage = stage;
 }
 
+/* -------------------------------------------------------- written down -- */
+
+static const char *const stage_names[] = {
+	[MOVE_FROZEN] = "frozen", [MOVE_DECIDED] = "decided", [MOVE_RAN] = "ran",
+};
+
+/* What is written down before the decision is all to be undone alike. */
+static enum move_stage stage_to_save(const struct move *m)
+{
+	return m->shared->stage < MOVE_DECIDED ? MOVE_FROZEN : m->shared->stage == MOVE_RAN ? MOVE_RAN : MOVE_DECIDED;
+}
+
+enum move_stage move_stage_in(const json_t *state)
+{
+	const char *name = json_string_value(json_object_get(state, "stage"));
+
+	for (enum move_stage stage = MOVE_FROZEN; name && stage <= MOVE_RAN; stage++)
+		if (stage_names[stage] && !strcmp(stage_names[stage], name))
+			return stage;
+	return MOVE_RUNNING;
+}
+
 int move_save(struct move *m)
 {
 	json_t *stopped = json_array();
@@ -39,11 +62,11 @@ int move_save(struct move *m)
 	for (size_t i = 0; i < m->plan.tree.n; i++)
 		if (m->plan.tree.task[i].was_stopped)
 			json_array_append_new(stopped, json_integer(m->plan.tree.task[i].pid));
-	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:b, s:b, s:O*, s:s*, s:s*, s:s*}",
-		"id", m->id, "stage", "frozen", "pid", (int)m->process.pid, "start", (json_int_t)m->process.start, "to", m->host,
-		"ssh", m->ssh, "images_base", m->images_base, "boot", m->shared->boot, "addresses", addresses_json(&m->addresses),
-		"was_stopped", stopped, "stop_sent", m->shared->stop_sent, "decided", m->shared->stage >= MOVE_DECIDED,
-		"ran", m->shared->stage == MOVE_RAN, "container", m->container.facts, "dump", m->container.dump,
+	return state_save(m->id, json_pack("{s:s, s:s, s:i, s:I, s:s, s:s*, s:s, s:s, s:o, s:o, s:b, s:O*, s:s*, s:s*, s:s*}",
+		"id", m->id, "stage", stage_names[stage_to_save(m)], "pid", (int)m->process.pid,
+		"start", (json_int_t)m->process.start, "to", m->host, "ssh", m->ssh, "images_base", m->images_base,
+		"boot", m->shared->boot, "addresses", addresses_json(&m->addresses), "was_stopped", stopped,
+		"stop_sent", m->shared->stop_sent, "container", m->container.facts, "dump", m->container.dump,
 		"work", m->container.work, "lock", m->lock_table));
 }
 
@@ -83,8 +106,9 @@ int move_load(struct move *m, json_t *state)
 	m->ssh = json_string_value(json_object_get(state, "ssh"));
 	m->images_base = json_string_value(json_object_get(state, "images_base"));
 	m->images = xasprintf("%s/%s", m->images_base, m->id);
-	m->shared->stage = json_is_true(json_object_get(state, "ran")) ? MOVE_RAN :
-			   json_is_true(json_object_get(state, "decided")) ? MOVE_DECIDED : MOVE_FROZEN;
+	m->shared->stage = move_stage_in(state);
+	if (m->shared->stage == MOVE_RUNNING)
+		return fault("move %s: what is written down of it makes no sense: settle it with the godwit that wrote that", m->id);
 	m->shared->stop_sent = json_is_true(json_object_get(state, "stop_sent"));
 	snprintf(m->shared->boot, sizeof(m->shared->boot), "%s", json_string_value(json_object_get(state, "boot")));
 	move_remember_container(m, state);
