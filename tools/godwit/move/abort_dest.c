@@ -50,12 +50,12 @@ void agent_undo_copy(struct agent *a)
 	agent_enter_stage(a, a->container || a->images ? STAGE_REMOVING : STAGE_IDLE);
 }
 
-void agent_remove_files(struct agent *a, bool polite)
+int agent_remove_files(struct agent *a, bool polite)
 {
 	if (a->container)
 		agent_undo_netns(a);
 	if (a->container && agent_remove_volumes(a, polite))
-		return;
+		return 1;
 	if (a->images)
 		warn_of(a, images_remove(a->images));
 	free(a->images);
@@ -63,6 +63,7 @@ void agent_remove_files(struct agent *a, bool polite)
 	json_decref(a->container);
 	a->container = NULL;
 	agent_enter_stage(a, STAGE_IDLE);
+	return 0;
 }
 
 void agent_undo(struct agent *a)

@@ -186,11 +186,12 @@ void agent_take_over(struct agent *a);
 
 /*
  * abort_dest.c. agent_undo_copy(): nothing of the copy is here any more but a quiet network namespace and files, which may take
- * long to remove (STAGE_REMOVING). agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us.
- * agent_undo(): both. agent_failed(), after a fault(): undo the copy unless that is too late, and tell the source.
+ * long to remove (STAGE_REMOVING). agent_remove_files(): remove them; or, polite, only until somebody wants to talk to us: 1, not
+ * all are removed yet. agent_undo(): both. agent_failed(), after a fault(): undo the copy unless that is too late, and tell the
+ * source.
  */
 void agent_undo_copy(struct agent *a);
-void agent_remove_files(struct agent *a, bool polite);
+int agent_remove_files(struct agent *a, bool polite);
 void agent_undo(struct agent *a);
 void agent_failed(struct agent *a);
 

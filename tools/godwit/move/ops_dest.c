@@ -122,10 +122,8 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 		return fault("it is too early: say commit or abort");
 	if (a->stage < STAGE_COMMITTED)
 		agent_undo_copy(a);
-	if (a->stage == STAGE_REMOVING)
-		agent_remove_files(a, true);
 	/* Somebody else calls, such as godwit settle, and takes the connection. The rest is removed later. */
-	if (a->stage == STAGE_REMOVING)
+	if (a->stage == STAGE_REMOVING && agent_remove_files(a, true))
 		return 0;
 	if (a->stage == STAGE_RUNNING)
 		settle_in(a, json_is_true(json_object_get(message, "leave_images")));

@@ -202,8 +202,7 @@ static void over(struct agent *a)
 
 static void remove_files(struct agent *a)
 {
-	agent_remove_files(a, true);
-	if (a->stage == STAGE_IDLE && a->wire.in < 0)
+	if (!agent_remove_files(a, true) && a->wire.in < 0)
 		agent_enter_stage(a, STAGE_END);
 }
 
