@@ -13,6 +13,16 @@
 #define ANSWER_MS	30000
 #define BYE_MS		600000	/* what was copied is removed meanwhile */
 
+/* host: it has sent them; or NULL */
+static void warn(const char *host, json_t *warnings)
+{
+	json_t *warning;
+	size_t i;
+
+	json_array_foreach(warnings, i, warning)
+		fprintf(stderr, "godwit: warning: %s%s%s\n", host ?: "", host ? ": " : "", json_string_value(warning));
+}
+
 /* 0: the copy is undone. -1 with fault(): the destination refuses (dest->refused), or can't be heard. */
 static int ask_abort(struct dest *dest)
 {
@@ -20,6 +30,7 @@ static int ask_abort(struct dest *dest)
 	json_t *answer = wire_send(&dest->wire, word) ? NULL : dest_hear_aborted(dest, ANSWER_MS);
 	bool aborted = json_object_get(answer, "aborted");
 
+	warn(dest->host, json_object_get(answer, "warnings"));
 	dest->refused = answer && dest_understand(dest, answer);
 	json_decref(answer);
 	return aborted ? 0 : -1;
@@ -70,6 +81,7 @@ static int settle_there(const char *id, json_t *state, bool commit)
 		bye = dest_ask(&dest, json_pack("{s:s}", "op", "bye"), BYE_MS);
 	else if (json_object_get(state, "container"))
 		give_policy(&dest, json_object_get(state, "container"));
+	warn(dest.host, json_object_get(bye, "warnings"));
 	dest_close(&dest);
 	if (!commit && !bye)
 		fprintf(stderr, "godwit: warning: not all of its files may be removed: if godwit status shows it later: godwit "
@@ -83,11 +95,8 @@ static int settle_there(const char *id, json_t *state, bool commit)
 static int say(const struct move *m, int code, bool commit)
 {
 	bool ended = code == EXIT_OK;
-	size_t i;
-	json_t *warning;
 
-	json_array_foreach(m->report.warnings, i, warning)
-		fprintf(stderr, "godwit: warning: %s\n", json_string_value(warning));
+	warn(NULL, m->report.warnings);
 	if (code != EXIT_OK && code != EXIT_STAYED)
 		return failed(code);
 	if (ended != commit) {

@@ -100,12 +100,10 @@ enum copy { COPY_UNDONE, COPY_RUNS, COPY_UNKNOWN };
 /* What became of the destination's copy? COPY_RUNS: it runs, or may run, or may have run. */
 static enum copy tell_abort(struct move *m, int seconds)
 {
-	json_t *answer = move_insist(m, "abort", hear_aborted, seconds), *text;
+	json_t *answer = move_insist(m, "abort", hear_aborted, seconds);
 	enum copy copy = COPY_RUNS;
-	size_t i;
 
-	json_array_foreach(json_object_get(answer, "warnings"), i, text)
-		report_warn(&m->report, json_string_value(text));
+	move_take_warnings(m, answer);
 	if (json_object_get(answer, "aborted") || move_is_undone(m, answer))
 		copy = COPY_UNDONE;
 	else if (!answer && !json_object_get(m->dest.hello, "failed"))
@@ -145,8 +143,7 @@ static enum copy tell_later(struct move *m)
 static void hear_last(struct move *m)
 {
 	int64_t end = now_ns() + LAST_MS * INT64_C(1000000), left = LAST_MS;
-	json_t *answer = NULL, *text;
-	size_t i;
+	json_t *answer = NULL;
 
 	if (m->dest.wire.out < 0 || json_object_get(m->dest.hello, "gone"))
 		return;
@@ -157,8 +154,7 @@ static void hear_last(struct move *m)
 			left = (end - now_ns()) / 1000000;
 		}
 	fault_clear();
-	json_array_foreach(json_object_get(answer, "warnings"), i, text)
-		report_warn(&m->report, json_string_value(text));
+	move_take_warnings(m, answer);
 	if (!answer)
 		fault("%s may still remove files that the move has brought there: if godwit status, there, shows it later: "
 		      "there: godwit settle %s abort", m->host, m->id);

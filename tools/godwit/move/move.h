@@ -212,6 +212,8 @@ int move_say_why(struct move *m);
 json_t *move_insist(struct move *m, const char *op, json_t *(*hear)(struct move *m), int seconds);
 /* Does the answer say that nothing is left there, and was its host not started anew since the move began? */
 bool move_is_undone(const struct move *m, json_t *answer);
+/* What the destination could not do becomes a warning. */
+void move_take_warnings(struct move *m, json_t *answer);
 /* The last word: the destination removes what it keeps of the move. */
 void move_say_bye(struct move *m);
 

@@ -127,18 +127,24 @@ static void warn_of_policy(struct move *m)
 	free(line);
 }
 
-void move_say_bye(struct move *m)
+void move_take_warnings(struct move *m, json_t *answer)
 {
-	json_t *answer = m->dest.wire.out < 0 ? NULL : ask_bye(m) ?: ask_bye_anew(m), *text, *warnings;
-	char *line;
+	json_t *text;
 	size_t i;
 
-	warnings = json_object_get(answer, "warnings");
-	json_array_foreach(warnings, i, text) {
-		line = xasprintf("%s: %s", m->host, json_string_value(text));
+	json_array_foreach(json_object_get(answer, "warnings"), i, text) {
+		char *line = xasprintf("%s: %s", m->host, json_string_value(text));
+
 		report_warn(&m->report, line);
 		free(line);
 	}
+}
+
+void move_say_bye(struct move *m)
+{
+	json_t *answer = m->dest.wire.out < 0 ? NULL : ask_bye(m) ?: ask_bye_anew(m);
+
+	move_take_warnings(m, answer);
 	if (!answer) {
 		report_fault(&m->report);
 		warn_of_policy(m);
