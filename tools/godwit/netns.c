@@ -88,17 +88,35 @@ static bool in_use(const struct netns *n)
 	return proc_each(is_in, &ino);
 }
 
+/* fault(): this reason, and what is to be done then. */
+static int stays(const struct netns *n, bool ours)
+{
+	char *why = xstrdup(fault_text());
+
+	fault_clear();
+	if (ours)
+		fault("network namespace %s: it stays: %s; then: ip netns delete %s", n->path, why, n->name);
+	else
+		fault("network namespace %s: a part of the move stays in it: %s; then take the interface away, and: ip netns exec %s "
+		      "nft delete table netdev " NETNS_TABLE, n->path, why, n->name);
+	free(why);
+	return -1;
+}
+
 int netns_remove(json_t *json)
 {
+	/* A namespace that was there before belongs to somebody. */
+	bool ours = !json_is_false(json_object_get(json, "made"));
 	struct netns n;
 	int ret = netns_open(&n, json);
 
 	if (!ret && n.ns >= 0) {
 		ret = netns_inside(&n, remove_ifaces, NULL);
-		/* A namespace that was there before belongs to somebody. */
-		if (ret > 0 && !json_is_false(json_object_get(json, "made")) && !in_use(&n))
+		if (ret < 0)
+			stays(&n, ours);
+		else if (ret > 0 && ours && !in_use(&n))
 			ret = remove_namespace(&n);
-		else if (ret >= 0)
+		else
 			ret = netns_inside(&n, inside_end_quiet, NULL) ?: netns_inside(&n, inside_unlock_tcp, NULL);
 	}
 	netns_close(&n);

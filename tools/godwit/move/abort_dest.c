@@ -52,9 +52,7 @@ void agent_undo_copy(struct agent *a)
 
 int agent_remove_files(struct agent *a, bool polite)
 {
-	if (a->container)
-		agent_undo_netns(a);
-	if (a->container && agent_remove_volumes(a, polite))
+	if (a->container && (agent_undo_netns(a, polite) || agent_remove_volumes(a, polite)))
 		return 1;
 	if (a->images)
 		warn_of(a, images_remove(a->images));

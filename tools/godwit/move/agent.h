@@ -92,9 +92,13 @@ enum stage agent_stage_in(const json_t *state);
 void agent_linger(struct agent *a);	/* from now on we wait for the source for LINGER_S */
 void agent_warn(struct agent *a, const char *text);
 
-/* talk_dest.c: tell the source, if it is connected; forget a connection that broke. */
+/*
+ * talk_dest.c: tell the source, if it is connected; forget a connection that broke. agent_is_called(): does somebody want to talk
+ * to us? We wait for that for so long.
+ */
 void agent_tell(struct agent *a, json_t *message);
 void agent_drop_connection(struct agent *a);
+bool agent_is_called(const struct agent *a, int timeout_ms);
 
 /* ops_dest.c: answers to what the source asks. 0 with *answer, or -1 with fault(). */
 int agent_answer(struct agent *a, const char *op, json_t *message, json_t **answer);
@@ -230,9 +234,9 @@ void agent_give_policy(struct agent *a);	/* its restart policy, when the source 
 void agent_inherit_plugin(struct agent *a);
 /*
  * agent_undo_container(): have podman remove the container, and end what runs of it. agent_undo_netns(), after that: remove the
- * network namespace.
+ * network namespace. polite: until somebody wants to talk to us; 1: it is not removed yet.
  */
 void agent_undo_container(struct agent *a);
-void agent_undo_netns(struct agent *a);
+int agent_undo_netns(struct agent *a, bool polite);
 
 #endif /* GODWIT_AGENT_H */

@@ -35,6 +35,9 @@
 #define PODMAN_MS	20000
 #define REST_MS		5000
 #define LATE_MS		10000	/* how much later than CRIU podman may end */
+/* For how long, and how often, we try to remove a network namespace. */
+#define NETNS_TRY_MS	2000
+#define NETNS_STEP_MS	50
 
 int container_check_id(json_t *container)
 {
@@ -384,12 +387,27 @@ void agent_undo_container(struct agent *a)
 	a->plugin_id = (struct proc_id){ 0 };
 }
 
-/* A new move may make the namespace again, so it is written down at once that it is not ours any more. */
-void agent_undo_netns(struct agent *a)
+/*
+ * A program may have the device open for a moment, such as the `godwit key load` that udev starts for a new device. A new move may
+ * make the namespace again, so it is written down at once that it is not ours any more.
+ */
+int agent_undo_netns(struct agent *a, bool polite)
 {
+	json_t *netns = json_object_get(a->container, "netns");
+	int64_t end = now_ns() + NETNS_TRY_MS * INT64_C(1000000);
+
 	if (!json_object_get(a->container, "has_netns"))
-		return;
-	with_netns(a, netns_remove);
+		return 0;
+	fault_clear();
+	while (netns_remove(netns) && now_ns() < end) {
+		fault_clear();
+		if (agent_is_called(a, NETNS_STEP_MS) && polite)
+			return 1;
+	}
+	if (fault_is_set())
+		agent_warn(a, fault_text());
+	fault_clear();
 	json_object_del(a->container, "has_netns");
 	agent_save(a);
+	return 0;
 }

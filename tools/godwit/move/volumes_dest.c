@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fts.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,14 +162,6 @@ int agent_fill_volumes(const struct agent *a)
 	return 0;
 }
 
-/* Does somebody want to talk to us? */
-static bool is_called(const struct agent *a)
-{
-	struct pollfd p[] = { { .fd = a->wire.in, .events = POLLIN }, { .fd = a->listener, .events = POLLIN } };
-
-	return poll(p, 2, 0) > 0;
-}
-
 /* Remove what is in a folder. What can't be removed stays. 1: somebody wants to talk to us. */
 static int empty(const struct agent *a, char *folder, bool polite)
 {
@@ -182,7 +173,7 @@ static int empty(const struct agent *a, char *folder, bool polite)
 	while (!ret && fts && (e = fts_read(fts))) {
 		if (e->fts_level > 0 && e->fts_info != FTS_D)
 			remove(e->fts_accpath);
-		ret = polite && is_called(a);
+		ret = polite && agent_is_called(a, 0);
 	}
 	if (fts)
 		fts_close(fts);
