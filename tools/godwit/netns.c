@@ -230,11 +230,12 @@ int netns_remember(json_t *json)
 	int ret;
 
 	json_object_del(json, "before");
+	json_object_del(json, "cookie");
 	ret = netns_open(&n, json);
 	json_object_set_new(json, "made", json_boolean(n.ns < 0));
 	if (!ret && n.ns >= 0) {
 		json_object_set_new(json, "before", n.before = json_object());
-		ret = netns_inside(&n, inside_collect_sysctls, NULL);
+		ret = netns_note(&n, json) ?: netns_inside(&n, inside_collect_sysctls, NULL);
 	}
 	netns_close(&n);
 	return ret;
@@ -251,7 +252,7 @@ int netns_make(json_t *json)
 		ret = fault("network namespace %s: somebody has just made it, or taken it away: try again", n.path);
 	if (ret)
 		goto out;
-	ret = (namespace ? make_namespace(&n) : 0) ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
+	ret = (namespace ? make_namespace(&n) ?: netns_note(&n, json) : 0) ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
 	if (ret)
 		take_back(&n, made, namespace);
 out:

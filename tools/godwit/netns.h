@@ -10,7 +10,8 @@
  *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03", "permanent": false } ] } ],
  *	  "sysctls": { "ipv4/tcp_rmem": "4096 131072 6291456" }, "changed": { "ipv4/ip_forward": "1" } }
  *
- * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others.
+ * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others. At the destination "cookie" says
+ * which namespace of the name it is, as soon as that is there.
  *
  *	destination			source
  *					describe()
@@ -63,7 +64,8 @@ int netns_lock_tcp(json_t *netns);
 int netns_unlock_tcp(json_t *netns);
 /*
  * Remove devices and interfaces; and the namespace, if nothing is left in it and it was not there before netns_make(). It is no
- * error if something is gone already. A device that is in use stays, with its interface: -1 with fault().
+ * error if something is gone already, also if there is another namespace of the name now. A device that is in use stays, with its
+ * interface: -1 with fault().
  */
 int netns_remove(json_t *netns);
 

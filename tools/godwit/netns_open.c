@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include "netns_open.h"
 
 const char *netns_name(const char *path)
@@ -94,6 +95,41 @@ void netns_close(struct netns *n)
 	close_fd(&n->ours);
 }
 
+/* The kernel's number of the namespace that we are in: no other one gets it until the next boot. (An inode's is soon given again.) */
+static int see_cookie(struct netns *n, void *cookie)
+{
+	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), ret = 0;
+	socklen_t size = sizeof(uint64_t);
+
+	if (sk < 0 || getsockopt(sk, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size))
+		ret = fault("network namespace %s: the kernel does not say which it is: %s", n->path, strerror(errno));
+	close_fd(&sk);
+	return ret;
+}
+
+int netns_note(struct netns *n, json_t *json)
+{
+	uint64_t cookie;
+	int ret = netns_inside(n, see_cookie, &cookie);
+
+	return ret ?: json_object_set_new(json, "cookie", json_integer(cookie));
+}
+
+/* If another namespace has its name now, the one that was noted is gone. */
+static int forget_other(struct netns *n, const json_t *json)
+{
+	const json_t *noted = json_object_get(json, "cookie");
+	uint64_t cookie;
+
+	if (n->ns < 0 || !noted)
+		return 0;
+	if (netns_inside(n, see_cookie, &cookie))
+		return -1;
+	if (cookie != (uint64_t)json_integer_value(noted))
+		close_fd(&n->ns);
+	return 0;
+}
+
 /* The namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json)
 {
@@ -125,8 +161,9 @@ int netns_open(struct netns *n, json_t *json)
 	if (n->ns < 0 && errno != ENOENT)
 		return fault("network namespace %s: %s: take that file away", n->path,
 			     errno == ENOTTY ? "it is none" : strerror(errno));
-	return n->ns >= 0 && ns_same(n->ns, n->ours) ?
-		fault("network namespace %s: it is this host's own, not a container's: take that name away", n->path) : 0;
+	if (n->ns >= 0 && ns_same(n->ns, n->ours))
+		return fault("network namespace %s: it is this host's own, not a container's: take that name away", n->path);
+	return forget_other(n, json);
 }
 
 /* The only way in, so that there is one way out. */

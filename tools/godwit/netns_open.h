@@ -28,6 +28,8 @@ static inline const char *text_of(const json_t *object, const char *key)
 /* netns_open.c: the namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json);
 void netns_close(struct netns *n);
+/* From now on netns_open() of this JSON finds this namespace, and no other one of its name. -1 with fault(). */
+int netns_note(struct netns *n, json_t *json);
 /* Call work in the namespace. -1 with fault(): there is none, or it can't be entered. */
 int netns_inside(struct netns *n, int (*work)(struct netns *n, void *arg), void *arg);
 int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));
