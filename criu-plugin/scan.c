@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -18,15 +17,13 @@
 static enum file_kind kind_at(int dir, const char *name, char node[NODE_LEN])
 {
 	char link[sizeof(EVENT_FILE)] = "";
-	struct statx st;
+	struct stat st;
 
 	node[0] = '\0';
-	/* Do not ask the server of a file system: it may be slow or frozen. */
-	if (statx(dir, name, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+	if (stat_identity(dir, name, &st))
 		return FILE_NOT_RDMA;
-	if (S_ISCHR(st.stx_mode))
-		return device_kind(makedev(st.stx_rdev_major, st.stx_rdev_minor),
-				   node);
+	if (S_ISCHR(st.st_mode))
+		return device_kind(st.st_rdev, node);
 	if (readlinkat(dir, name, link, sizeof(link)) == sizeof(EVENT_FILE) - 1 &&
 	    !memcmp(link, EVENT_FILE, sizeof(EVENT_FILE) - 1))
 		return FILE_EVENTS;

@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <linux/kcmp.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "walk.h"
 
@@ -66,6 +68,19 @@ static int each_child_of(pid_t tid, void *arg)
 int proc_each_child(pid_t pid, int (*each)(pid_t, void *), void *arg)
 {
 	return proc_each_thread(pid, each_child_of, &(struct children){ pid, each, arg });
+}
+
+int stat_identity(int dir, const char *path, struct stat *st)
+{
+	struct statx sx;
+
+	if (statx(dir, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &sx))
+		return -1;
+	*st = (struct stat){
+		.st_dev = makedev(sx.stx_dev_major, sx.stx_dev_minor), .st_ino = sx.stx_ino, .st_mode = sx.stx_mode,
+		.st_rdev = makedev(sx.stx_rdev_major, sx.stx_rdev_minor),
+	};
+	return 0;
 }
 
 int proc_get_fd(pid_t pid, int fd)

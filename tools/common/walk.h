@@ -17,6 +17,12 @@ int proc_each_thread(pid_t pid, int (*each)(pid_t tid, void *arg), void *arg);
 /* The same for the direct children of a process, those of all its threads. */
 int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 
+/*
+ * What kind of file is it, and which? Its file system's server, which may be dead, is not asked: st gets device and inode, type,
+ * and the number of a device, and no size and no times. path may be a descriptor of a process, in /proc.
+ */
+int stat_identity(int dir, const char *path, struct stat *st);
+
 /* A copy of a process's descriptor here; -1 with errno. */
 int proc_get_fd(pid_t pid, int fd);
 /* Are these one open file? */

@@ -203,7 +203,8 @@ size_t proc_children(pid_t pid, pid_t **children)
 
 /* ---------------------------------------------------------- descriptors -- */
 
-static int each_fd_of(pid_t pid, int (*each)(const struct proc_fd *, void *), void *arg)
+/* whole: fd->st has all of the file, from its server if need be. */
+static int each_fd_of(pid_t pid, bool whole, int (*each)(const struct proc_fd *, void *), void *arg)
 {
 	char *path = xasprintf("/proc/%d/fd", pid);
 	DIR *dir = opendir(path);
@@ -220,8 +221,8 @@ static int each_fd_of(pid_t pid, int (*each)(const struct proc_fd *, void *), vo
 		if (!isdigit(de->d_name[0]))
 			continue;
 		len = readlinkat(dirfd(dir), de->d_name, link, sizeof(link) - 1);
-		if (len < 0 || fstatat(dirfd(dir), de->d_name, &fd.st, 0) ||
-		    fstatat(dirfd(dir), de->d_name, &link_st, AT_SYMLINK_NOFOLLOW))
+		if (len < 0 || fstatat(dirfd(dir), de->d_name, &link_st, AT_SYMLINK_NOFOLLOW) ||
+		    (whole ? fstatat(dirfd(dir), de->d_name, &fd.st, 0) : stat_identity(dirfd(dir), de->d_name, &fd.st)))
 			continue;
 		link[len] = '\0';
 		fd.link = link;
@@ -238,7 +239,7 @@ int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, vo
 	int ret = 0;
 
 	for (size_t i = 0; !ret && i < tree->n; i++)
-		ret = each_fd_of(tree->task[i].pid, each, arg);
+		ret = each_fd_of(tree->task[i].pid, true, each, arg);
 	return ret;
 }
 
@@ -251,7 +252,7 @@ static int walk_fds(pid_t pid, void *arg)
 {
 	struct fd_walk *walk = arg;
 
-	return each_fd_of(pid, walk->each, walk->arg);
+	return each_fd_of(pid, false, walk->each, walk->arg);
 }
 
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg)

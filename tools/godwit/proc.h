@@ -96,7 +96,10 @@ struct proc_fd {
 char *proc_fdinfo(const struct proc_fd *fd);
 /* Call each for all descriptors of the tree until it returns other than 0; return that. */
 int proc_each_fd(const struct tree *tree, int (*each)(const struct proc_fd *, void *), void *arg);
-/* The same for every descriptor of every process of the host. */
+/*
+ * The same for every descriptor of every process of the host. st is of stat_identity(): a process that has nothing to do with us
+ * may have a file open on a server that is dead.
+ */
 int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 
 /* proc_ends.c: the descriptors of pipes, sockets and character devices that processes of the host had when it was read. */
