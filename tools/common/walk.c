@@ -150,11 +150,16 @@ bool proc_map_same(const struct proc_map *a, const struct proc_map *b)
 	       !strcmp(a->path ?: "", b->path ?: "");
 }
 
+void proc_map_path(const struct proc_map *map, char path[MAP_PATH_LEN])
+{
+	snprintf(path, MAP_PATH_LEN, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+}
+
 int proc_map_stat(const struct proc_map *map, struct stat *st)
 {
-	char path[96];
+	char path[MAP_PATH_LEN];
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	proc_map_path(map, path);
 	return stat(path, st);
 }
 

@@ -47,7 +47,9 @@ struct proc_map {
 bool proc_map_parse(pid_t pid, char *line, struct proc_map *map);
 /* Do both map the same file? (Paths are compared, too: on a btrfs, device and inode do not tell files apart.) */
 bool proc_map_same(const struct proc_map *a, const struct proc_map *b);
-/* stat() the file that is mapped there, whatever its name is. */
+/* A path to the file that is mapped there, whatever its name is. proc_map_stat(): stat() it. */
+#define MAP_PATH_LEN 64
+void proc_map_path(const struct proc_map *map, char path[MAP_PATH_LEN]);
 int proc_map_stat(const struct proc_map *map, struct stat *st);
 
 /* What is kept of a mapping. */

@@ -40,11 +40,11 @@ static int add_map(const struct proc_map *map, void *arg)
 	struct used *used;
 	struct statfs fs;
 	struct stat st;
-	char path[64];
+	char path[MAP_PATH_LEN];
 
 	if (len < strlen(deleted) || strcmp(map->path + len - strlen(deleted), deleted))
 		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	proc_map_path(map, path);
 	if (statfs(path, &fs) || fs.f_type != HUGETLBFS_MAGIC || proc_map_stat(map, &st))
 		return 0;
 	used = find_used(arg, &st, fs.f_bsize);

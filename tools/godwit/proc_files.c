@@ -2,7 +2,6 @@
 /*
  * The files that a process tree has open or mapped, and whether they change.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,11 +21,10 @@ int proc_fd_mount(const struct proc_fd *fd)
 
 int proc_map_mount(const struct proc_map *map)
 {
-	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
-	int mount = mount_of(path);
+	char path[MAP_PATH_LEN];
 
-	free(path);
-	return mount;
+	proc_map_path(map, path);
+	return mount_of(path);
 }
 
 char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns)
@@ -43,12 +41,11 @@ char *proc_fd_path(const struct proc_fd *fd, const struct mntns *ns)
 /* Could it be written to? A shared mapping that is read-only now may have been writable, and may become so again (mprotect). */
 static bool map_writable(const struct proc_map *map)
 {
-	char *path = xasprintf("/proc/%d/map_files/%" PRIx64 "-%" PRIx64, map->pid, map->start, map->end);
+	char path[MAP_PATH_LEN];
 	struct stat st;
-	bool writable = lstat(path, &st) || st.st_mode & S_IWUSR;
 
-	free(path);
-	return writable;
+	proc_map_path(map, path);
+	return lstat(path, &st) || st.st_mode & S_IWUSR;
 }
 
 static void file_look(struct proc_file *file, const struct stat *st)
