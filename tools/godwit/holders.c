@@ -3,6 +3,7 @@
  * Who has the RDMA files of a process tree open: processes of the tree, and others.
  */
 #include <endian.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include "rdma.h"
@@ -189,12 +190,14 @@ static int outside_fd(const struct proc_fd *fd, void *arg)
 static int outside_map(const struct proc_map *map, void *arg)
 {
 	struct outside *o = arg;
+	char path[MAP_PATH_LEN], device[64];
 	const struct ring *ring;
-	char device[64];
 	struct stat st;
 
-	if (!map->shared || !rings_find(o->rings, o->list, NULL, map->offset) || proc_map_stat(map, &st) ||
-	    !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != FILE_UVERBS)
+	if (!map->shared || !rings_find(o->rings, o->list, NULL, map->offset))
+		return 0;
+	proc_map_path(map, path);
+	if (stat_identity(AT_FDCWD, path, &st) || !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != FILE_UVERBS)
 		return 0;
 	ring = rings_find(o->rings, o->list, device, map->offset);
 	if (ring)
