@@ -116,8 +116,8 @@ int refuse_outsiders(void)
 	if (done || getenv("GODWIT_HOLDS"))
 		return 0;
 	done = true;
-	s.num_tree = read_tree(dump.root, &s.tree);
-	ret = s.num_tree < 0 ? -1 : 0;
+	s.num_tree = proc_read_tree(dump.root, &s.tree);
+	ret = s.num_tree < 0 ? fail("no memory") : 0;
 	for (i = 0; !ret && i < s.num_tree; i++)
 		ret = for_each_fd(s.tree[i], add_file, &s);
 	if (!ret && s.num_files) {

@@ -148,12 +148,6 @@ bool same_file(int fd1, int fd2);
 /* The number of a process in its own pid namespace, or -1. */
 pid_t inner_pid(pid_t pid);
 
-/*
- * A process and all its descendants. Returns their number, or -1. The caller
- * frees pids, also after a failure.
- */
-int read_tree(pid_t root, pid_t **pids);
-
 /* Does the image directory hold this file? */
 bool in_image_dir(const char *name);
 

@@ -92,7 +92,7 @@ static void tie(const struct resuming *r)
 
 /*
  * From here on the tasks run, whatever becomes of us. godwit relies on the order
- * of read_tree(): if one runs, those before it do.
+ * of proc_read_tree(): if one runs, those before it do.
  */
 static void untie(const struct resuming *r)
 {
@@ -356,9 +356,9 @@ static int find_tree(struct resuming *r, pid_t root)
 {
 	int i;
 
-	r->num_pids = read_tree(root, &r->pids);
+	r->num_pids = proc_read_tree(root, &r->pids);
 	if (r->num_pids < 0)
-		return -1;
+		return fail("no memory");
 	r->inner = calloc(r->num_pids, sizeof(*r->inner));
 	r->ctx = calloc(saved.num_contexts + 1, sizeof(*r->ctx));
 	r->owners = calloc(saved.num_contexts + 1, sizeof(*r->owners));

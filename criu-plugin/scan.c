@@ -241,37 +241,3 @@ pid_t inner_pid(pid_t pid)
 	fclose(file);
 	return inner;
 }
-
-struct tree {
-	pid_t	**pids;
-	int	count;		/* -1: no memory */
-};
-
-static int add_child(pid_t child, void *arg)
-{
-	struct tree *tree = arg;
-	pid_t *more;
-
-	more = realloc(*tree->pids, (tree->count + 1) * sizeof(*more));
-	if (!more) {
-		tree->count = -1;
-		return fail("no memory");
-	}
-	*tree->pids = more;
-	more[tree->count++] = child;
-	return 0;
-}
-
-int read_tree(pid_t root, pid_t **pids)
-{
-	struct tree tree = { .pids = pids, .count = 1 };
-	int i;
-
-	*pids = malloc(sizeof(**pids));
-	if (!*pids)
-		return fail("no memory");
-	(*pids)[0] = root;
-	for (i = 0; i < tree.count; i++)
-		proc_each_child((*pids)[i], add_child, &tree);
-	return tree.count;
-}

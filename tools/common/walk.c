@@ -70,6 +70,34 @@ int proc_each_child(pid_t pid, int (*each)(pid_t, void *), void *arg)
 	return proc_each_thread(pid, each_child_of, &(struct children){ pid, each, arg });
 }
 
+struct pids {
+	pid_t *pid;
+	int n;
+};
+
+static int add_pid(pid_t pid, void *arg)
+{
+	struct pids *p = arg;
+	pid_t *more = realloc(p->pid, (p->n + 1) * sizeof(*more));
+
+	if (!more)
+		return -1;
+	p->pid = more;
+	p->pid[p->n++] = pid;
+	return 0;
+}
+
+int proc_read_tree(pid_t root, pid_t **pids)
+{
+	struct pids tree = { 0 };
+	int ret = add_pid(root, &tree);
+
+	for (int i = 0; !ret && i < tree.n; i++)
+		ret = proc_each_child(tree.pid[i], add_pid, &tree);
+	*pids = tree.pid;
+	return ret ?: tree.n;
+}
+
 int stat_identity(int dir, const char *path, struct stat *st)
 {
 	struct statx sx;

@@ -18,6 +18,12 @@ int proc_each_thread(pid_t pid, int (*each)(pid_t tid, void *arg), void *arg);
 int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 
 /*
+ * A process and all below it, parents before children: how many, and a list to be freed in any case. -1: no memory. As long as the
+ * tree is frozen, the order is always the same.
+ */
+int proc_read_tree(pid_t root, pid_t **pids);
+
+/*
  * What kind of file is it, and which? Its file system's server, which may be dead, is not asked: st gets device and inode, type,
  * and the number of a device, and no size and no times. path may be a descriptor of a process, in /proc.
  */

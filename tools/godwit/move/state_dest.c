@@ -79,21 +79,20 @@ static struct proc_id id_from_json(json_t *json)
 				 json_integer_value(json_array_get(json, 1)) };
 }
 
-static int note(pid_t pid, void *list)
-{
-	struct proc_id id = proc_identify(pid);
-
-	return json_array_append_new(list, id_json(&id));
-}
-
-/* In the order in which the CRIU plugin unties them from CRIU (read_tree() there): all_outlived_criu() relies on it. */
+/* In the order in which the CRIU plugin unties them from CRIU: all_outlived_criu() relies on it. */
 void agent_note_restored(struct agent *a)
 {
+	pid_t *pids;
+	int n = proc_read_tree(a->root, &pids);
+
 	json_decref(a->restored);
 	a->restored = json_array();
-	note(a->root, a->restored);
-	for (size_t i = 0; i < json_array_size(a->restored); i++)
-		proc_each_child(agent_restored(a, i).pid, note, a->restored);
+	for (int i = 0; i < n; i++) {
+		struct proc_id id = proc_identify(pids[i]);
+
+		json_array_append_new(a->restored, id_json(&id));
+	}
+	free(pids);
 }
 
 struct proc_id agent_restored(const struct agent *a, size_t n)
