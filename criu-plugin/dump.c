@@ -47,13 +47,10 @@ int refuse_predump(int pid)
  */
 static int refuse_user_namespace(pid_t root)
 {
-	struct stat own, its;
-	char path[32];
+	uint64_t its = proc_ns(root, "user");
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", root);
-	if (stat(path, &its) || stat("/proc/self/ns/user", &own))
-		return 0;	/* the task has ended, and CRIU says so */
-	if (own.st_dev == its.st_dev && own.st_ino == its.st_ino)
+	/* 0: the task has ended, and CRIU says so */
+	if (!its || its == proc_ns(getpid(), "user"))
 		return 0;
 	return fail("process %d has a user namespace of its own, in which no context can be restored: start it without one",
 		    root);

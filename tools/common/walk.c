@@ -70,6 +70,15 @@ int proc_each_child(pid_t pid, int (*each)(pid_t, void *), void *arg)
 	return proc_each_thread(pid, each_child_of, &(struct children){ pid, each, arg });
 }
 
+uint64_t proc_ns(pid_t pid, const char *kind)
+{
+	struct stat st;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, kind);
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
 struct pids {
 	pid_t *pid;
 	int n;

@@ -17,6 +17,8 @@ int proc_each_thread(pid_t pid, int (*each)(pid_t tid, void *arg), void *arg);
 /* The same for the direct children of a process, those of all its threads. */
 int proc_each_child(pid_t pid, int (*each)(pid_t child, void *arg), void *arg);
 
+/* The inode of a process's or thread's namespace of this kind, a name in /proc/PID/ns. 0: it has none any more. */
+uint64_t proc_ns(pid_t pid, const char *kind);
 /*
  * A process and all below it, parents before children: how many, and a list to be freed in any case. -1: no memory. As long as the
  * tree is frozen, the order is always the same.

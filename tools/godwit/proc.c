@@ -125,16 +125,6 @@ static bool differs(pid_t pid, const char *name)
 	return differ;
 }
 
-uint64_t proc_ns(pid_t pid, const char *kind)
-{
-	char *path = xasprintf("/proc/%d/ns/%s", pid, kind);
-	struct stat st;
-	uint64_t ns = stat(path, &st) ? 0 : st.st_ino;
-
-	free(path);
-	return ns;
-}
-
 char *proc_fdinfo(const struct proc_fd *fd)
 {
 	char *path = xasprintf("/proc/%d/fdinfo/%d", fd->pid, fd->fd);

@@ -80,8 +80,6 @@ pid_t proc_sid(pid_t pid);
 pid_t proc_parent(pid_t pid);	/* 0: it is gone, or has none here */
 /* Its control group in the unified hierarchy, as "/system.slice/web.service"; NULL: there is none. Free it. */
 char *proc_cgroup(pid_t pid);
-/* The inode of a process's or thread's namespace of this kind, a name in /proc/PID/ns. 0: it has none any more. */
-uint64_t proc_ns(pid_t pid, const char *kind);
 
 /* An open descriptor. link: what /proc/PID/fd/FD says. */
 struct proc_fd {
