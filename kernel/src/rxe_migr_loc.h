@@ -40,6 +40,12 @@ static inline bool rxe_migr_is_arc(const u8 *arcs, u8 from, u8 to)
 	return from != to && !WARN_ON_ONCE(!(arcs[from] & BIT(to)));
 }
 
+/* Is epoch a newer than b, in serial number arithmetic? */
+static inline bool rxe_migr_newer(u32 a, u32 b)
+{
+	return (s32)(a - b) > 0;
+}
+
 /* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);

@@ -4,12 +4,6 @@
 #include "rxe_migr_loc.h"
 #include "rxe_migr_trace.h"
 
-/* Is epoch a newer than b, in serial number arithmetic? */
-static bool rxe_migr_newer(u32 a, u32 b)
-{
-	return (s32)(a - b) > 0;
-}
-
 /*
  * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
  * longer: then the packet has a higher renewal number. False: the packet is old.

@@ -186,13 +186,13 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 	    hdr->rq_psn != tomb->nak.rq_psn ||
 	    (hdr->flags & tomb->nak.flags & cpu_to_be16(RXE_MIGR_FLAG_SQ_PSN) &&
 	     hdr->sq_psn != tomb->nak.sq_psn) ||
-	    (s32)(epoch - be32_to_cpu(tomb->nak.epoch)) < 0)
+	    rxe_migr_newer(be32_to_cpu(tomb->nak.epoch), epoch))
 		return false;
 
 	WRITE_ONCE(tomb->expires, rxe_migr_lease_end());
 	spin_lock_irqsave(&tomb->lock, flags);
 	if (!tomb->moved.epoch ||
-	    (s32)(epoch - be32_to_cpu(tomb->moved.epoch)) > 0) {
+	    rxe_migr_newer(epoch, be32_to_cpu(tomb->moved.epoch))) {
 		tomb->moved = *hdr;
 		tomb->moved.dest_qpn = tomb->nak.dest_qpn;
 	}

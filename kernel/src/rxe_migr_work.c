@@ -119,7 +119,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	awaited = qp->migr.call == RXE_MIGR_CALL_AWAITED;
 	/* unless the peer has stopped again meanwhile */
 	if (qp->migr.peer != RXE_MIGR_PEER_STOPPED ||
-	    (s32)(qp->migr.stop_epoch - move.epoch) <= 0) {
+	    !rxe_migr_newer(qp->migr.stop_epoch, move.epoch)) {
 		qp->migr.last_known = false;
 		rxe_migr_set_peer(qp, qp_type(qp) == IB_QPT_UC &&
 				      rxe_migr_connected(qp) &&
