@@ -82,8 +82,7 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 	/* tasks must run to purge packets, each of which has a reference to the QP */
 	mutex_lock(&qp->migr.mutex);
 	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.waits) {
-		rxe_disable_task(&qp->recv_task);
-		rxe_disable_task(&qp->send_task);
+		rxe_migr_disable(qp);
 		rxe_migr_enable(qp);
 	}
 	mutex_unlock(&qp->migr.mutex);

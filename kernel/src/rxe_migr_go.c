@@ -20,8 +20,7 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 		return;
 	}
 
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
+	rxe_migr_disable(qp);
 	qp->migr.waits = true;
 	rxe_migr_rewind(qp);
 	rxe_migr_go_conn(qp);
@@ -69,8 +68,7 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 	/* unless a move of the peer was applied meanwhile: then the tasks run */
 	if (qp->migr.waits) {
 		/* a modify verb may have enabled them */
-		rxe_disable_task(&qp->recv_task);
-		rxe_disable_task(&qp->send_task);
+		rxe_migr_disable(qp);
 		rxe_migr_enable(qp);
 	}
 	mutex_unlock(&qp->migr.mutex);

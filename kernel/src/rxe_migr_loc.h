@@ -66,10 +66,12 @@ struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 
 /*
  * rxe_migr_task.c: the tasks of a QP, and packets that wait for them. Called from
- * the task, or while it is disabled under qp->migr.mutex.
+ * the task, or while it is disabled under qp->migr.mutex. The last three are called
+ * under that mutex only.
  */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);
+void rxe_migr_disable(struct rxe_qp *qp);
 void rxe_migr_enable(struct rxe_qp *qp);
 void rxe_migr_rewind(struct rxe_qp *qp);
 

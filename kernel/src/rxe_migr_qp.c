@@ -484,8 +484,7 @@ int rxe_migr_refill_qp(struct ib_uverbs_file *ufile,
 	if (!rxe_migr_fits_qp(qp, rec, &opcodes))
 		goto unlock;
 
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
+	rxe_migr_disable(qp);
 
 	err = rxe_migr_refill_in_hand(qp, rec);
 	if (err)

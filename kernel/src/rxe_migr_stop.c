@@ -105,8 +105,7 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 	qp->migr.arriving = false;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
+	rxe_migr_disable(qp);
 
 	if (qp_type(qp) == IB_QPT_RC) {
 		timer_delete_sync(&qp->retrans_timer);

@@ -118,6 +118,13 @@ bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 
 /* ------------------------------------------------------- beginning again -- */
 
+/* Afterwards neither task runs. Waits for the passes that they are in. */
+void rxe_migr_disable(struct rxe_qp *qp)
+{
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+}
+
 /*
  * Let the tasks run again. The caller has disabled both: a task that is enabled
  * while it runs would run twice.

@@ -100,8 +100,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	if (!move.pending)
 		goto unlock;
 
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
+	rxe_migr_disable(qp);
 
 	/* a READ that is half answered: the peer asks again, and we must not seem behind */
 	if (qp_type(qp) == IB_QPT_RC)
