@@ -201,6 +201,16 @@ static bool rxe_migr_learn_place(struct rxe_migr_tomb *tomb,
 	return true;
 }
 
+/* Is the packet from the other end of the connection that the tombstone's QP had? */
+static bool rxe_migr_from_end(const struct rxe_migr_tomb *tomb,
+			      const struct rxe_migr_hdr *hdr,
+			      const union ib_gid *from)
+{
+	return hdr->src_qpn == tomb->nak.dest_qpn &&
+	       !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
+	       rxe_migr_is_bound(hdr, &tomb->nak);
+}
+
 /*
  * A packet of ours whose MAC was checked came for a number, and no QP takes it. Does
  * a tombstone take it? *found becomes true if there is one.
@@ -228,16 +238,12 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 	if (opcode == RXE_MIGR_OPCODE_MOVED) {
 		taken = rxe_migr_learn_place(tomb, hdr, from, authentic);
 	} else if (opcode == RXE_MIGR_OPCODE_STOP &&
-		   hdr->src_qpn == tomb->nak.dest_qpn &&
-		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
-		   rxe_migr_is_bound(hdr, &tomb->nak) &&
+		   rxe_migr_from_end(tomb, hdr, from) &&
 		   rxe_migr_is_peer(tomb, from)) {
 		taken = true;
 		gone = true;
 	} else if (opcode == RXE_MIGR_OPCODE_RESUME &&
-		   hdr->src_qpn == tomb->nak.dest_qpn &&
-		   !memcmp(hdr->new_gid, from, sizeof(hdr->new_gid)) &&
-		   rxe_migr_is_bound(hdr, &tomb->nak) &&
+		   rxe_migr_from_end(tomb, hdr, from) &&
 		   (rxe_migr_is_peer(tomb, from) ||
 		    (authentic && rxe_migr_is_peer(tomb, hdr->old_gid)))) {
 		taken = true;
