@@ -4,6 +4,14 @@
 #include "rxe_migr_loc.h"
 #include "rxe_migr_trace.h"
 
+/* Has the peer stopped again since this epoch, and was it not heard of after that? */
+static bool rxe_migr_stopped_since(const struct rxe_qp *qp, u32 epoch)
+{
+	return (qp->migr.peer == RXE_MIGR_PEER_STOPPED ||
+		qp->migr.peer == RXE_MIGR_PEER_OVERDUE) &&
+	       rxe_migr_newer(qp->migr.stop_epoch, epoch);
+}
+
 /*
  * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
  * longer: then the packet has a higher renewal number. False: the packet is old.
@@ -17,7 +25,7 @@ static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 	bool news = !same || renewal > qp->migr.peer_renewal;
 
 	if (!rxe_migr_newer(epoch, qp->migr.peer_epoch) ||
-	    (stopped && rxe_migr_newer(qp->migr.stop_epoch, epoch)) ||
+	    rxe_migr_stopped_since(qp, epoch) ||
 	    (qp->migr.peer == RXE_MIGR_PEER_OVERDUE &&
 	     epoch == qp->migr.stop_epoch))
 		return false;
@@ -108,8 +116,7 @@ static void rxe_migr_note_move(struct rxe_qp *qp,
 static bool rxe_migr_new_move(const struct rxe_qp *qp, u32 epoch)
 {
 	return rxe_migr_newer(epoch, qp->migr.peer_epoch) &&
-	       !(qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
-		 rxe_migr_newer(qp->migr.stop_epoch, epoch));
+	       !rxe_migr_stopped_since(qp, epoch);
 }
 
 /*

@@ -77,7 +77,7 @@ void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to)
  * STOPPED  -> OVERDUE	 the deadline passed
  * UNSURE   -> GOES	 the answer was heard, the deadline passed, this QP stops
  * UNSURE   -> STOPPED	 STOP or NAK_STOPPED came
- * OVERDUE  -> GOES	 RESUME or MOVED came, another deadline passed, reset
+ * OVERDUE  -> GOES	 RESUME or MOVED came, reset
  * OVERDUE  -> STOPPED	 STOP or NAK_STOPPED of a later epoch came
  *
  * Forbidden: GOES and UNSURE -> OVERDUE: only a stopped peer can be overdue.

@@ -201,8 +201,10 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
 	}
-	rxe_migr_set_peer(qp, qp->migr.peer == RXE_MIGR_PEER_STOPPED ?
-			      RXE_MIGR_PEER_OVERDUE : RXE_MIGR_PEER_GOES);
+	if (qp->migr.peer == RXE_MIGR_PEER_STOPPED)
+		rxe_migr_set_peer(qp, RXE_MIGR_PEER_OVERDUE);
+	else if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
+		rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
 	if (qp->migr.call == RXE_MIGR_CALL_AWAITED)
 		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 	qp->migr.has_deadline = false;

@@ -350,8 +350,10 @@ static void extends(void)
 	parameter("pause_timeout", limit);
 	parameter("pause_max", most);
 	began = now();
-	say_renewed(RXE_MIGR_OPCODE_STOP, uc, 1, 1, 0);
-	says_wait(uc, 1);
+	for (uint32_t epoch = 1; epoch <= 2; epoch++) {
+		say_renewed(RXE_MIGR_OPCODE_STOP, uc, epoch, 1, 0);
+		says_wait(uc, 1);
+	}
 	say_renewed(RXE_MIGR_OPCODE_STOP, again, 1, renewal, 0);
 	wait = says_wait(again, renewal);
 	CHECK(wait <= limit && wait + (now() - began) + 1 >= limit);
@@ -402,20 +404,23 @@ static void extends(void)
 	for (struct packet p; wire_any(&p, 1);)
 		;
 
-	/* UC has sent on, and nobody can undo that */
+	/* UC has sent on, and nobody can undo that, not even with an older packet */
 	post(uc, region, 1);
 	wire_expect(UC | SEND_ONLY, 0);
 	ends(cq, 1, IBV_WC_SUCCESS);
-	before = migr_counter("migr_refused");
-	say_renewed(RXE_MIGR_OPCODE_STOP, uc, 1, 2, 0);
-	CHECK(migr_counter("migr_refused") == before + 1 && !is_paused(uc));
-	say(RXE_MIGR_OPCODE_STOP, uc, 2);
+	for (uint32_t epoch = 2; epoch; epoch--) {
+		before = migr_counter("migr_refused");
+		say_renewed(RXE_MIGR_OPCODE_STOP, uc, epoch, 2, 0);
+		CHECK(migr_counter("migr_refused") == before + 1 && !is_paused(uc));
+	}
+	refused(RXE_MIGR_OPCODE_RESUME, uc, 1);
+	say(RXE_MIGR_OPCODE_STOP, uc, 3);
 	says_wait(uc, 0);
 	CHECK(is_paused(uc));
-	say(RXE_MIGR_OPCODE_RESUME, uc, 2);
-	answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, uc, 2);
-	say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, uc, 2);
-	answered(RXE_MIGR_OPCODE_RESUME_ACK, uc, 2);
+	say(RXE_MIGR_OPCODE_RESUME, uc, 3);
+	answered_with(RXE_MIGR_FLAG_WAITS, RXE_MIGR_OPCODE_RESUME_ACK, uc, 3);
+	say_with(RXE_MIGR_FLAG_HEARD, RXE_MIGR_OPCODE_RESUME, uc, 3);
+	answered(RXE_MIGR_OPCODE_RESUME_ACK, uc, 3);
 }
 
 static uint64_t peers_wait(struct ibv_context *c)
