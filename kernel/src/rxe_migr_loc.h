@@ -40,6 +40,14 @@ static inline bool rxe_migr_is_arc(const u8 *arcs, u8 from, u8 to)
 	return from != to && !WARN_ON_ONCE(!(arcs[from] & BIT(to)));
 }
 
+/* How many jiffies are left until end? It reads jiffies once: a CPU may stand still. */
+static inline unsigned long rxe_migr_left(unsigned long end)
+{
+	unsigned long now = jiffies;
+
+	return time_before(now, end) ? end - now : 0;
+}
+
 /* Is epoch a newer than b, in serial number arithmetic? */
 static inline bool rxe_migr_newer(u32 a, u32 b)
 {

@@ -69,8 +69,7 @@ u16 rxe_migr_wait_s(const struct rxe_qp *qp)
 	lockdep_assert_held(&qp->state_lock);
 
 	if (qp->migr.has_deadline)
-		left = time_before(jiffies, qp->migr.deadline) ?
-		       (qp->migr.deadline - jiffies) / HZ : 0;
+		left = rxe_migr_left(qp->migr.deadline) / HZ;
 	else if (!ms)
 		return RXE_MIGR_WAIT_FOREVER;
 	else if (qp->migr_state == RXE_MIGR_QP_STOPPED)

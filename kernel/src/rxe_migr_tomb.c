@@ -291,8 +291,8 @@ unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 			.state = RXE_MIGR_QP_STOPPED,
 			.tombstone = 1,
 			.epoch = be32_to_cpu(tomb->nak.epoch),
-			.deadline_ms = time_before(jiffies, tomb->expires) ?
-				jiffies_to_msecs(tomb->expires - jiffies) : 0,
+			.deadline_ms = jiffies_to_msecs(
+				rxe_migr_left(READ_ONCE(tomb->expires))),
 		};
 		memcpy(st->sgid, tomb->nak.old_gid, sizeof(st->sgid));
 		memcpy(st->dgid, tomb->av.grh.dgid.raw, sizeof(st->dgid));

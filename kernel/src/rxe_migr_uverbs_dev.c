@@ -21,9 +21,8 @@ static void rxe_migr_qp_status(struct rxe_qp *qp, struct rxe_migr_status *st)
 			 RXE_MIGR_STATUS_PEER_KNOWS : 0,
 		.epoch = qp->migr.epoch,
 		.peer_epoch = qp->migr.peer_epoch,
-		.deadline_ms = qp->migr.has_deadline &&
-			time_before(jiffies, qp->migr.deadline) ?
-			jiffies_to_msecs(qp->migr.deadline - jiffies) : 0,
+		.deadline_ms = qp->migr.has_deadline ?
+			jiffies_to_msecs(rxe_migr_left(qp->migr.deadline)) : 0,
 	};
 	rxe_migr_sgid(&qp->pri_av, &sgid);
 	memcpy(st->sgid, sgid.raw, sizeof(st->sgid));

@@ -283,7 +283,7 @@ static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 static void rxe_migr_run(struct rxe_qp *qp)
 {
 	struct rxe_migr_qp *m = &qp->migr;
-	unsigned long flags, delay = 0;
+	unsigned long flags, left, delay = 0;
 	bool give_up, move, ack, alive, seek = false;
 	unsigned int tries = 0;
 	u8 opcode = 0;
@@ -326,8 +326,9 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		else
 			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 	}
-	if (opcode && time_before(jiffies, m->next_tx)) {
-		delay = m->next_tx - jiffies;
+	left = rxe_migr_left(m->next_tx);
+	if (opcode && left) {
+		delay = left;
 		opcode = 0;
 	} else if (opcode) {
 		delay = rxe_migr_backoff(m->tries++);
@@ -335,9 +336,8 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		m->next_tx = jiffies + delay;
 	}
 	if (m->has_deadline) {
-		unsigned long left = m->deadline - jiffies;
-
-		delay = delay ? min(delay, max(left, 1UL)) : max(left, 1UL);
+		left = max(rxe_migr_left(m->deadline), 1UL);
+		delay = delay ? min(delay, left) : left;
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
