@@ -52,7 +52,7 @@ void rxe_migr_extend_pause(struct rxe_qp *qp)
 
 	if (time_after(end, last))
 		end = last;
-	/* A QP that is just failing has no deadline any more. */
+	/* A QP that waits for ever, or has failed, has no deadline. */
 	if (qp->migr.has_deadline && time_after(end, qp->migr.deadline))
 		qp->migr.deadline = end;
 }

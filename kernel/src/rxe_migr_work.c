@@ -179,6 +179,23 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 	mutex_unlock(&qp->migr.mutex);
 }
 
+/* Our RESUME, if it is unanswered, is not repeated any more. */
+static void rxe_migr_end_call(struct rxe_qp *qp)
+{
+	if (qp->migr.call == RXE_MIGR_CALL_AWAITED)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_MISSED);
+	else if (qp->migr.call == RXE_MIGR_CALL_CONFIRM)
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+}
+
+static bool rxe_migr_is_over(const struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return qp->migr.has_deadline &&
+	       time_after_eq(jiffies, qp->migr.deadline);
+}
+
 /*
  * The peer did not come back in time: the QP fails as if the peer were dead. The
  * oldest WQE ends with RETRY_EXC_ERR, and the rest is flushed. An idle QP goes to
@@ -194,10 +211,15 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* A STOP or a RESUME that came meanwhile has set another deadline. */
-	if ((qp->migr_state != RXE_MIGR_QP_PAUSED &&
-	     qp->migr_state != RXE_MIGR_QP_RESUMING) ||
-	    qp->migr.has_deadline) {
+	/* a packet that came meanwhile may have set a later deadline, or ended the wait */
+	if (!rxe_migr_is_over(qp)) {
+		spin_unlock_irqrestore(&qp->state_lock, flags);
+		goto enable;
+	}
+	qp->migr.has_deadline = false;
+	rxe_migr_end_call(qp);
+	if (qp->migr_state != RXE_MIGR_QP_PAUSED &&
+	    qp->migr_state != RXE_MIGR_QP_RESUMING) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
 	}
@@ -205,9 +227,6 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 		rxe_migr_set_peer(qp, RXE_MIGR_PEER_OVERDUE);
 	else if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
 		rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
-	if (qp->migr.call == RXE_MIGR_CALL_AWAITED)
-		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
-	qp->migr.has_deadline = false;
 	qp->migr.gave_up = qp_type(qp) == IB_QPT_RC;
 	rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
@@ -300,14 +319,12 @@ static void rxe_migr_run(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	alive = qp->valid && qp_state(qp) != IB_QPS_ERR &&
 		qp_state(qp) != IB_QPS_RESET;
-	give_up = alive && m->has_deadline &&
-		  time_after_eq(jiffies, m->deadline);
-	if (!alive || give_up) {
-		if (m->call == RXE_MIGR_CALL_AWAITED)
-			rxe_migr_set_call(qp, RXE_MIGR_CALL_MISSED);
-		else if (m->call == RXE_MIGR_CALL_CONFIRM)
-			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+	give_up = alive && rxe_migr_is_over(qp);
+	if (!alive) {
+		rxe_migr_end_call(qp);
 		m->has_deadline = false;
+	} else if (give_up) {
+		/* below, without the lock */
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
 		    rxe_migr_connected(qp) && m->epoch)
@@ -335,7 +352,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		tries = m->tries;
 		m->next_tx = jiffies + delay;
 	}
-	if (m->has_deadline) {
+	if (m->has_deadline && !give_up) {
 		left = max(rxe_migr_left(m->deadline), 1UL);
 		delay = delay ? min(delay, left) : left;
 	}
