@@ -92,7 +92,7 @@ struct rxe_migr_qp {
 	u32			seen_psn;	/* UC: the last PSN since the stop, plus one */
 	u16			renewal;	/* number of our last STOP */
 	u16			peer_renewal;	/* number of the peer's last STOP */
-	u64			renewal_ns;	/* when our last STOP was first sent */
+	u64			renewal_ns;	/* when our last STOP was first sent; 0: none since the stop */
 	u64			wait_ns;	/* stopped: the peer waits until then; 0: unknown */
 	u64			call_ns;	/* restored: when the peer was first called; 0: never */
 	unsigned int		tries;		/* how often STOP or RESUME was sent again */

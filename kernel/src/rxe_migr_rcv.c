@@ -67,7 +67,8 @@ static void rxe_migr_note_wait(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr
 	u64 until = wait == RXE_MIGR_WAIT_FOREVER ? U64_MAX :
 		    qp->migr.renewal_ns + wait * (u64)NSEC_PER_SEC;
 
-	if (qp->migr_state != RXE_MIGR_QP_STOPPED ||
+	/* between the stop and its first STOP, renewal is of the stop before, if any */
+	if (qp->migr_state != RXE_MIGR_QP_STOPPED || !qp->migr.renewal_ns ||
 	    be16_to_cpu(hdr->renewal) != qp->migr.renewal)
 		return;
 

@@ -29,6 +29,7 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		/* the answer to our next RESUME will tell whether it hears us */
 		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
 			rxe_migr_set_peer(qp, RXE_MIGR_PEER_GOES);
+		qp->migr.renewal_ns = 0;
 		qp->migr.wait_ns = 0;
 		if (qp->migr.peer != RXE_MIGR_PEER_STOPPED)
 			qp->migr.last_known = false;	/* it was of an earlier stop */

@@ -327,7 +327,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		/* below, without the lock */
 	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
-		    rxe_migr_connected(qp) && m->epoch)
+		    rxe_migr_connected(qp) && m->renewal_ns)
 			opcode = RXE_MIGR_OPCODE_STOP;
 	} else if (m->call == RXE_MIGR_CALL_AWAITED) {
 		if (rxe_migr_peer_is_deaf(qp)) {
