@@ -366,12 +366,13 @@ static void set_phase(struct rs_dev *dev, enum rs_dev_phase phase)
 	mutex_unlock(&dev->lock);
 }
 
-/* No donor is left, nobody can open the device any more, and nobody finds it when this ends. The caller has a reference. */
+/*
+ * No donor is left, all buffers are free, and nobody can open the device any more. Nobody finds it when this ends. The caller has
+ * a reference.
+ */
 static void del(struct rs_dev *dev)
 {
 	del_gendisk(dev->gendisk);
-	/* The donors that left have taken buffers to save their pages. */
-	rs_pages_wait(dev);
 	cancel_delayed_work_sync(&dev->tick);
 	cancel_work_sync(&dev->place_work);
 	/* No request and no buffer is left, so these works do not queue themselves again. */
@@ -385,6 +386,7 @@ static void del(struct rs_dev *dev)
 	rs_dev_put(dev);
 }
 
+/* -EINTR: the task is killed. The device stays, and so do all donors that have not left yet. */
 int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 {
 	int ret = claim(dev, extack);
@@ -392,11 +394,17 @@ int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 	if (ret)
 		return ret;
 	set_phase(dev, force ? RS_DEV_GOES : RS_DEV_CLOSED);
-	rs_disk_wait(dev);
-	ret = rs_donors_leave(dev);
+	ret = rs_disk_wait(dev);
+	if (!ret)
+		ret = rs_donors_leave(dev);
+	/* The donors that left have taken buffers to save their pages. */
+	if (!ret)
+		ret = rs_pages_wait(dev);
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "donors alone have pages of it, since the disk fails, or they do not answer: it stays");
 		set_phase(dev, RS_DEV_STAYS);
+		if (ret == -EINTR)
+			rs_donors_stay(dev);
 		unclaim(dev);
 		return ret;
 	}
@@ -404,8 +412,7 @@ int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-/* The module is being unloaded, so nobody has a device open. */
-void rs_devs_del_all(void)
+static void del_all_work(struct work_struct *work)
 {
 	struct rs_dev *dev;
 
@@ -418,4 +425,15 @@ void rs_devs_del_all(void)
 		mutex_lock(&rs_devs_lock);
 	}
 	mutex_unlock(&rs_devs_lock);
+}
+
+/* The module is being unloaded, so nobody has a device open. No signal reaches a worker, so all devices are removed. */
+void rs_devs_del_all(void)
+{
+	struct work_struct work;
+
+	INIT_WORK_ONSTACK(&work, del_all_work);
+	queue_work(rs_slow_wq, &work);
+	flush_work(&work);
+	destroy_work_on_stack(&work);
 }

@@ -99,12 +99,12 @@ bool rs_disk_has(struct rs_dev *dev, u64 seq)
 	return has;
 }
 
-/* Waits until the disk has all that is pending now, or has failed to write it. */
-void rs_disk_wait(struct rs_dev *dev)
+/* Waits until the disk has all that is pending now, or has failed to write it. -EINTR: the task is killed */
+int rs_disk_wait(struct rs_dev *dev)
 {
 	u64 seq = rs_disk_seq(dev);
 
-	wait_event_idle(dev->wait, rs_disk_has(dev, seq));
+	return wait_event_killable(dev->wait, rs_disk_has(dev, seq)) ? -EINTR : 0;
 }
 
 /* ------------------------------------------------------------------ writes */

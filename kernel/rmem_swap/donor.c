@@ -18,7 +18,8 @@
  * NEW     -> DOWN	it could not be connected, or its RDMA device went
  * UP      -> DOWN	lost
  * any but LEAVING -> LEAVING	DONOR_DEL, DEV_DEL
- * LEAVING -> UP	it was UP, and has pages that the disk does not take, or had such and did not answer in time
+ * LEAVING -> UP	it was UP, and has pages that the disk does not take, or had such and did not answer in time; or the task
+ *		that waited was killed
  *
  * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place.
  */
@@ -135,25 +136,29 @@ static void connect_work(struct work_struct *work)
 
 /*
  * All of generic netlink waits for a command. So a donor that does not answer in time is given up. A donor that goes on answering
- * is waited for as long as it takes, and so is the disk. False: it has not answered in time.
+ * is waited for as long as it takes, and so is the disk. -ETIMEDOUT: it has not answered in time. -EINTR: the task is killed
  */
-static bool wait_in_time(struct rs_donor *d, struct completion *done)
+static int wait_in_time(struct rs_donor *d, struct completion *done)
 {
 	unsigned int steps;
+	long left;
 
 	do {
 		steps = READ_ONCE(d->steps);
-		if (wait_for_completion_timeout(done, PATIENCE))
-			return true;
+		left = wait_for_completion_killable_timeout(done, PATIENCE);
+		if (left)
+			return left < 0 ? -EINTR : 0;
 	} while (READ_ONCE(d->on_disk) || READ_ONCE(d->steps) != steps);
-	return false;
+	return -ETIMEDOUT;
 }
 
 static void wait_or_fail(struct rs_donor *d, struct completion *done)
 {
-	if (wait_in_time(d, done))
+	int ret = wait_in_time(d, done);
+
+	if (!ret)
 		return;
-	rs_donor_fail(d, "it did not answer in time");
+	rs_donor_fail(d, "%s", ret == -EINTR ? "its command was killed" : "it did not answer in time");
 	wait_for_completion(done);
 }
 
@@ -284,9 +289,9 @@ static void reopen_all(struct rs_donor *d)
 }
 
 /*
- * Does the donor stay? It does if it has pages that the disk does not take, or had such pages and did not answer in time, unless
- * it is lost, or the device goes. Then it is up again, and work that was put off while it was leaving is done now. A thread that
- * has it leave once more waits for dev->lock, and then for the next leave_work.
+ * Does the donor stay? It does if it has pages that the disk does not take, or if it lingers, unless it is lost, or the device
+ * goes. Then it is up again, and work that was put off while it was leaving is done now. A thread that has it leave once more
+ * waits for dev->lock, and then for the next leave_work.
  */
 static bool stays(struct rs_donor *d, u64 lost)
 {
@@ -443,28 +448,47 @@ static bool may_be_alone(struct rs_donor *d)
 	return rs_alone(d, 0, dev->n_slabs) || !rs_disk_has(dev, rs_disk_seq(dev));
 }
 
+/* A donor that was up is up again as soon as it answers, if it has not begun to go for good. */
+static bool linger(struct rs_donor *d)
+{
+	lockdep_assert_held(&d->dev->lock);
+
+	if (d->state != RMEM_SWAP_LEAVING || !d->was_up || d->gone)
+		return false;
+	WRITE_ONCE(d->lingers, true);
+	wake_up_all(&d->dev->wait);
+	return true;
+}
+
+/* A command that waited for @d is killed. Another one, or DEV_DEL, may still want the donor to leave. */
+static void unwait(struct rs_donor *d, struct leaver *leaver)
+{
+	list_del_init(&leaver->list);
+	if (list_empty(&d->leavers) && d->dev->phase == RS_DEV_STAYS)
+		linger(d);
+}
+
 /*
  * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time: it may be moving. It
- * stays, unless the device goes, and this returns -ETIMEDOUT.
+ * stays, unless the device goes, and this returns -ETIMEDOUT. -EINTR: the task is killed, and no donor is given up for that.
  */
 static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 {
 	struct rs_dev *dev = d->dev;
-	int ret = 0;
+	int ret = wait_in_time(d, &leaver->done);
 
-	if (wait_in_time(d, &leaver->done))
+	if (!ret)
 		return 0;
 	mutex_lock(&dev->lock);
-	/* A leaver that is not on the list was told just now. */
-	if (!list_empty(&leaver->list)) {
-		if (d->was_up && !d->gone && dev->phase != RS_DEV_GOES && may_be_alone(d)) {
-			list_del_init(&leaver->list);
-			WRITE_ONCE(d->lingers, true);
-			wake_up_all(&dev->wait);
-			ret = -ETIMEDOUT;
-		} else {
-			rs_donor_fail(d, "it did not answer in time");
-		}
+	if (list_empty(&leaver->list)) {
+		ret = 0; /* it was told just now */
+	} else if (ret == -EINTR) {
+		unwait(d, leaver);
+	} else if (dev->phase != RS_DEV_GOES && may_be_alone(d) && linger(d)) {
+		list_del_init(&leaver->list);
+	} else {
+		rs_donor_fail(d, "it did not answer in time");
+		ret = 0;
 	}
 	mutex_unlock(&dev->lock);
 	if (!ret)
@@ -483,7 +507,7 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 	if (!d) {
 		NL_SET_ERR_MSG(extack, "the device has no such donor");
 		ret = -ENOENT;
-	} else if (!begin_leave(d)) {
+	} else if (!begin_leave(d) && !d->gone) {
 		NL_SET_ERR_MSG(extack, "the donor is being removed already");
 		ret = -EBUSY;
 	} else {
@@ -508,7 +532,7 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 
 /*
  * Has all donors leave. None is added meanwhile. -EIO: one stays, so others may stay or leave later. rs_dev.phase says when a
- * donor stays.
+ * donor stays. -EINTR: the task is killed
  */
 int rs_donors_leave(struct rs_dev *dev)
 {
@@ -526,8 +550,9 @@ int rs_donors_leave(struct rs_dev *dev)
 		wait_in_line(&leaver, d);
 		rs_donor_get(d);
 		mutex_unlock(&dev->lock);
-		if (!wait_until_left(d, &leaver) && !leaver.stays)
-			ret = 0;
+		ret = wait_until_left(d, &leaver);
+		if (ret == -ETIMEDOUT || leaver.stays)
+			ret = -EIO;
 		rs_donor_put(d);
 		mutex_lock(&dev->lock);
 		if (ret)
@@ -535,4 +560,16 @@ int rs_donors_leave(struct rs_dev *dev)
 	}
 	mutex_unlock(&dev->lock);
 	return ret;
+}
+
+/* DEV_DEL was killed, so the device stays. So do the donors that were leaving for it, as if it had not come. */
+void rs_donors_stay(struct rs_dev *dev)
+{
+	struct rs_donor *d;
+
+	mutex_lock(&dev->lock);
+	list_for_each_entry(d, &dev->donors, list)
+		if (list_empty(&d->leavers))
+			linger(d);
+	mutex_unlock(&dev->lock);
 }

@@ -167,10 +167,10 @@ static bool all_free(struct rs_dev *dev)
 	return all;
 }
 
-/* Waits until all buffers are free. No request is under way that could take one. */
-void rs_pages_wait(struct rs_dev *dev)
+/* Waits until all buffers are free. No request is under way that could take one. -EINTR: the task is killed */
+int rs_pages_wait(struct rs_dev *dev)
 {
-	wait_event(dev->wait, all_free(dev));
+	return wait_event_killable(dev->wait, all_free(dev)) ? -EINTR : 0;
 }
 
 /* A free entry exists: there are as many as buffers, each page in use has a buffer, and the new page's buffer was free. */

@@ -129,7 +129,7 @@ struct rs_io {
 
 /*
  *	RS_DEV_STAYS -> RS_DEV_CLOSED, RS_DEV_GOES	its removal begins
- *	RS_DEV_CLOSED, RS_DEV_GOES -> RS_DEV_STAYS	a donor stays, so the device does
+ *	RS_DEV_CLOSED, RS_DEV_GOES -> RS_DEV_STAYS	a donor stays, or the removal is killed, so the device stays
  *
  * A donor is added only to a device that stays. A donor that may alone have pages stays when the device is closed, and not when
  * the device goes.
@@ -264,7 +264,7 @@ struct rs_donor {
 	/* Under rs_dev.lock: */
 	struct list_head leavers;	/* who waits until it has left, or stays */
 	bool was_up;			/* before it was LEAVING */
-	bool lingers;			/* a command has given up waiting until it has left: it is up again as soon as it answers */
+	bool lingers;			/* no command waits any more until it has left: it is up again as soon as it answers */
 	bool gone;			/* it leaves for good */
 	int connect_ret;
 };
@@ -327,7 +327,7 @@ void rs_pages_free(struct rs_dev *dev);
 struct rs_buf *rs_buf_get(struct rs_io *io);
 struct rs_buf *rs_buf_take(struct rs_dev *dev);
 void rs_buf_put(struct rs_buf *buf);
-void rs_pages_wait(struct rs_dev *dev);
+int rs_pages_wait(struct rs_dev *dev);
 struct rs_io *rs_starved(struct rs_dev *dev, struct rs_buf **buf);
 struct rs_io *rs_page_write(struct rs_io *io, struct rs_buf *buf);
 struct rs_io *rs_page_written(struct rs_io *io, bool ok);
@@ -349,7 +349,7 @@ void rs_disk_flush(struct rs_io *io);
 void rs_disk_discard(struct rs_io *io);
 u64 rs_disk_seq(struct rs_dev *dev);
 bool rs_disk_has(struct rs_dev *dev, u64 seq);
-void rs_disk_wait(struct rs_dev *dev);
+int rs_disk_wait(struct rs_dev *dev);
 void rs_disk_work(struct work_struct *work);
 void rs_read_work(struct work_struct *work);
 
@@ -400,6 +400,7 @@ int rs_donor_add(struct rs_dev *dev, const char *name, const char *ibdev, u32 po
 int rs_donor_connect(struct rs_dev *dev, const char *name, const struct rs_donor_peer *peer, struct netlink_ext_ack *extack);
 int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *extack);
 int rs_donors_leave(struct rs_dev *dev);
+void rs_donors_stay(struct rs_dev *dev);
 void rs_donors_wait(void);
 void rs_donor_get(struct rs_donor *d);
 void rs_donor_put(struct rs_donor *d);

@@ -15,6 +15,9 @@
  *	DONOR_DEL	its slabs are unmapped (once the disk has all pages), freed at the donor; the queue pair is destroyed
  *	DEV_DEL		EBUSY while somebody has the device open, for example swap; rmemswap runs swapoff first. Its donors leave
  *
+ * DONOR_DEL and DEV_DEL wait for the disk. If the task is killed meanwhile, it gets no answer: the donor is up again, or the device
+ * stays, with its donors, and the request can be made again.
+ *
  * Sizes are bytes. A request that fails has an extended acknowledgment that names the attribute or says why.
  */
 #ifndef RMEM_SWAP_H
