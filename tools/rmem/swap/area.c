@@ -42,6 +42,8 @@ bool area_used(const char *device, uint64_t *used)
 static int run(char *const *words, char *output, size_t size)
 {
 	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none;
 	int ends[2], status = -1, error;
 	size_t all = 0;
 	ssize_t n;
@@ -51,7 +53,13 @@ static int run(char *const *words, char *output, size_t size)
 		return fault("%s: %s", words[0], strerror(errno));
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
-	error = posix_spawnp(&pid, words[0], &files, NULL, words, environ);
+	/* SIGQUIT is blocked here: a thread waits for it. */
+	posix_spawnattr_init(&attr);
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	error = posix_spawnp(&pid, words[0], &files, &attr, words, environ);
+	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
 	while (!error && all < size && (n = read(ends[0], output + all, size - all)) > 0)

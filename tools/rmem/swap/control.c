@@ -91,12 +91,17 @@ void control_listen(struct event_base *base, void (*asked)(int fd, char *line))
 		event_add(acceptable, NULL);
 }
 
+void control_forget(void)
+{
+	if (*listens_at)
+		unlink(listens_at);
+}
+
 void control_close(void)
 {
 	if (acceptable)
 		event_free(acceptable);
 	if (listener >= 0)
 		close(listener);
-	if (*listens_at)
-		unlink(listens_at);
+	control_forget();
 }

@@ -244,7 +244,7 @@ static void make_condition(struct donor *d)
 }
 
 /* The loop of the first thread handles signals, so no other thread takes one. */
-static int start_thread(struct donor *d)
+int start_thread(pthread_t *thread, void *(*run_it)(void *), void *arg)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -254,10 +254,10 @@ static int start_thread(struct donor *d)
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	ret = pthread_create(&d->thread, &attr, run, d);
+	ret = pthread_create(thread, &attr, run_it, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return ret ? fault("donor %s: its thread: %s", d->conf->name, strerror(ret)) : 0;
+	return ret ? fault("a thread can't be made: %s", strerror(ret)) : 0;
 }
 
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up)
@@ -272,7 +272,7 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 	if (up)
 		donor_up(d);
 	make_condition(d);
-	if (!kernel_open(&d->kernel) && !start_thread(d))
+	if (!kernel_open(&d->kernel) && !start_thread(&d->thread, run, d))
 		return d;
 	kernel_close(&d->kernel);
 	conf_donor_free(d->conf);

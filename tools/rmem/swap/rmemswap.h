@@ -138,6 +138,9 @@ int devices_make(struct kernel *k);
 
 /* ------------------------------------------------------------------ donor.c */
 
+/* A thread that takes no signal, with a small stack. Returns 0, or -1 after a message. */
+int start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
+
 enum donor_state {
 	DONOR_WAITS,  /* until the next attempt */
 	DONOR_UP,
@@ -211,6 +214,7 @@ void spare_memory(void);
 /* control.c: the operator's socket. Returns 0, or -1 after a message. */
 int control_open(const char *path);
 void control_close(void);
+void control_forget(void); /* only removes its name; for any thread of a process that ends at once */
 void control_answer(int fd, const char *error); /* NULL: done. Closes it. */
 /* @asked takes over the descriptor of a connection, and gets the line that the operator sent on it. */
 void control_listen(struct event_base *base, void (*asked)(int fd, char *line));

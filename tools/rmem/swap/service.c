@@ -105,12 +105,13 @@ static int make_events(void)
 	service.base = event_base_new();
 	if (service.wake < 0 || !service.base)
 		return fault("events: %s", strerror(errno));
+	if (await_quit())
+		return -1;
 	event_or_die(service.wake, EV_READ | EV_PERSIST, on_wake);
 	event_or_die(nl_socket_get_fd(service.events.sk), EV_READ | EV_PERSIST, on_events);
 	event_or_die(SIGTERM, EV_SIGNAL | EV_PERSIST, on_end);
 	event_or_die(SIGINT, EV_SIGNAL | EV_PERSIST, on_end);
 	event_or_die(SIGHUP, EV_SIGNAL | EV_PERSIST, on_reload);
-	event_or_die(SIGQUIT, EV_SIGNAL | EV_PERSIST, on_leave);
 	event_or_die(SIGCHLD, EV_SIGNAL | EV_PERSIST, on_child);
 	event = event_or_die(-1, EV_PERSIST, on_look);
 	event_add(event, &look_each);
@@ -151,8 +152,6 @@ int service_run(const char *conf_path, const char *socket_path)
 	control_close();
 	kernel_close(&service.events);
 	kernel_close(&service.requests);
-	/* After SIGQUIT, threads still run that use the settings. */
-	if (code != EXIT_LEFT)
-		conf_free(&service.conf);
+	conf_free(&service.conf);
 	return code;
 }

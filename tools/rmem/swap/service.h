@@ -26,6 +26,7 @@ void service_asked(int fd, char *line);
 void on_end(evutil_socket_t fd, short what, void *arg);
 void on_child(evutil_socket_t fd, short what, void *arg);
 void on_progress(evutil_socket_t fd, short what, void *arg);
-void on_leave(evutil_socket_t fd, short what, void *arg);
+/* From now on SIGQUIT ends the process, and everything in the kernel stays. Returns 0, or -1 after a message. */
+int await_quit(void);
 
 #endif

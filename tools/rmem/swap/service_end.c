@@ -4,9 +4,11 @@
  */
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "service.h"
 
@@ -15,7 +17,7 @@
 /* The swapoff that runs, or is to be tried again. */
 static struct {
 	struct conf_device *device;
-	pid_t pid;
+	_Atomic pid_t pid; /* the thread for SIGQUIT reads it */
 	bool stop;	/* SIGTERM: a swapoff that fails is tried again. SIGINT: it is not */
 	int64_t again;	/* when, ms; 0: it has not failed */
 	struct conf_device *failed; /* the last one that failed, and that the log tells of */
@@ -133,12 +135,16 @@ void on_end(evutil_socket_t signal, short what, void *arg)
 void on_child(evutil_socket_t fd, short what, void *arg)
 {
 	struct conf_device *device = ending.device;
+	pid_t pid = atomic_exchange(&ending.pid, 0); /* when it is reaped, another process may get its number */
 	int status;
 
 	(void)fd, (void)what, (void)arg;
-	if (!ending.pid || waitpid(ending.pid, &status, WNOHANG) != ending.pid)
+	if (!pid)
 		return;
-	ending.pid = 0;
+	if (waitpid(pid, &status, WNOHANG) != pid) {
+		ending.pid = pid;
+		return;
+	}
 	if (WIFEXITED(status) && !WEXITSTATUS(status)) {
 		say(LOG_INFO, "device %s: swapoff has ended", device->name);
 		device->off = true;
@@ -171,12 +177,33 @@ void on_progress(evutil_socket_t fd, short what, void *arg)
 	say(LOG_INFO, "device %s: swapoff, %" PRIu64 " MiB are left", ending.device->name, used >> 20);
 }
 
-void on_leave(evutil_socket_t fd, short what, void *arg)
+static void *leave(void *arg)
 {
-	(void)fd, (void)what, (void)arg;
+	sigset_t *quit = arg;
+	int signal;
+	pid_t pid;
+
+	while (sigwait(quit, &signal))
+		;
 	say(LOG_WARNING, "ended by SIGQUIT: the devices stay as they are");
-	if (ending.pid)
-		kill(ending.pid, SIGKILL);
-	service.exit_code = EXIT_LEFT;
-	event_base_loopbreak(service.base);
+	pid = ending.pid;
+	if (pid > 0)
+		kill(pid, SIGKILL);
+	control_forget();
+	_exit(EXIT_LEFT);
+}
+
+/*
+ * SIGQUIT has a thread of its own. The first thread may be waiting for the disk, in the kernel, which removes a donor or a device,
+ * or for the thread of a donor that waits there. The kernel ends that wait when the process ends.
+ */
+int await_quit(void)
+{
+	static sigset_t quit;
+	pthread_t thread;
+
+	sigemptyset(&quit);
+	sigaddset(&quit, SIGQUIT);
+	pthread_sigmask(SIG_BLOCK, &quit, NULL);
+	return start_thread(&thread, leave, &quit);
 }
