@@ -36,20 +36,31 @@ static void complete(struct rmem *r, const struct ibv_wc *wc)
 		post_receive(r, index);
 }
 
-static bool take_completions(struct rmem *r)
+/* Looks so many times at most. */
+static int look(const struct rmem *r, struct ibv_wc *wc, unsigned int times)
+{
+	struct ibv_cq *cq = r->cq;
+	int n = 0;
+
+	if (r->qp)
+		while (times-- && !n)
+			n = ibv_poll_cq(cq, BATCH, wc);
+	return n;
+}
+
+static bool take_completions(struct rmem *r, unsigned int looks)
 {
 	struct ibv_wc wc[BATCH];
-	bool any = false;
-	int n;
+	int n = look(r, wc, looks);
+	bool any = n;
 
-	do {
-		n = r->qp ? ibv_poll_cq(r->cq, BATCH, wc) : 0;
-		if (n < 0)
-			connection_break(r, "its completion queue fails");
+	while (n > 0) {
 		for (int i = 0; i < n && r->qp; i++)
 			complete(r, &wc[i]);
-		any |= n != 0;
-	} while (n == BATCH);
+		n = n == BATCH ? look(r, wc, 1) : 0;
+	}
+	if (n < 0)
+		connection_break(r, "its completion queue fails");
 	if (any) {
 		r->heard = now_ms();
 		r->looked = r->heard;
@@ -63,7 +74,7 @@ static bool arm(struct rmem *r)
 {
 	if (r->qp && ibv_req_notify_cq(r->cq, 0))
 		connection_break(r, "its completion queue can't be armed");
-	return take_completions(r) || !r->qp;
+	return take_completions(r, 1) || !r->qp;
 }
 
 static bool take_event(struct rmem *r)
@@ -87,9 +98,8 @@ static void poll_for_all(struct rmem *r)
 {
 	struct pollfd fd = { .events = POLLIN };
 
-	for (int i = 0; i < SPINS; i++)
-		if (take_completions(r))
-			return;
+	if (take_completions(r, SPINS))
+		return;
 	r->polling = true;
 	if (arm(r)) {
 		/* The event of this completion ends a later poll(). Many such events would take memory of the kernel. */
@@ -101,7 +111,7 @@ static void poll_for_all(struct rmem *r)
 		poll(&fd, 1, TICK_MS);
 		pthread_mutex_lock(&r->lock);
 		take_event(r);
-		take_completions(r);
+		take_completions(r, 1);
 	}
 	if (r->watched)
 		arm(r);
@@ -140,7 +150,7 @@ int wait_step(struct rmem *r, unsigned int generation)
 
 void progress(struct rmem *r)
 {
-	take_completions(r);
+	take_completions(r, 1);
 	r->looked = now_ms();
 	do_what_is_due(r);
 }
