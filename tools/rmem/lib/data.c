@@ -23,15 +23,20 @@ struct transfer {
 	struct memory *memory; /* NULL: through buffers */
 	struct rmem_op *op;
 	unsigned int generation;
+	int64_t now; /* when it began, or when it last had to wait */
+	bool waited; /* so another thread had the lock meanwhile */
 };
 
-static int wait_for_room(struct rmem *r, const struct transfer *t)
+static int wait_for_room(struct rmem *r, struct transfer *t)
 {
 	bool buffer = !t->memory && t->opcode != IBV_WR_ATOMIC_WRITE;
 
-	while (!r->wrs || (buffer && !r->buffers))
+	while (!r->wrs || (buffer && !r->buffers)) {
+		t->waited = true;
 		if (wait_step(r, t->generation))
 			return -ENOTCONN;
+		t->now = now_ms();
+	}
 	return r->generation == t->generation && r->qp ? 0 : connection_down(r);
 }
 
@@ -82,7 +87,7 @@ static void begin_part(struct rmem *r, struct transfer *t)
 	};
 	t->op->parts++;
 	t->region->busy++;
-	heat_count(t->region);
+	heat_count(t->region, t->now);
 	if (t->memory)
 		t->memory->busy++;
 	if (t->opcode == IBV_WR_ATOMIC_WRITE)
@@ -121,60 +126,63 @@ static int begin(struct rmem *r, struct transfer *t)
 		t->memory->busy--;
 	region_drop(t->region);
 	op_done(t->op, begun ? ret : 0);
-	pthread_cond_broadcast(&r->changed); /* for threads that wait until it is not busy */
+	/* Parts that ended meanwhile have told threads of that while this still held the operation, the region and the memory. */
+	if (t->waited)
+		pthread_cond_broadcast(&r->changed);
 	return begun ? 0 : ret;
 }
 
-static int transfer(struct rmem *r, struct transfer t, bool wait)
+static int transfer(struct rmem *r, struct transfer *t, bool wait)
 {
 	int ret = enter(r);
 
 	if (ret)
 		return ret;
 	/* A program that has little to do may not wait for anything. The others look at completions when they do. */
-	if (now_ms() - r->looked >= QUIET_MS)
+	t->now = now_ms();
+	if (t->now - r->looked >= QUIET_MS)
 		progress(r);
 	else
 		do_what_is_due(r);
-	ret = r->qp ? begin(r, &t) : connection_down(r);
-	return wait ? leave_done(r, t.op, ret) : leave(r, ret);
+	ret = r->qp ? begin(r, t) : connection_down(r);
+	return wait ? leave_done(r, t->op, ret) : leave(r, ret);
 }
 
 int rmem_put_async(struct rmem *r, uint64_t dst, const void *src, size_t len, struct rmem_op *op)
 {
 	/* The local memory of a WRITE is only read. */
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
-					      .op = op }, false);
+	return transfer(r, &(struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
+					       .op = op }, false);
 }
 
 int rmem_get_async(struct rmem *r, void *dst, uint64_t src, size_t len, struct rmem_op *op)
 {
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
-					      .op = op }, false);
+	return transfer(r, &(struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
+					       .op = op }, false);
 }
 
 int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len)
 {
 	struct rmem_op op = { 0 };
 
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
-					      .op = &op }, true);
+	return transfer(r, &(struct transfer){ .opcode = IBV_WR_RDMA_WRITE, .remote = dst, .local = (uint8_t *)src, .left = len,
+					       .op = &op }, true);
 }
 
 int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len)
 {
 	struct rmem_op op = { 0 };
 
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
-					      .op = &op }, true);
+	return transfer(r, &(struct transfer){ .opcode = IBV_WR_RDMA_READ, .remote = src, .local = dst, .left = len,
+					       .op = &op }, true);
 }
 
 static int put8(struct rmem *r, uint64_t dst, uint64_t value, struct rmem_op *op, bool wait)
 {
 	if (dst % 8)
 		return fail(-EINVAL, "range 0x%llx: it is no multiple of 8", (unsigned long long)dst);
-	return transfer(r, (struct transfer){ .opcode = IBV_WR_ATOMIC_WRITE, .remote = dst, .left = 8, .value = value,
-					      .op = op }, wait);
+	return transfer(r, &(struct transfer){ .opcode = IBV_WR_ATOMIC_WRITE, .remote = dst, .left = 8, .value = value,
+					       .op = op }, wait);
 }
 
 int rmem_put8_async(struct rmem *r, uint64_t dst, uint64_t value, struct rmem_op *op)

@@ -24,9 +24,9 @@ static void fold(struct heat *heat, int64_t now)
 	heat->since += 1000 * seconds;
 }
 
-void heat_count(struct region *region)
+void heat_count(struct region *region, int64_t now)
 {
-	fold(&region->heat, now_ms());
+	fold(&region->heat, now);
 	region->heat.count++;
 }
 

@@ -297,7 +297,7 @@ void evict_run(struct rmem *r);
 void evict_taken(struct rmem *r, struct region *region); /* the donor gets the slab, or took it: tells the program, once */
 
 /* heat.c */
-void heat_count(struct region *region);
+void heat_count(struct region *region, int64_t now);
 int heat_notice(struct rmem *r, const struct rmem_ask_heat *ask, size_t size); /* -1: it makes no sense */
 void heat_run(struct rmem *r);
 
