@@ -114,8 +114,10 @@ void device_close(struct rmem *r)
 		ibv_destroy_qp(r->qp);
 	memory_unregister_all(r);
 	area_close(r);
-	if (r->cq)
+	if (r->cq) {
+		ibv_ack_cq_events(r->cq, r->events);
 		ibv_destroy_cq(r->cq);
+	}
 	if (r->channel)
 		ibv_destroy_comp_channel(r->channel);
 	if (r->pd)
@@ -123,6 +125,7 @@ void device_close(struct rmem *r)
 	if (r->port.context)
 		ibv_close_device(r->port.context);
 	r->generation++;
+	r->events = 0;
 	r->qp = NULL;
 	r->cq = NULL;
 	r->channel = NULL;

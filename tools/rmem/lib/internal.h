@@ -155,6 +155,7 @@ struct rmem {
 	enum state state;
 	unsigned int generation; /* one more whenever a connection breaks or is made */
 	bool polling;		 /* a thread is in poll(), without the lock */
+	unsigned int events;	 /* taken, and to be acknowledged before the queue is destroyed: each time that takes a mutex */
 	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
 	int connect_ret;	 /* what the last rmem_connect() or rmem_reconnect() returned, */
