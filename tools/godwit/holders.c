@@ -15,73 +15,46 @@ static bool is_event_file(const struct proc_fd *fd)
 	return !strcmp(fd->link, EVENT_FILE);
 }
 
-/* The file of this descriptor; NULL: none, and its place is *at. */
-static struct event_file *find_event_file(const struct event_files *files, const struct proc_fd *fd, size_t *at)
+static const struct context *context_of_event(const struct contexts *list, const struct proc_fd *fd,
+					      struct rxe_migr_event_fd *file)
 {
-	size_t low = 0, high = files->n;
+	int copy = proc_get_fd(fd->pid, fd->fd);
+	const struct context *found = NULL;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		struct event_file *f = &files->file[files->order[middle]];
-		int order = proc_order_files(f->holders.holder[0].pid, f->holders.holder[0].fd, fd->pid, fd->fd);
+	for (size_t i = 0; !found && copy >= 0 && i < list->n; i++) {
+		struct ibv_context *ctx = context_attach(&list->context[i]);
 
-		if (!order)
-			return f;
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
+		if (!ctx)
+			continue;
+		if (ibv_query_event_fd(ctx, copy, file) == 0)
+			found = &list->context[i];
+		ibv_detach_context(ctx);
 	}
-	*at = low;
-	return NULL;
+	close_fd(&copy);
+	return found;
 }
 
 struct event_search {
 	const struct contexts *list;
 	struct event_files *files;
-	size_t last;		/* the context whose event file was found last: most follow each other */
 };
-
-static const struct context *context_of_event(struct event_search *s, const struct proc_fd *fd, struct rxe_migr_event_fd *file)
-{
-	int copy = proc_get_fd(fd->pid, fd->fd);
-	const struct context *found = NULL;
-
-	for (size_t i = 0; !found && copy >= 0 && i < s->list->n; i++) {
-		const struct context *c = &s->list->context[(s->last + i) % s->list->n];
-		struct ibv_context *ctx = context_attach(c);
-
-		if (!ctx)
-			continue;
-		if (ibv_query_event_fd(ctx, copy, file) == 0)
-			found = c;
-		ibv_detach_context(ctx);
-	}
-	close_fd(&copy);
-	if (found)
-		s->last = found->slot;
-	return found;
-}
 
 static int add_event_file(const struct proc_fd *fd, void *arg)
 {
 	struct event_search *s = arg;
-	struct event_files *files = s->files;
 	struct event_file *f;
-	size_t at;
 
 	if (!is_event_file(fd))
 		return 0;
-	f = find_event_file(files, fd, &at);
-	if (!f) {
-		GROW(files->order, files->n);
-		GROW(files->file, files->n);
-		memmove(files->order + at + 1, files->order + at, (files->n - at) * sizeof(*files->order));
-		files->order[at] = files->n;
-		f = &files->file[files->n++];
-		*f = (struct event_file){ 0 };
-		f->context = context_of_event(s, fd, &f->file);
-	}
+	for (size_t i = 0; i < s->files->n; i++)
+		if (holders_have(&s->files->file[i].holders, fd)) {
+			holders_add(&s->files->file[i].holders, fd);
+			return 0;
+		}
+	GROW(s->files->file, s->files->n);
+	f = &s->files->file[s->files->n++];
+	*f = (struct event_file){ 0 };
+	f->context = context_of_event(s->list, fd, &f->file);
 	holders_add(&f->holders, fd);
 	return 0;
 }
@@ -89,7 +62,7 @@ static int add_event_file(const struct proc_fd *fd, void *arg)
 int event_files_find(const struct tree *tree, const struct contexts *list, struct event_files *files)
 {
 	*files = (struct event_files){ 0 };
-	return proc_each_fd(tree, add_event_file, &(struct event_search){ .list = list, .files = files });
+	return proc_each_fd(tree, add_event_file, &(struct event_search){ list, files });
 }
 
 void event_files_free(struct event_files *files)
@@ -97,7 +70,6 @@ void event_files_free(struct event_files *files)
 	for (size_t i = 0; i < files->n; i++)
 		free(files->file[i].holders.holder);
 	free(files->file);
-	free(files->order);
 	*files = (struct event_files){ 0 };
 }
 
@@ -168,9 +140,7 @@ struct outside {
 static int outside_fd(const struct proc_fd *fd, void *arg)
 {
 	struct outside *o = arg;
-	struct event_file *f;
 	char device[64];
-	size_t at;
 
 	/* Another godwit holds these files only while it looks at them. */
 	if (tree_has(o->tree, fd->pid))
@@ -180,9 +150,9 @@ static int outside_fd(const struct proc_fd *fd, void *arg)
 			if (holders_have(&o->list->context[i].holders, fd) && !proc_is_ours(fd->pid))
 				o->list->context[i].holders.outsider = fd->pid;
 	} else if (is_event_file(fd)) {
-		f = find_event_file(o->files, fd, &at);
-		if (f && !proc_is_ours(fd->pid))
-			f->holders.outsider = fd->pid;
+		for (size_t i = 0; i < o->files->n; i++)
+			if (holders_have(&o->files->file[i].holders, fd) && !proc_is_ours(fd->pid))
+				o->files->file[i].holders.outsider = fd->pid;
 	}
 	return 0;
 }

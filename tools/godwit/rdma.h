@@ -53,7 +53,6 @@ struct event_file {
 struct event_files {
 	struct event_file *file;
 	size_t n;
-	size_t *order;		/* their places in file, by proc_order_files() */
 };
 
 /* contexts.c */
