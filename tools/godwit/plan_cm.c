@@ -123,10 +123,12 @@ static bool has_qp(const struct plan *plan, struct again *again, const char *dev
 {
 	if (have_qp(&plan->contexts, device, qpn, found))
 		return true;
-	if (!again->read && (contexts_find(&plan->tree, &again->now) || contexts_inspect(&again->now)))
-		contexts_free(&again->now);
-	again->read = true;
-	fault_clear();
+	if (!again->read) {
+		again->read = !contexts_find(&plan->tree, &again->now) && !contexts_inspect(&again->now);
+		if (!again->read)
+			contexts_free(&again->now);
+		fault_clear();
+	}
 	return have_qp(&again->now, device, qpn, found);
 }
 
