@@ -69,6 +69,32 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 	}
 }
 
+/* Is the device taken from a program that goes on? (ib_uverbs knows it no more.) */
+static bool rxe_migr_device_goes(const struct rxe_qp *qp)
+{
+	const struct ib_uqp_object *uobj = qp->ibqp.uobject;
+
+	return uobj &&
+	       !rcu_access_pointer(uobj->uevent.uobject.ufile->device->ib_dev);
+}
+
+/* The program may poll until its work is done, so all of it ends in an error. */
+static void rxe_migr_flush_qp(struct rxe_qp *qp)
+{
+	unsigned long flags;
+
+	mutex_lock(&qp->migr.mutex);
+	rxe_disable_task(&qp->recv_task);
+	rxe_disable_task(&qp->send_task);
+	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->attr.qp_state = IB_QPS_ERR;
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+	rxe_completer(qp);
+	rxe_receiver(qp);
+	rxe_migr_enable(qp);
+	mutex_unlock(&qp->migr.mutex);
+}
+
 void rxe_migr_qp_destroy(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -89,6 +115,9 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	rxe_migr_orphan_conn(qp);
 	rxe_migr_bury(qp);
+
+	if (rxe_migr_device_goes(qp))
+		rxe_migr_flush_qp(qp);
 }
 
 /*

@@ -92,7 +92,7 @@ static struct net_device *rxe_ns_stranger(struct rxe_dev *rxe, int index)
  * macvlan has itself. ib_core has no way to refuse a GID without an error in the
  * kernel's log, so it is taken away as soon as it is there.
  */
-void rxe_ns_clean_gids(struct rxe_dev *rxe)
+static void rxe_ns_clean_gids(struct rxe_dev *rxe)
 {
 	struct net_device *ndev;
 	int i;
@@ -187,6 +187,22 @@ void rxe_ns_leave(struct rxe_dev *rxe)
 	}
 	mutex_unlock(&rxe_ns_mutex);
 	wake_up_all(&rxe_ns_left);
+}
+
+/*
+ * ib_core lets root take a device to another namespace, where it is enabled again.
+ * Its interface, and so its sockets and routes, would stay behind, so it ends.
+ */
+int rxe_ns_enable(struct rxe_dev *rxe)
+{
+	if (!rdma_dev_access_netns(&rxe->ib_dev, rxe->ns.net)) {
+		ib_unregister_device_queued(&rxe->ib_dev);
+		return -EOPNOTSUPP;
+	}
+
+	rxe_ns_clean_gids(rxe);
+
+	return 0;
 }
 
 /* The namespace of ndev, with a reference; NULL if either is about to end */

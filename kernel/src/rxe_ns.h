@@ -35,8 +35,8 @@ int rxe_ns_add(const char *ibdev_name, struct net_device *ndev);
 int rxe_ns_join(struct rxe_dev *rxe, struct net *net);
 void rxe_ns_leave(struct rxe_dev *rxe);
 
-/* Takes away GIDs of other namespaces; the caller holds the device. */
-void rxe_ns_clean_gids(struct rxe_dev *rxe);
+/* A device is about to be seen in a namespace: only in its own, without others' GIDs. */
+int rxe_ns_enable(struct rxe_dev *rxe);
 
 /* The IPv6 socket of a device that has joined; NULL where there is no IPv6 */
 struct sock *rxe_ns_sk6(const struct rxe_dev *rxe);
