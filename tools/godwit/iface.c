@@ -65,7 +65,7 @@ static int tool_within(int limit_ms, const char *what, const char *todo, const c
 	if (ret == 127)
 		fault("%s: it is not installed: apt-get install iproute2", argv[0]);
 	else if (ret == RUN_LATE)
-		fault("%s: it is not gone after %d s: a program has the device open, perhaps by a completion channel: end that "
+		fault("%s: it is not gone after %d s: perhaps a program stands in a verb of the device: end that "
 		      "program", what, limit_ms / 1000);
 	else if (ret)
 		fault("%s: %.300s: %s", what, *line ? line : "it failed, and nobody says why", todo);
@@ -320,8 +320,8 @@ int iface_check_unused(const char *device)
 }
 
 /*
- * In a deletion the kernel waits for whoever has the device open, and the program can't be killed meanwhile. Somebody may have
- * opened it since iface_check_unused(), or have what that does not find: an event file, a descriptor in a socket's queue.
+ * In a deletion the kernel waits for whoever stands in a verb of the device, and the deletion can't be killed meanwhile. Somebody
+ * may have opened the device since iface_check_unused(), or by a descriptor in a socket's queue, which that does not find.
  */
 #define DELETE_MS	20000
 

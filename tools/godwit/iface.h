@@ -51,7 +51,7 @@ int iface_add_addresses(const struct iface *i);
 int iface_up(const struct iface *i);
 int iface_add_device(const struct iface *i);
 int iface_lo_up(void);
-/* These wait for a while, and no longer, for whoever has the device open. */
+/* These wait for a while, and no longer, for whoever stands in a verb of the device. */
 int iface_delete_device(const char *device);
 int iface_delete(const char *ifname, const char *what, const char *todo);
 bool iface_can_be_deleted(const char *ifname);	/* is it of a type that godwit makes? */
@@ -60,8 +60,8 @@ char *iface_of(const char *device);
 /* The interface of the only device in this namespace, to be freed. NULL with fault(). */
 char *iface_of_only_device(void);
 /*
- * -1 with fault() if somebody has the device open: to delete it, the kernel would wait for that process for ever. This finds
- * contexts and files of the device, but no event files.
+ * -1 with fault() if somebody has the device open: a deletion would take it from that process. This finds contexts and files of
+ * the device, but no event files.
  */
 int iface_check_unused(const char *device);
 
