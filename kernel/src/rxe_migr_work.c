@@ -188,11 +188,12 @@ static void rxe_migr_end_call(struct rxe_qp *qp)
 		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
 }
 
+/* A move of the peer that was accepted, and is to be applied next, may end the wait. */
 static bool rxe_migr_is_over(const struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
 
-	return qp->migr.has_deadline &&
+	return qp->migr.has_deadline && !qp->migr.move.pending &&
 	       time_after_eq(jiffies, qp->migr.deadline);
 }
 
@@ -211,7 +212,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	rxe_disable_task(&qp->send_task);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	/* a packet that came meanwhile may have set a later deadline, or ended the wait */
+	/* a packet that came meanwhile may have set a later deadline, or ends the wait */
 	if (!rxe_migr_is_over(qp)) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		goto enable;
