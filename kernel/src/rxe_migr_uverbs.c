@@ -23,6 +23,20 @@ static bool rxe_migr_is_resuming(struct rxe_qp *qp)
 		qp->migr_state == RXE_MIGR_QP_PAUSED);
 }
 
+/*
+ * Did the QP fail before its RESUME was answered? In the error state it takes no
+ * answer, but its work notes only later that the answer is missed. A QP that gives up
+ * notes this before it is in the error state.
+ */
+static bool rxe_migr_has_missed(struct rxe_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+
+	return (qp->migr.call == RXE_MIGR_CALL_AWAITED ||
+		qp->migr.call == RXE_MIGR_CALL_MISSED) &&
+	       (qp_state(qp) == IB_QPS_ERR || qp->migr.gave_up);
+}
+
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
@@ -56,8 +70,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 		resp.num_resuming += rxe_migr_is_resuming(qp);
 		resp.num_paused += rxe_migr_is_resuming(qp) &&
 			qp->migr_state == RXE_MIGR_QP_PAUSED;
-		resp.num_failed += qp->migr.call == RXE_MIGR_CALL_MISSED &&
-				   qp_state(qp) == IB_QPS_ERR;
+		resp.num_failed += rxe_migr_has_missed(qp);
 		if (stopped)
 			resp.wait_ns = min(resp.wait_ns,
 				rxe_migr_peer_waits(qp, uc->migr.stop_ns));
