@@ -163,8 +163,8 @@ void rxe_migr_announce_stop(struct rxe_qp *qp)
 }
 
 /*
- * Ask the peer to wait for longer. A peer that has never answered is asked, too: it
- * may have heard of the stop, and its answers may be lost.
+ * Ask the peer to wait for longer, once the stop was announced. A peer that has never
+ * answered is asked, too: it may have heard of the stop, and its answers may be lost.
  */
 void rxe_migr_renew_stop(struct rxe_qp *qp)
 {
@@ -173,7 +173,8 @@ void rxe_migr_renew_stop(struct rxe_qp *qp)
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	renew = qp->migr_state == RXE_MIGR_QP_STOPPED &&
-		rxe_migr_connected(qp) && qp->migr.renewal < U16_MAX;
+		rxe_migr_connected(qp) && qp->migr.renewal_ns &&
+		qp->migr.renewal < U16_MAX;
 	if (renew)
 		rxe_migr_next_renewal(qp);
 	spin_unlock_irqrestore(&qp->state_lock, flags);

@@ -116,8 +116,9 @@ enum rxe_migr_query_flags {
 	 */
 	RXE_MIGR_QUERY_ASK	= 1 << 0,
 	/*
-	 * If the context is stopped: ask its peers to wait for their
-	 * pause_timeout from now on. They do, as long as their pause_max allows.
+	 * If the context is stopped: ask its peers, once DUMP has told them of it,
+	 * to wait for their pause_timeout from now on. They do, as long as their
+	 * pause_max allows.
 	 * QUERY does not wait for the answers: wait_ns and num_silent of the next
 	 * QUERY have them.
 	 */
