@@ -412,8 +412,14 @@ int rs_dev_del(struct rs_dev *dev, bool force, struct netlink_ext_ack *extack)
 	return 0;
 }
 
+struct del_all {
+	struct work_struct work;
+	struct completion done;
+};
+
 static void del_all_work(struct work_struct *work)
 {
+	struct del_all *all = container_of(work, struct del_all, work);
 	struct rs_dev *dev;
 
 	mutex_lock(&rs_devs_lock);
@@ -425,15 +431,21 @@ static void del_all_work(struct work_struct *work)
 		mutex_lock(&rs_devs_lock);
 	}
 	mutex_unlock(&rs_devs_lock);
+	complete(&all->done);
 }
 
-/* The module is being unloaded, so nobody has a device open. No signal reaches a worker, so all devices are removed. */
+/*
+ * The module is being unloaded, so nobody has a device open. No signal reaches a worker, so all devices are removed. The task
+ * waits in TASK_IDLE, as the disk may stand still.
+ */
 void rs_devs_del_all(void)
 {
-	struct work_struct work;
+	struct del_all all;
 
-	INIT_WORK_ONSTACK(&work, del_all_work);
-	queue_work(rs_slow_wq, &work);
-	flush_work(&work);
-	destroy_work_on_stack(&work);
+	INIT_WORK_ONSTACK(&all.work, del_all_work);
+	init_completion(&all.done);
+	queue_work(rs_slow_wq, &all.work);
+	wait_for_completion_state(&all.done, TASK_IDLE);
+	flush_work(&all.work);
+	destroy_work_on_stack(&all.work);
 }
