@@ -2,6 +2,8 @@
 /* Devices: made, opened, removed. */
 
 #include <linux/ctype.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/netlink.h>
@@ -421,13 +423,17 @@ static void del_all_work(struct work_struct *work)
 {
 	struct del_all *all = container_of(work, struct del_all, work);
 	struct rs_dev *dev;
+	struct file *disk;
 
 	mutex_lock(&rs_devs_lock);
 	while ((dev = list_first_entry_or_null(&rs_devs, struct rs_dev, list))) {
 		rs_dev_get(dev);
 		mutex_unlock(&rs_devs_lock);
+		disk = get_file(dev->disk_file);
 		if (!rs_dev_del(dev, true, NULL))
 			rs_dev_put(dev);
+		/* The last fput() of a worker closes the disk a moment later, when the module may be gone. */
+		__fput_sync(disk);
 		mutex_lock(&rs_devs_lock);
 	}
 	mutex_unlock(&rs_devs_lock);
