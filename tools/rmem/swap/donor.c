@@ -9,7 +9,6 @@
  *	any -> ENDED		donor_end()
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,6 @@
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 60000
 #define STEADY_MS 60000 /* a donor that is lost sooner may carry no pages, and must not get slabs again each second */
-#define STACK_SIZE (256 * 1024) /* all of it is locked in memory */
 
 static void told(void)
 {
@@ -243,21 +241,11 @@ static void make_condition(struct donor *d)
 	pthread_condattr_destroy(&attr);
 }
 
-/* The loop of the first thread handles signals, so no other thread takes one. */
-int start_thread(pthread_t *thread, void *(*run_it)(void *), void *arg)
+static int start(struct donor *d)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int ret;
+	int ret = start_thread(&d->thread, run, d);
 
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	ret = pthread_create(thread, &attr, run_it, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return ret ? fault("a thread can't be made: %s", strerror(ret)) : 0;
+	return ret ? fault("donor %s: its thread: %s", d->conf->name, strerror(ret)) : 0;
 }
 
 struct donor *donor_start(const struct conf_donor *conf, const char *device, bool taken, bool up)
@@ -272,7 +260,7 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 	if (up)
 		donor_up(d);
 	make_condition(d);
-	if (!kernel_open(&d->kernel) && !start_thread(&d->thread, run, d))
+	if (!kernel_open(&d->kernel) && !start(d))
 		return d;
 	kernel_close(&d->kernel);
 	conf_donor_free(d->conf);

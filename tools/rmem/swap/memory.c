@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "rmemswap.h"
 
 #define HEAP_SIZE (2 << 20)
+#define STACK_SIZE (256 * 1024) /* all of it is locked in memory */
 
 void spare_memory(void)
 {
@@ -35,4 +37,21 @@ int lock_memory(void)
 	free(heap);
 	spare_memory();
 	return 0;
+}
+
+/* The loop of the first thread handles signals, so no other thread takes one. */
+int start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_SIZE);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	ret = pthread_create(thread, &attr, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return ret;
 }

@@ -138,9 +138,6 @@ int devices_make(struct kernel *k);
 
 /* ------------------------------------------------------------------ donor.c */
 
-/* A thread that takes no signal, with a small stack. Returns 0, or -1 after a message. */
-int start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
-
 enum donor_state {
 	DONOR_WAITS,  /* until the next attempt */
 	DONOR_UP,
@@ -210,6 +207,8 @@ int service_run(const char *conf_path, const char *socket_path);
 int lock_memory(void);
 /* For a thread that may run while memory is short: its system calls do not wait for writes to a disk. */
 void spare_memory(void);
+/* A thread that takes no signal, with a small stack. Returns 0 or an errno. */
+int start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* control.c: the operator's socket. Returns 0, or -1 after a message. */
 int control_open(const char *path);

@@ -201,9 +201,11 @@ int await_quit(void)
 {
 	static sigset_t quit;
 	pthread_t thread;
+	int ret;
 
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
 	pthread_sigmask(SIG_BLOCK, &quit, NULL);
-	return start_thread(&thread, leave, &quit);
+	ret = start_thread(&thread, leave, &quit);
+	return ret ? fault("SIGQUIT: its thread: %s", strerror(ret)) : 0;
 }
