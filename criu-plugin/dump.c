@@ -259,6 +259,7 @@ static int collect(void)
 	dump.inventory.abi_version = RXE_MIGR_ABI_VERSION;
 	dump.inventory.stop_ns = dump.stop_ns;
 	note_time(&dump.inventory);
+	note_needs(&dump.inventory);
 	if (!add_devices() && !collect_tasks() && !write_contexts())
 		dump.result = write_inventory(&dump.inventory);
 	/*
@@ -283,27 +284,47 @@ int accept_mapping(const struct stat *st)
 	return collect();
 }
 
+/*
+ * CRIU does not say which file is the last, so each is added when CRIU names
+ * it; and to write the whole inventory again each time would take too long.
+ */
+static int add_to_inventory(RdmaFileEntry *file, RdmaCmFileEntry *cm_file)
+{
+	RdmaInventoryEntry more = RDMA_INVENTORY_ENTRY__INIT;
+
+	more.version = dump.inventory.version;	/* required, so the same again */
+	more.abi_version = dump.inventory.abi_version;
+	more.stop_ns = dump.inventory.stop_ns;
+	more.files = &file;
+	more.n_files = !!file;
+	more.cm_files = &cm_file;
+	more.n_cm_files = !!cm_file;
+	return extend_inventory(&more);
+}
+
 static int add_file(int fd, int id, uint32_t context, uint32_t type,
 		    uint32_t handle)
 {
-	RdmaFileEntry *entry;
+	RdmaFileEntry entry = RDMA_FILE_ENTRY__INIT;
 	int flags;
 
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
 		return fail("the flags of a file cannot be read: %m");
-	entry = append_message(&dump.inventory.files, &dump.inventory.n_files,
-			       &rdma_file_entry__descriptor);
-	if (!entry)
-		return -1;
-	entry->id = id;
-	entry->context = context;
-	entry->type = type;
-	entry->handle = handle;
-	entry->flags = flags;
+	entry.id = id;
+	entry.context = context;
+	entry.type = type;
+	entry.handle = handle;
+	entry.flags = flags;
+	return add_to_inventory(&entry, NULL);
+}
 
-	/* CRIU does not say which file is the last, so write it each time. */
-	return write_inventory(&dump.inventory);
+static int add_cm_file(int fd, int id)
+{
+	RdmaCmFileEntry entry = RDMA_CM_FILE_ENTRY__INIT;
+
+	return dump_cm_file(fd, id, &entry) || add_to_inventory(NULL, &entry) ?
+		-1 : 0;
 }
 
 static int dump_event_file(int fd, int id)
@@ -340,7 +361,7 @@ int dump_file(int fd, int id)
 	case FILE_EVENTS:
 		return collect() ? -1 : dump_event_file(fd, id);
 	case FILE_RDMA_CM:
-		return collect() ? -1 : dump_cm_file(fd, id, &dump.inventory);
+		return collect() ? -1 : add_cm_file(fd, id);
 	default:
 		return -ENOTSUP;
 	}

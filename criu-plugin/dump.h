@@ -98,7 +98,8 @@ int collect_regions(void);	/* when the inventory has all tasks */
 /* -------------------------------------------------- dump_cm.c: librdmacm -- */
 
 int look_at_cm(pid_t pid, int fd);
-int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory);
+void note_needs(RdmaInventoryEntry *inventory);	/* when all are looked at */
+int dump_cm_file(int fd, int id, RdmaCmFileEntry *entry);
 void end_cm(void);
 
 /* ----------------------------------------------------------- watchdog.c -- */

@@ -22,6 +22,7 @@ static struct {
 	struct ibv_context *ctx;	/* of any device, to call the driver */
 	struct cm_file	*files;
 	uint32_t	num_files;
+	bool		has_ids;	/* at least one of them has */
 } cm;
 
 static const struct cm_file *find_cm_file(int fd)
@@ -99,23 +100,17 @@ int look_at_cm(pid_t pid, int fd)
 	file->fd = mine;
 	file->pid = pid;
 	cm.num_files++;
+	cm.has_ids |= count > 0;
 	return 0;
 }
 
-static int need(RdmaInventoryEntry *inventory, char *feature)
+/* The tasks are frozen, so no file gets its first id any more. */
+void note_needs(RdmaInventoryEntry *inventory)
 {
-	char **slot;
-	size_t i;
+	static char *needs[] = { NEEDS_RDMA_CM, NEEDS_CM_ID };
 
-	for (i = 0; i < inventory->n_needs; i++)
-		if (!strcmp(inventory->needs[i], feature))
-			return 0;
-	slot = append(&inventory->needs, sizeof(*slot), inventory->n_needs);
-	if (!slot)
-		return -1;
-	*slot = feature;
-	inventory->n_needs++;
-	return 0;
+	inventory->needs = needs;
+	inventory->n_needs = !cm.num_files ? 0 : 1 + cm.has_ids;
 }
 
 static bool is_connected(uint32_t state)
@@ -257,8 +252,7 @@ static int save_event(RdmaCmFileEntry *entry,
 }
 
 static int save_ids_and_events(const struct cm_file *file,
-			       RdmaCmFileEntry *entry,
-			       RdmaInventoryEntry *inventory)
+			       RdmaCmFileEntry *entry)
 {
 	struct cm_look look = { 0 };
 	int i, ret = look_at_file(file, &look);
@@ -269,7 +263,7 @@ static int save_ids_and_events(const struct cm_file *file,
 		ret = save_event(entry, &look.events[i]);
 	free(look.ids);
 	free(look.events);
-	return ret || !entry->n_ids ? ret : need(inventory, NEEDS_CM_ID);
+	return ret;
 }
 
 static bool has_device(const RdmaCmFileEntry *entry, const char *device)
@@ -315,10 +309,9 @@ static int save_devices(const struct cm_file *file, RdmaCmFileEntry *entry)
 	return 0;
 }
 
-int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
+int dump_cm_file(int fd, int id, RdmaCmFileEntry *entry)
 {
 	const struct cm_file *file = find_cm_file(fd);
-	RdmaCmFileEntry *entry;
 	int flags;
 
 	if (!file)
@@ -326,17 +319,11 @@ int dump_cm_file(int fd, int id, RdmaInventoryEntry *inventory)
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
 		return fail("the flags of a file cannot be read: %m");
-	entry = append_message(&inventory->cm_files, &inventory->n_cm_files,
-			       &rdma_cm_file_entry__descriptor);
-	if (!entry || need(inventory, NEEDS_RDMA_CM))
-		return -1;
 	entry->id = id;
 	entry->flags = flags;
 	entry->pid = inner_pid(file->pid);
-	if (save_devices(file, entry) ||
-	    save_ids_and_events(file, entry, inventory))
-		return -1;
-	return write_inventory(inventory);
+	return save_devices(file, entry) || save_ids_and_events(file, entry) ?
+		-1 : 0;
 }
 
 void end_cm(void)

@@ -6,7 +6,7 @@
  * every burst of up to 32 bits. It does not stop anybody from forging an image,
  * but whoever can write images decides what runs anyway.
  *
- * A file appears under its name when it is whole.
+ * A file appears under its name when it is whole. The inventory grows after that.
  */
 #include <endian.h>
 #include <errno.h>
@@ -180,21 +180,47 @@ int write_context(uint32_t n, const struct records *records,
 	return end_file(&out, ret);
 }
 
-int write_inventory(const RdmaInventoryEntry *inventory)
+static struct out written;	/* the inventory, as far as it is written */
+
+static int put_inventory(struct out *out, const RdmaInventoryEntry *inventory)
 {
 	size_t length = rdma_inventory_entry__get_packed_size(inventory);
 	uint8_t *data = malloc(length ? length : 1);
-	struct out out;
 	int ret;
 
 	if (!data)
 		return fail("no memory");
 	rdma_inventory_entry__pack(inventory, data);
-	ret = begin_file(&out, INVENTORY);
-	if (!ret)
-		ret = put(&out, data, length);
+	ret = put(out, data, length);
 	free(data);
-	return end_file(&out, ret);
+	return ret;
+}
+
+int write_inventory(const RdmaInventoryEntry *inventory)
+{
+	int ret = begin_file(&written, INVENTORY);
+
+	if (!ret)
+		ret = put_inventory(&written, inventory);
+	return end_file(&written, ret);
+}
+
+/* To protobuf, messages one behind the other are one message. */
+int extend_inventory(const RdmaInventoryEntry *more)
+{
+	struct out *out = &written;
+	int ret;
+
+	out->fd = openat(criu_get_image_dir(), INVENTORY, O_WRONLY | O_CLOEXEC);
+	if (out->fd < 0)
+		return not_written(out);
+	ret = lseek(out->fd, 0, SEEK_END) < 0 ? not_written(out) :
+	      put_inventory(out, more);
+	if (!ret && write_header(out))
+		ret = not_written(out);
+	if (close(out->fd) && !ret)
+		ret = not_written(out);
+	return ret;
 }
 
 /* ---------------------------------------------------------------- reading -- */

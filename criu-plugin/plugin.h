@@ -182,6 +182,8 @@ int read_context(uint32_t n, const RdmaContextImageEntry *entry,
 		 struct records *records);
 void free_records(struct records *records);
 int write_inventory(const RdmaInventoryEntry *inventory);
+/* Add more to what write_inventory() has written: its repeated fields. */
+int extend_inventory(const RdmaInventoryEntry *more);
 RdmaInventoryEntry *read_inventory(void);
 
 /* ----------------------------------------------- device.c: devices, GIDs -- */

@@ -203,6 +203,23 @@ static void shorten(RdmaInventoryEntry *inventory, RdmaGidEntry *gid)
 	MUST(!write_inventory(inventory));
 }
 
+/* Files are added to an inventory that is written, one by one. */
+static void extend(const RdmaInventoryEntry *inventory)
+{
+	RdmaInventoryEntry more = RDMA_INVENTORY_ENTRY__INIT, *read;
+	RdmaFileEntry file = RDMA_FILE_ENTRY__INIT, *files = &file;
+
+	more.version = inventory->version;
+	more.files = &files;
+	more.n_files = 1;
+	for (file.id = 1; file.id <= 3; file.id++)
+		MUST(!extend_inventory(&more));
+	read = read_inventory();
+	MUST(read && read->version == inventory->version && read->n_contexts == 1 && read->n_devices == 1);
+	MUST(read->n_files == 3 && read->files[0]->id == 1 && read->files[2]->id == 3);
+	rdma_inventory_entry__free_unpacked(read, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	RdmaContextImageEntry entry = RDMA_CONTEXT_IMAGE_ENTRY__INIT, *entries = &entry;
@@ -247,6 +264,7 @@ int main(int argc, char **argv)
 	MUST(read && read->n_contexts == 1 && read->contexts[0]->crc == entry.crc && !lines);
 	rdma_inventory_entry__free_unpacked(read, NULL);
 	shorten(&inventory, &gids[1]);
+	extend(&inventory);
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
