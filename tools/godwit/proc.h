@@ -140,11 +140,16 @@ struct proc_file {
 struct proc_files {
 	struct proc_file *file;
 	size_t n;
+	json_t *places;		/* {path: its place in the list}: there may be some thousand */
 	int64_t looked;		/* when we looked: CLOCK_REALTIME */
 };
 
 /* ns: the mount namespace of the tree. The paths are this host's; files in a tmpfs of the namespace's own are left out. */
 int proc_files(const struct tree *tree, const struct mntns *ns, struct proc_files *files);
+/* The file of this path, or NULL. */
+struct proc_file *proc_files_find(const struct proc_files *files, const char *path);
+/* Keep only the first ones, among which the caller has moved those to keep. */
+void proc_files_keep(struct proc_files *files, size_t kept);
 /* Look at the files again, and drop those that are gone or replaced. Was one dropped, or changed in size or mode? */
 bool proc_files_refresh(struct proc_files *files);
 /* Is it another file than when we looked, or was it written to? (A write through a mapping need not show.) */

@@ -56,26 +56,49 @@ static void file_look(struct proc_file *file, const struct stat *st)
 	file->ctime = content_time(&st->st_ctim);
 }
 
+static void note_place(struct proc_files *files, size_t i)
+{
+	/* A path need not be UTF-8. */
+	json_object_set_new_nocheck(files->places, files->file[i].path, json_integer(i));
+}
+
+struct proc_file *proc_files_find(const struct proc_files *files, const char *path)
+{
+	json_t *place = json_object_get(files->places, path);
+
+	return place ? &files->file[json_integer_value(place)] : NULL;
+}
+
+void proc_files_keep(struct proc_files *files, size_t kept)
+{
+	files->n = kept;
+	json_object_clear(files->places);
+	for (size_t i = 0; i < kept; i++)
+		note_place(files, i);
+}
+
 static void files_add(struct proc_files *files, const char *path, const struct stat *st,
 		      bool mapped, bool writable)
 {
 	size_t len = strlen(path);
+	struct proc_file *known;
 
 	if (path[0] != '/' || !S_ISREG(st->st_mode))
 		return;
 	/* CRIU carries unlinked files along. Such files have no links, whatever they are called. */
 	if (st->st_nlink == 0 || (len > 10 && !strcmp(path + len - 10, " (deleted)")))
 		return;
-	for (size_t i = 0; i < files->n; i++)
-		if (!strcmp(files->file[i].path, path)) {
-			files->file[i].mapped |= mapped;
-			files->file[i].writable |= writable;
-			return;
-		}
+	known = proc_files_find(files, path);
+	if (known) {
+		known->mapped |= mapped;
+		known->writable |= writable;
+		return;
+	}
 	GROW(files->file, files->n);
 	files->file[files->n] = (struct proc_file){
 		.path = xstrdup(path), .dev = st->st_dev, .ino = st->st_ino, .mapped = mapped, .writable = writable,
 	};
+	note_place(files, files->n);
 	file_look(&files->file[files->n++], st);
 }
 
@@ -147,7 +170,7 @@ int proc_files(const struct tree *tree, const struct mntns *ns, struct proc_file
 {
 	struct files_look look = { files, ns };
 
-	*files = (struct proc_files){ .looked = today() };
+	*files = (struct proc_files){ .places = json_object(), .looked = today() };
 	for (size_t i = 0; i < tree->n; i++) {
 		struct map_walk walk = { .look = &look };
 
@@ -176,7 +199,7 @@ bool proc_files_refresh(struct proc_files *files)
 		file_look(&file, &st);
 		files->file[kept++] = file;
 	}
-	files->n = kept;
+	proc_files_keep(files, kept);
 	return changed;
 }
 
@@ -193,5 +216,6 @@ void proc_files_free(struct proc_files *files)
 	for (size_t i = 0; i < files->n; i++)
 		free(files->file[i].path);
 	free(files->file);
+	json_decref(files->places);
 	*files = (struct proc_files){ 0 };
 }

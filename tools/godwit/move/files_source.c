@@ -140,7 +140,7 @@ void files_drop_copied(struct move *m)
 			free(files->file[i].path);
 		else
 			files->file[kept++] = files->file[i];
-	files->n = kept;
+	proc_files_keep(files, kept);
 }
 
 void files_ask(struct move *m, json_t *question)
@@ -326,14 +326,10 @@ int files_sync(struct move *m)
 
 static bool is_settled(const struct proc_files *before, const struct proc_file *file)
 {
-	for (size_t i = 0; i < before->n; i++) {
-		const struct proc_file *old = &before->file[i];
+	const struct proc_file *old = proc_files_find(before, file->path);
 
-		if (!strcmp(old->path, file->path))
-			return old->settled && old->dev == file->dev && old->ino == file->ino && old->ctime == file->ctime &&
-			       old->size == file->size && !(file->writable && file->mapped);
-	}
-	return false;
+	return old && old->settled && old->dev == file->dev && old->ino == file->ino && old->ctime == file->ctime &&
+	       old->size == file->size && !(file->writable && file->mapped);
 }
 
 static bool is_to_compare(const struct move *m, const struct proc_file *file)
