@@ -218,6 +218,9 @@ static int write_contexts(void)
 	RdmaContextImageEntry *entry;
 	uint32_t i;
 
+	for (i = 0; i < dump.num_devices; i++)
+		if (note_answers(i))
+			return -1;
 	for (i = 0; i < dump.num_contexts; i++) {
 		entry = append_message(&dump.inventory.contexts,
 				       &dump.inventory.n_contexts,
@@ -225,8 +228,7 @@ static int write_contexts(void)
 		if (!entry)
 			return -1;
 		entry->device = dump.contexts[i].device;
-		if (note_answers(&dump.contexts[i]) ||
-		    write_context(i, &dump.contexts[i].records, entry))
+		if (write_context(i, &dump.contexts[i].records, entry))
 			return -1;
 	}
 	return 0;

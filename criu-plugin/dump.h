@@ -75,8 +75,8 @@ int find_qp_context(const char *device, uint32_t qp_num);
 /* The nth context of the tree, and its device's name, or NULL. */
 struct ibv_context *dumped_context(uint32_t n, const char **device);
 
-/* Note which peers have answered STOP since the dump. */
-int note_answers(struct dumped_context *c);
+/* Note which peers of a device's contexts have answered STOP since the dump. */
+int note_answers(uint32_t device);
 
 /* If the checkpoint has failed, let the contexts that we have stopped go on. */
 void end_contexts(bool failed);

@@ -251,40 +251,52 @@ int open_context(struct dumped_task *task, int fd, const char *node)
 
 /* --------------------------------------------------------------- afterwards -- */
 
-static int by_qpn(const void *a, const void *b)
-{
-	const struct rxe_migr_status *x = a, *y = b;
-
-	return x->qpn < y->qpn ? -1 : x->qpn > y->qpn;
-}
-
 /*
- * All QPs of the device that are stopped, paused or resuming, by their numbers.
+ * All QPs of the device that are stopped, paused or resuming, and tombstones.
  * Returns how many, or -1; 0 also if there are more than the driver lists. The
  * caller frees them.
  */
 static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
 {
 	struct rxe_migr_status *more;
-	int count, room = 0, ret, i, n = 0;
+	int count, room = 0, ret;
 
 	*status = NULL;
 	while ((ret = ibv_query_device_migration(ctx, &count, *status, room)) == ENOSPC) {
 		if (room > count)	/* more than the driver lists */
-			break;
+			return 0;
 		room = count + 64;
 		more = realloc(*status, room * sizeof(*more));
 		if (!more)
 			return fail("no memory");
 		*status = more;
 	}
-	if (ret && ret != ENOSPC)
-		return fail("the states of the QPs cannot be read: %s", strerror(ret));
-	for (i = 0; !ret && i < count; i++)
-		if (!(*status)[i].tombstone)
-			(*status)[n++] = (*status)[i];
-	qsort(*status, n, sizeof(**status), by_qpn);
-	return n;
+	return ret ? fail("the states of the QPs cannot be read: %s",
+			  strerror(ret)) : count;
+}
+
+/* The QP of this number in the context's records, or NULL. */
+static struct rxe_migr_rec_qp *recorded_qp(const struct dumped_context *c,
+					   uint32_t qp_num)
+{
+	struct rxe_migr_rec_qp qp = { .qpn = htole32(qp_num) }, *key = &qp, **found;
+
+	found = bsearch(&key, c->qps, c->num_qps, sizeof(*c->qps), by_number);
+	return found ? *found : NULL;
+}
+
+static void note_answer(uint32_t device, uint32_t qp_num)
+{
+	struct rxe_migr_rec_qp *qp;
+	uint32_t i;
+
+	for (i = 0; i < dump.num_contexts; i++) {
+		if (dump.contexts[i].device != device)
+			continue;
+		qp = recorded_qp(&dump.contexts[i], qp_num);
+		if (qp)
+			qp->flags |= RXE_MIGR_QP_PEER_KNOWS;
+	}
 }
 
 /*
@@ -292,33 +304,35 @@ static int read_status(struct ibv_context *ctx, struct rxe_migr_status **status)
  * peers have answered since: a restore waits longer for these than for peers
  * that may not speak the protocol at all.
  */
-int note_answers(struct dumped_context *c)
+int note_answers(uint32_t device)
 {
-	struct rxe_migr_status *status, key, *now;
+	struct rxe_migr_status *status;
 	uint32_t i;
 	int n;
 
-	n = read_status(c->ctx, &status);
-	for (i = 0; n > 0 && i < c->num_qps; i++) {
-		key.qpn = le32toh(c->qps[i]->qpn);
-		now = bsearch(&key, status, n, sizeof(*status), by_qpn);
-		if (now && now->flags & RXE_MIGR_STATUS_PEER_KNOWS)
-			c->qps[i]->flags |= RXE_MIGR_QP_PEER_KNOWS;
-	}
+	for (i = 0; i < dump.num_contexts; i++)
+		if (dump.contexts[i].device == device)
+			break;
+	if (i == dump.num_contexts)
+		return 0;	/* closed since the plugin looked at it */
+	n = read_status(dump.contexts[i].ctx, &status);
+	for (i = 0; n > 0 && i < (uint32_t)n; i++)
+		if (!status[i].tombstone &&
+		    status[i].flags & RXE_MIGR_STATUS_PEER_KNOWS)
+			note_answer(device, status[i].qpn);
 	free(status);
 	return n < 0 ? -1 : 0;
 }
 
 int find_qp_context(const char *device, uint32_t qp_num)
 {
-	struct rxe_migr_rec_qp qp = { .qpn = htole32(qp_num) }, *key = &qp;
 	const struct dumped_context *c;
 	uint32_t i;
 
 	for (i = 0; i < dump.num_contexts; i++) {
 		c = &dump.contexts[i];
 		if (!strcmp(dump.devices[c->device].name, device) &&
-		    bsearch(&key, c->qps, c->num_qps, sizeof(*c->qps), by_number))
+		    recorded_qp(c, qp_num))
 			return i;
 	}
 	return -1;
