@@ -204,8 +204,8 @@ static int has_open(const struct proc_end *end, void *arg)
 {
 	struct outside_search *s = arg;
 
-	if (end->dev != s->fd->st.st_dev || tree_has(s->tree, end->pid) ||
-	    !proc_same_file(s->fd->pid, s->fd->fd, end->pid, end->fd) || proc_is_ours(end->pid))
+	if (tree_has(s->tree, end->pid) || !proc_same_file(s->fd->pid, s->fd->fd, end->pid, end->fd) ||
+	    proc_is_ours(end->pid))
 		return 0;
 	s->pid = end->pid;
 	return 1;
@@ -215,6 +215,6 @@ pid_t find_outsider(const struct tree *tree, struct proc_ends *ends, const struc
 {
 	struct outside_search s = { .tree = tree, .fd = fd };
 
-	proc_each_end(ends, S_IFCHR, fd->st.st_ino, has_open, &s);
+	proc_each_end(ends, S_IFCHR, fd->st.st_rdev, has_open, &s);
 	return s.pid;
 }

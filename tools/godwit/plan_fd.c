@@ -34,21 +34,24 @@ static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_
 						       "path", text_json(fd->link)));
 }
 
-/* The number of the pseudo-terminal of which this is an end; or -1. */
-static int pty_number(const struct proc_fd *fd, bool *master)
-{
-	int number = -1, copy;
+#define PTMX	makedev(TTYAUX_MAJOR, 2)
 
-	if (!S_ISCHR(fd->st.st_mode))
-		return -1;
-	*master = fd->st.st_rdev == makedev(TTYAUX_MAJOR, 2);
-	if (!*master)
-		return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
-	copy = proc_get_fd(fd->pid, fd->fd);
+/* The number of the pseudo-terminal that this descriptor of /dev/ptmx is the master of; or -1. */
+static int master_number(pid_t pid, int fd)
+{
+	int number = -1, copy = proc_get_fd(pid, fd);
+
 	if (copy < 0 || ioctl(copy, TIOCGPTN, &number))
 		number = -1;
 	close_fd(&copy);
 	return number;
+}
+
+static int pty_number(const struct proc_fd *fd)
+{
+	if (fd->st.st_rdev == PTMX)
+		return master_number(fd->pid, fd->fd);
+	return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
 }
 
 static bool has_number(json_t *list, int number)
@@ -69,30 +72,37 @@ struct pty_search {
 	bool elsewhere;		/* a process that stays has an end open */
 };
 
-static int pty_end(const struct proc_fd *fd, void *arg)
+static int see_slave(const struct proc_end *end, void *arg)
 {
 	struct pty_search *s = arg;
-	bool master;
 
-	if (pty_number(fd, &master) != s->number)
+	s->elsewhere |= !tree_has(s->tree, end->pid);
+	return s->elsewhere;
+}
+
+static int see_master(const struct proc_end *end, void *arg)
+{
+	struct pty_search *s = arg;
+
+	if (master_number(end->pid, end->fd) != s->number)
 		return 0;
-	if (!tree_has(s->tree, fd->pid))
-		s->elsewhere = true;
-	else if (master)
+	if (tree_has(s->tree, end->pid))
 		s->master = true;
+	else
+		s->elsewhere = true;
 	return s->elsewhere;
 }
 
 /* A pseudo-terminal goes along with its number, if nobody else has it open. */
 static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 {
-	bool master;
-	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd, &master) };
+	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd) };
 
 	if (has_number(plan->ptys, s.number))
 		return;
-	if (s.number >= 0)
-		proc_each_fd_of_all(pty_end, &s);
+	if (s.number >= 0 &&
+	    !proc_each_end(&plan->ends, S_IFCHR, makedev(UNIX98_PTY_SLAVE_MAJOR, s.number), see_slave, &s))
+		proc_each_end(&plan->ends, S_IFCHR, PTMX, see_master, &s);
 	if (s.master && !s.elsewhere)
 		json_array_append_new(plan->ptys, json_integer(s.number));
 	else

@@ -103,8 +103,7 @@ int proc_each_fd_of_all(int (*each)(const struct proc_fd *, void *), void *arg);
 /* proc_ends.c: the descriptors of pipes, sockets and character devices that processes of the host had when it was read. */
 struct proc_end {
 	mode_t type;		/* S_IFIFO, S_IFSOCK, S_IFCHR */
-	dev_t dev;
-	ino_t ino;
+	uint64_t number;	/* the inode's; of a device its own, st_rdev */
 	pid_t pid;
 	int fd;
 };
@@ -115,8 +114,8 @@ struct proc_ends {
 	bool read;
 };
 
-/* As proc_each_fd(), for all that have a file of this type and inode. The first call reads them. */
-int proc_each_end(struct proc_ends *all, mode_t type, ino_t ino, int (*each)(const struct proc_end *, void *), void *arg);
+/* As proc_each_fd(), for all that have a file of this type and number, by rising pid. The first call reads them. */
+int proc_each_end(struct proc_ends *all, mode_t type, uint64_t number, int (*each)(const struct proc_end *, void *), void *arg);
 void proc_ends_free(struct proc_ends *all);
 
 /* As proc_each_fd(), for the mappings of one process, by rising address. */

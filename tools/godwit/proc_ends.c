@@ -11,11 +11,14 @@ static int by_file(const void *a, const void *b)
 
 	if (x->type != y->type)
 		return x->type < y->type ? -1 : 1;
-	if (x->ino != y->ino)
-		return x->ino < y->ino ? -1 : 1;
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	return (x->fd > y->fd) - (x->fd < y->fd);
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+static int by_holder(const void *a, const void *b)
+{
+	const struct proc_end *x = a, *y = b;
+
+	return by_file(a, b) ?: (x->pid > y->pid) - (x->pid < y->pid) ?: (x->fd > y->fd) - (x->fd < y->fd);
 }
 
 static int add_end(const struct proc_fd *fd, void *arg)
@@ -27,7 +30,7 @@ static int add_end(const struct proc_fd *fd, void *arg)
 		return 0;
 	GROW(all->end, all->n);
 	all->end[all->n++] = (struct proc_end){
-		.type = type, .dev = fd->st.st_dev, .ino = fd->st.st_ino, .pid = fd->pid, .fd = fd->fd,
+		.type = type, .number = type == S_IFCHR ? fd->st.st_rdev : fd->st.st_ino, .pid = fd->pid, .fd = fd->fd,
 	};
 	return 0;
 }
@@ -36,28 +39,22 @@ static void read_all(struct proc_ends *all)
 {
 	proc_each_fd_of_all(add_end, all);
 	if (all->n)
-		qsort(all->end, all->n, sizeof(*all->end), by_file);
+		qsort(all->end, all->n, sizeof(*all->end), by_holder);
 	all->read = true;
 }
 
-int proc_each_end(struct proc_ends *all, mode_t type, ino_t ino, int (*each)(const struct proc_end *, void *), void *arg)
+int proc_each_end(struct proc_ends *all, mode_t type, uint64_t number, int (*each)(const struct proc_end *, void *), void *arg)
 {
-	const struct proc_end first = { .type = type, .ino = ino };
-	size_t low = 0, high;
+	const struct proc_end key = { .type = type, .number = number }, *at;
 	int ret = 0;
 
 	if (!all->read)
 		read_all(all);
-	for (high = all->n; low < high;) {
-		size_t middle = (low + high) / 2;
-
-		if (by_file(&all->end[middle], &first) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; !ret && low < all->n && all->end[low].type == type && all->end[low].ino == ino; low++)
-		ret = each(&all->end[low], arg);
+	at = all->n ? bsearch(&key, all->end, all->n, sizeof(key), by_file) : NULL;
+	while (at && at > all->end && !by_file(at - 1, &key))
+		at--;
+	for (; !ret && at && at < all->end + all->n && !by_file(at, &key); at++)
+		ret = each(at, arg);
 	return ret;
 }
 
