@@ -20,19 +20,31 @@ struct cm_file {
 
 static struct {
 	struct ibv_context *ctx;	/* of any device, to call the driver */
-	struct cm_file	*files;
+	struct cm_file	*files;		/* in the order of kcmp(2) */
 	uint32_t	num_files;
 	bool		has_ids;	/* at least one of them has */
 } cm;
 
-static const struct cm_file *find_cm_file(int fd)
+/*
+ * The place of an open file in cm.files, or where it belongs there. *is_there: it
+ * is one of them. (An rsocket has a file of its own, so there may be thousands.)
+ */
+static uint32_t cm_place(int fd, bool *is_there)
 {
-	uint32_t i;
+	uint32_t from = 0, to = cm.num_files, middle;
+	int order;
 
-	for (i = 0; i < cm.num_files; i++)
-		if (same_file(cm.files[i].fd, fd))
-			return &cm.files[i];
-	return NULL;
+	*is_there = false;
+	while (from < to && !*is_there) {
+		middle = from + (to - from) / 2;
+		order = proc_order_files(getpid(), cm.files[middle].fd, getpid(), fd);
+		*is_there = !order;
+		if (order < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return to;
 }
 
 /* Read a file's ids, which the caller frees. Returns their number, or -1. */
@@ -81,11 +93,14 @@ int look_at_cm(pid_t pid, int fd)
 	struct rxe_migr_cm_id *ids;
 	struct cm_file *file;
 	int mine, count;
+	uint32_t place;
+	bool is_there;
 
 	mine = proc_get_fd(pid, fd);
 	if (mine < 0)
 		return fail("file %d of process %d cannot be opened: %m", fd, pid);
-	if (find_cm_file(mine)) {
+	place = cm_place(mine, &is_there);
+	if (is_there) {
 		close(mine);
 		return 0;
 	}
@@ -97,6 +112,8 @@ int look_at_cm(pid_t pid, int fd)
 		return -1;
 	}
 	free(ids);
+	file = &cm.files[place];
+	memmove(file + 1, file, (cm.num_files - place) * sizeof(*file));
 	file->fd = mine;
 	file->pid = pid;
 	cm.num_files++;
@@ -311,10 +328,12 @@ static int save_devices(const struct cm_file *file, RdmaCmFileEntry *entry)
 
 int dump_cm_file(int fd, int id, RdmaCmFileEntry *entry)
 {
-	const struct cm_file *file = find_cm_file(fd);
+	const struct cm_file *file;
+	bool is_there;
 	int flags;
 
-	if (!file)
+	file = &cm.files[cm_place(fd, &is_there)];
+	if (!is_there)
 		return fail(RDMA_CM ": a file turned up after all were looked at");
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0)
