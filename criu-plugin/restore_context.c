@@ -240,6 +240,10 @@ static int publish(struct making *m, struct shared_context *sc)
 	uint32_t i;
 	int number;
 
+	/* Each mapping takes it, and the store counts up to its number. */
+	sc->number = store_put(m->ctx->cmd_fd);
+	if (sc->number < 0)
+		return -1;
 	for (i = 0; i < m->c->num_rings; i++) {
 		ring = &m->c->rings[i];
 		restored = m->object[ring->ring.handle];
@@ -252,8 +256,7 @@ static int publish(struct making *m, struct shared_context *sc)
 			return -1;
 		shared.files[m->c->files[i].slot] = number;
 	}
-	sc->number = store_put(m->ctx->cmd_fd);
-	return sc->number < 0 ? -1 : 0;
+	return 0;
 }
 
 static int make(const struct saved_context *c, struct shared_context *sc)
