@@ -44,7 +44,7 @@ static int start_dump(struct move *m)
 /* Find in CRIU's log why it failed. */
 static void explain(const struct move *m)
 {
-	char *log = xasprintf("%s/dump.log", m->container.work ?: m->images);
+	char *log = move_dump_log(m);
 
 	images_explain(m->container.dump ?: m->images, log);
 	free(log);

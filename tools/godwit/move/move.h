@@ -218,10 +218,12 @@ void move_take_warnings(struct move *m, json_t *answer);
 void move_say_bye(struct move *m);
 
 /*
- * criu_source.c. move_answer_criu(): answer CRIU, if it waits for an answer. move_end_criu(): hear CRIU until it ends; ok: it
- * does its work, else it undoes it. move_kill_criu(): the tasks that CRIU had frozen do not run. move_unlock_network(): remove
- * the lock of TCP connections that CRIU leaves when it is killed or its dump is accepted.
+ * criu_source.c. move_dump_log(): the path of CRIU's log, to be freed. move_answer_criu(): answer CRIU, if it waits for an
+ * answer. move_end_criu(): hear CRIU until it ends; ok: it does its work, else it undoes it. move_kill_criu(): the tasks that
+ * CRIU had frozen do not run. move_unlock_network(): remove the lock of TCP connections that CRIU leaves when it is killed or
+ * its dump is accepted.
  */
+char *move_dump_log(const struct move *m);
 void move_answer_criu(struct move *m, bool ok);
 void move_end_criu(struct move *m, bool ok);
 void move_kill_criu(struct move *m);
