@@ -3,11 +3,13 @@
  * The source freezes the process and dumps it: CRIU does both, and then waits with all tasks frozen.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "host.h"
 #include "move.h"
 #include "netns.h"
+#include "text.h"
 
 #define DUMP_TRIES	5
 
@@ -50,6 +52,56 @@ static void explain(const struct move *m)
 	free(log);
 }
 
+static void print_line(FILE *f, pid_t tid, const char *file)
+{
+	char *path = xasprintf("/proc/%d/%s", tid, file), *text = read_file(path);
+
+	if (text)
+		fprintf(f, " %s=%.*s", file, (int)strcspn(text, "\n"), text);
+	free(text);
+	free(path);
+}
+
+/* What a thread does: its state, and where in the kernel it is. */
+static void print_thread(FILE *f, pid_t tid)
+{
+	char *name = proc_name(tid);
+
+	fprintf(f, "; %s %d %c", name, tid, proc_state(tid) ?: '?');
+	free(name);
+	print_line(f, tid, "wchan");
+	print_line(f, tid, "syscall");
+}
+
+#define THREADS_SHOWN	8
+
+/* Time is up in the middle of the dump: a warning says what CRIU waits for, since its log is removed with the images. */
+static void warn_where(struct move *m)
+{
+	char *path = move_dump_log(m), *log = read_file(path), *text = NULL;
+	size_t size, shown = 0;
+	FILE *f = open_memstream(&text, &size);
+
+	if (!f)
+		goto out;
+	fprintf(f, "criu is not done: its log ends with: %s", text_why(log));
+	print_thread(f, m->criu.pid);
+	for (size_t i = 0; i < m->plan.tree.n && shown < THREADS_SHOWN; i++) {
+		pid_t *tids;
+		size_t n = proc_threads(m->plan.tree.task[i].pid, &tids);
+
+		for (size_t j = 0; j < n && shown < THREADS_SHOWN; j++, shown++)
+			print_thread(f, tids[j]);
+		free(tids);
+	}
+	fclose(f);
+	report_warn(&m->report, text);
+	free(text);
+out:
+	free(log);
+	free(path);
+}
+
 /* In a network namespace we lock TCP in CRIU's place, and TCP alone: the tasks' queue pairs have to answer. */
 static int container_asked(struct move *m, const char *script)
 {
@@ -73,8 +125,11 @@ static int until_dumped(struct move *m)
 	char script[64];
 
 	for (;;) {
-		if (move_await(m, m->criu.sk, -1))
+		if (move_await(m, m->criu.sk, -1)) {
+			if (now_ns() >= m->deadline)
+				warn_where(m);
 			return -1;
+		}
 		switch (criu_next(&m->criu, script, NULL)) {
 		case CRIU_NOTIFY:
 			m->criu_asks = true;
