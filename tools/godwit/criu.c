@@ -70,6 +70,12 @@ static void exec_criu(const struct criu *criu, int sk, int inherit)
 		/* If we die, the tasks that it has frozen are to stay frozen. */
 		prctl(PR_SET_PDEATHSIG, SIGSTOP);
 	}
+	/*
+	 * CRIU's name for: follow a task's system calls instead of setting a breakpoint. For the first breakpoint of a host the
+	 * kernel patches its scheduler, and waits for all CPUs, while the process is frozen. Where a virtual machine has no
+	 * debug registers that work, CRIU would wait for the breakpoint for ever.
+	 */
+	setenv("CRIU_FAULT", "130", 0);
 	snprintf(fd_text, sizeof(fd_text), "%d", sk);
 	execlp("criu", "criu", "swrk", fd_text, NULL);
 	_exit(EXIT_NO_CRIU);
