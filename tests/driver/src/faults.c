@@ -294,6 +294,21 @@ static void leave(void)
 	IS(0, ibv_destroy_qp(qp));
 }
 
+/* A member joins its group twice, with different LIDs, and leaves it twice. */
+static void twice(void)
+{
+	struct ibv_qp *qp = datagrams();
+	int before = addresses();
+
+	for (int lid = 0; lid < 2; lid++)
+		IS(0, ibv_attach_mcast(qp, &group, lid));
+	IS(0, ibv_detach_mcast(qp, &group, 0));
+	IS(before + 1, addresses());
+	IS(0, ibv_detach_mcast(qp, &group, 1));
+	IS(before, addresses());
+	IS(0, ibv_destroy_qp(qp));
+}
+
 static void *come_and_go(void *arg)
 {
 	struct ibv_qp *qp = arg;
@@ -321,6 +336,19 @@ static void members(void)
 	for (int i = 0; i < 2; i++)
 		IS(0, ibv_destroy_qp(qp[i]));
 	IS(before, addresses());
+}
+
+/* The program's device goes while the program has it open. */
+static void device(void)
+{
+	struct ibv_qp *member = datagrams();
+	char command[100];
+
+	for (int lid = 0; lid < 2; lid++)
+		IS(0, ibv_attach_mcast(member, &group, lid));
+
+	snprintf(command, sizeof(command), "exec rdma link del %s", ibv_get_device_name(ctx->device));
+	IS(0, system(command));
 }
 
 static const char *argument;
@@ -358,7 +386,8 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } all[] = {
 		{ "overflow", overflow }, { "window", window }, { "reset", reset }, { "killed", killed },
-		{ "leave", leave }, { "members", members }, { "invalidate", invalidate }, { "ipv6", ipv6 },
+		{ "leave", leave }, { "twice", twice }, { "members", members }, { "device", device },
+		{ "invalidate", invalidate }, { "ipv6", ipv6 },
 	};
 
 	argument = argc == 3 ? argv[2] : "";
@@ -369,5 +398,5 @@ int main(int argc, char **argv)
 			all[i].run();
 			return 0;
 		}
-	DIE("usage: faults overflow|window|reset|killed|leave|members|invalidate KEY|ipv6");
+	DIE("usage: faults overflow|window|reset|killed|leave|twice|members|device|invalidate KEY|ipv6");
 }
