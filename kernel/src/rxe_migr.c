@@ -70,15 +70,15 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 }
 
 /* Is the device taken from a program that goes on? (ib_uverbs knows it no more.) */
-static bool rxe_migr_device_goes(const struct rxe_qp *qp)
+static bool rxe_migr_device_goes(const struct ib_uobject *uobj)
 {
-	const struct ib_uqp_object *uobj = qp->ibqp.uobject;
-
-	return uobj &&
-	       !rcu_access_pointer(uobj->uevent.uobject.ufile->device->ib_dev);
+	return uobj && !rcu_access_pointer(uobj->ufile->device->ib_dev);
 }
 
-/* The program may poll until its work is done, so all of it ends in an error. */
+/*
+ * The program may poll until its work is done, so all of it ends in an error. No
+ * reference to a region may stay: the region may go first, and waits for it.
+ */
 static void rxe_migr_flush_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -91,13 +91,45 @@ static void rxe_migr_flush_qp(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	rxe_completer(qp);
 	rxe_receiver(qp);
+	rxe_migr_purge_requests(qp);
 	rxe_migr_enable(qp);
 	mutex_unlock(&qp->migr.mutex);
+}
+
+/*
+ * An object of a program is about to be destroyed. When the device goes, the newest
+ * objects go first, but a QP must not meet that its regions or addresses are gone.
+ * No other verb of the context runs then.
+ */
+void rxe_migr_object_goes(const struct ib_uobject *uobj)
+{
+	struct rxe_ucontext *uc;
+	unsigned long index;
+	struct rxe_qp *qp;
+
+	if (!rxe_migr_device_goes(uobj))
+		return;
+
+	uc = to_ruc(uobj->context);
+	if (uc->migr.flushed)
+		return;
+	uc->migr.flushed = true;
+	rxe_migr_for_each_qp(qp, index, uc)
+		rxe_migr_flush_qp(qp);
+}
+
+static const struct ib_uobject *rxe_migr_qp_uobj(const struct rxe_qp *qp)
+{
+	const struct ib_uqp_object *uobj = qp->ibqp.uobject;
+
+	return uobj ? &uobj->uevent.uobject : NULL;
 }
 
 void rxe_migr_qp_destroy(struct rxe_qp *qp)
 {
 	unsigned long flags;
+
+	rxe_migr_object_goes(rxe_migr_qp_uobj(qp));
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.dead = true;
@@ -115,9 +147,6 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	rxe_migr_orphan_conn(qp);
 	rxe_migr_bury(qp);
-
-	if (rxe_migr_device_goes(qp))
-		rxe_migr_flush_qp(qp);
 }
 
 /*

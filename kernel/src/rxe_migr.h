@@ -127,6 +127,7 @@ struct rxe_migr_uctx {
 	struct rxe_migr_hint	hint;
 	struct pid		*hint_pid;
 	bool			has_hint;
+	bool			flushed;	/* the device goes: all QPs are in error */
 };
 
 struct rxe_migr_dev {
@@ -161,6 +162,8 @@ void rxe_migr_uctx_init(struct rxe_ucontext *uc);
 void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc);
 void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
 void rxe_migr_qp_destroy(struct rxe_qp *qp);
+/* Before an MR, MW or AH is destroyed; uobj is NULL if it is the kernel's. May sleep if not. */
+void rxe_migr_object_goes(const struct ib_uobject *uobj);
 
 /*
  * The modify verb runs between these two, under rxe_migr_qp.mutex. If the QP is

@@ -223,27 +223,38 @@ static void reset(void)
 	destroy_pair(&p);
 }
 
-/* A program is killed that has 128 GiB to send: 256 times 512 MiB, which are the same 2 MiB again and again. */
+enum { MUCH = 512 << 20 };
+
+/* Registers 512 MiB, which are the same 2 MiB again and again. */
+static void register_much(int access)
+{
+	const size_t part = 2 << 20;
+	int fd = memfd_create("faults", 0);
+
+	CHECK(fd >= 0 && !ftruncate(fd, part));
+	memory = mmap(NULL, MUCH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+	for (size_t at = 0; at < MUCH; at += part)
+		CHECK(mmap(memory + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	CHECK((mr = ibv_reg_mr(pd, memory, MUCH, access)));
+}
+
+/* A program is killed that has 128 GiB to send. */
 static void killed(void)
 {
-	const size_t size = 512 << 20, part = 2 << 20;
-	int ready[2], fd = memfd_create("faults", 0);
+	int ready[2];
 	char c;
 	pid_t child;
 
-	CHECK(fd >= 0 && !ftruncate(fd, part) && !pipe(ready) && (child = fork()) >= 0);
+	CHECK(!pipe(ready) && (child = fork()) >= 0);
 	if (!child) {
 		struct pair p;
 
 		open_device();
-		memory = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		CHECK(memory != MAP_FAILED);
-		for (size_t at = 0; at < size; at += part)
-			CHECK(mmap(memory + at, part, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
-		CHECK((mr = ibv_reg_mr(pd, memory, size, 0)));
+		register_much(0);
 		p = pair(IBV_QPT_UC, 8, 0);
 		for (int i = 0; i < 256; i++)
-			post(p.qp[0], IBV_WR_RDMA_WRITE, size, 1, memory);
+			post(p.qp[0], IBV_WR_RDMA_WRITE, MUCH, 1, memory);
 		CHECK(write(ready[1], "", 1) == 1);
 		for (;;)
 			pause();
@@ -338,17 +349,37 @@ static void members(void)
 	IS(before, addresses());
 }
 
-/* The program's device goes while the program has it open. */
+/* The program's device goes while the program has it open, and writes into a region that is newer than its queue pairs. */
 static void device(void)
 {
+	enum { WRITES = 8, RECEIVES = 4 };
 	struct ibv_qp *member = datagrams();
+	struct pair p = pair(IBV_QPT_RC, 8, IBV_ACCESS_REMOTE_WRITE);
+	enum ibv_wc_status last = IBV_WC_SUCCESS;
 	char command[100];
 
+	register_much(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	for (int i = 0; i < RECEIVES; i++)
+		post_recv(p.qp[1]);
+	for (int i = 0; i < WRITES; i++)
+		post(p.qp[0], IBV_WR_RDMA_WRITE, MUCH, mr->rkey, memory);
 	for (int lid = 0; lid < 2; lid++)
 		IS(0, ibv_attach_mcast(member, &group, lid));
 
 	snprintf(command, sizeof(command), "exec rdma link del %s", ibv_get_device_name(ctx->device));
 	IS(0, system(command));
+
+	/* The first writes may be done. */
+	for (int i = 0; i < WRITES; i++) {
+		enum ibv_wc_status s = completion(p.cq[0]);
+
+		if (s != IBV_WC_SUCCESS || last != IBV_WC_SUCCESS)
+			IS(IBV_WC_WR_FLUSH_ERR, s);
+		last = s;
+	}
+	IS(IBV_WC_WR_FLUSH_ERR, last);
+	for (int i = 0; i < RECEIVES; i++)
+		IS(IBV_WC_WR_FLUSH_ERR, completion(p.recv_cq[1]));
 }
 
 static const char *argument;
