@@ -87,6 +87,7 @@ static void rxe_migr_flush_qp(struct rxe_qp *qp)
 	rxe_disable_task(&qp->recv_task);
 	rxe_disable_task(&qp->send_task);
 	spin_lock_irqsave(&qp->state_lock, flags);
+	qp->migr.dead = true;	/* it goes soon, with its context */
 	qp->attr.qp_state = IB_QPS_ERR;
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	rxe_completer(qp);

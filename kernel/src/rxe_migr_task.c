@@ -99,7 +99,8 @@ bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !qp->migr.arriving;
+		hold = qp->valid && !qp->migr.arriving &&
+		       !(qp->migr.dead && rxe_migr_flushing(qp));
 		break;
 	case RXE_MIGR_QP_PAUSED:
 		hold = qp->valid && !rxe_migr_flushing(qp) &&
