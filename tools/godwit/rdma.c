@@ -26,7 +26,7 @@ enum file_kind rdma_node(dev_t rdev, char device[64])
 
 /* -------------------------------------------------------------- devices -- */
 
-/* A device that is being removed, and waits for those who have it open, has no node any more. */
+/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
 static bool has_node(const char *device)
 {
 	DIR *dir = opendir(VERBS_CLASS);
