@@ -301,7 +301,8 @@ static int add_to_inventory(RdmaFileEntry *file, RdmaCmFileEntry *cm_file)
 	more.n_files = !!file;
 	more.cm_files = &cm_file;
 	more.n_cm_files = !!cm_file;
-	return extend_inventory(&more);
+	dump.result = extend_inventory(&more);
+	return dump.result;
 }
 
 static int add_file(int fd, int id, uint32_t context, uint32_t type,

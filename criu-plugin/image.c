@@ -209,13 +209,15 @@ int write_inventory(const RdmaInventoryEntry *inventory)
 int extend_inventory(const RdmaInventoryEntry *more)
 {
 	struct out *out = &written;
+	off_t end = sizeof(struct header) + out->header.length;
 	int ret;
 
 	out->fd = openat(criu_get_image_dir(), INVENTORY, O_WRONLY | O_CLOEXEC);
 	if (out->fd < 0)
 		return not_written(out);
-	ret = lseek(out->fd, 0, SEEK_END) < 0 ? not_written(out) :
-	      put_inventory(out, more);
+	ret = lseek(out->fd, 0, SEEK_END) == end ? put_inventory(out, more) :
+	      fail("%s has changed since it was written: take the checkpoint again",
+		   out->name);
 	if (!ret && write_header(out))
 		ret = not_written(out);
 	if (close(out->fd) && !ret)

@@ -203,20 +203,32 @@ static void shorten(RdmaInventoryEntry *inventory, RdmaGidEntry *gid)
 	MUST(!write_inventory(inventory));
 }
 
-/* Files are added to an inventory that is written, one by one. */
+/* Files are added to an inventory that is written, one by one. The rest of it stays. */
 static void extend(const RdmaInventoryEntry *inventory)
 {
 	RdmaInventoryEntry more = RDMA_INVENTORY_ENTRY__INIT, *read;
 	RdmaFileEntry file = RDMA_FILE_ENTRY__INIT, *files = &file;
+	RdmaCmFileEntry cm_file = RDMA_CM_FILE_ENTRY__INIT, *cm_files = &cm_file;
 
 	more.version = inventory->version;
 	more.files = &files;
-	more.n_files = 1;
-	for (file.id = 1; file.id <= 3; file.id++)
+	more.cm_files = &cm_files;
+	for (file.id = 1; file.id <= 3; file.id++) {
+		cm_file.id = 10 + file.id;
+		more.n_files = 1;
+		more.n_cm_files = 0;
 		MUST(!extend_inventory(&more));
+		more.n_files = 0;
+		more.n_cm_files = 1;
+		MUST(!extend_inventory(&more));
+	}
 	read = read_inventory();
 	MUST(read && read->version == inventory->version && read->n_contexts == 1 && read->n_devices == 1);
 	MUST(read->n_files == 3 && read->files[0]->id == 1 && read->files[2]->id == 3);
+	MUST(read->n_cm_files == 3 && read->cm_files[0]->id == 11 && read->cm_files[2]->id == 13);
+	MUST(read->n_needs == 1 && !strcmp(read->needs[0], inventory->needs[0]));
+	MUST(read->has_stop_time && read->stop_time == inventory->stop_time);
+	MUST(read->has_pause_timeout && read->pause_timeout == inventory->pause_timeout);
 	rdma_inventory_entry__free_unpacked(read, NULL);
 }
 
@@ -227,6 +239,7 @@ int main(int argc, char **argv)
 	RdmaGidEntry gids[] = { RDMA_GID_ENTRY__INIT, RDMA_GID_ENTRY__INIT }, *of_device[] = { &gids[0], &gids[1] };
 	RdmaInventoryEntry inventory = RDMA_INVENTORY_ENTRY__INIT, *read;
 	struct records records = {}, back;
+	char *needs = NEEDS_RDMA_CM;
 	size_t i;
 
 	MUST(argc >= 2);
@@ -259,6 +272,11 @@ int main(int argc, char **argv)
 	device.n_gids = ARRAY_SIZE(gids);
 	inventory.devices = &devices;
 	inventory.n_devices = 1;
+	inventory.needs = &needs;
+	inventory.n_needs = 1;
+	inventory.has_stop_time = inventory.has_pause_timeout = true;
+	inventory.stop_time = UINT64_MAX;
+	inventory.pause_timeout = 60;
 	MUST(!write_inventory(&inventory));
 	read = read_inventory();
 	MUST(read && read->n_contexts == 1 && read->contexts[0]->crc == entry.crc && !lines);
@@ -268,8 +286,10 @@ int main(int argc, char **argv)
 
 	damage("rdma-7.img", 7, &entry);
 	damage(INVENTORY, UINT32_MAX, NULL);
-	/* The last change has cut the file. */
+	write_bytes(INVENTORY, "", 0);
+	MUST(extend_inventory(&inventory) && lines == changes + 1);
 	MUST(!write_context(7, &records, &entry) && !write_inventory(&inventory));
+	extend(&inventory);
 	forge("rdma-7.img", 7, &entry);
 	forge(INVENTORY, UINT32_MAX, &entry);
 	free_records(&records);
