@@ -281,7 +281,8 @@ static struct rxe_migr_rec_qp *recorded_qp(const struct dumped_context *c,
 {
 	struct rxe_migr_rec_qp qp = { .qpn = htole32(qp_num) }, *key = &qp, **found;
 
-	found = bsearch(&key, c->qps, c->num_qps, sizeof(*c->qps), by_number);
+	found = c->num_qps ? bsearch(&key, c->qps, c->num_qps, sizeof(*c->qps),
+				     by_number) : NULL;
 	return found ? *found : NULL;
 }
 
