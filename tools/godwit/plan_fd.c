@@ -49,6 +49,8 @@ static int master_number(pid_t pid, int fd)
 
 static int pty_number(const struct proc_fd *fd)
 {
+	if (!S_ISCHR(fd->st.st_mode))
+		return -1;
 	if (fd->st.st_rdev == PTMX)
 		return master_number(fd->pid, fd->fd);
 	return major(fd->st.st_rdev) == UNIX98_PTY_SLAVE_MAJOR ? (int)minor(fd->st.st_rdev) : -1;
