@@ -95,18 +95,31 @@ static int see_master(const struct proc_end *end, void *arg)
 	return s->elsewhere;
 }
 
+static bool goes_along(struct plan *plan, int number)
+{
+	struct pty_search s = { .tree = &plan->tree, .number = number };
+
+	if (!proc_each_end(&plan->ends, S_IFCHR, makedev(UNIX98_PTY_SLAVE_MAJOR, number), see_slave, &s))
+		proc_each_end(&plan->ends, S_IFCHR, PTMX, see_master, &s);
+	return s.master && !s.elsewhere;
+}
+
 /* A pseudo-terminal goes along with its number, if nobody else has it open. */
 static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 {
-	struct pty_search s = { .tree = &plan->tree, .number = pty_number(fd) };
+	int number = pty_number(fd);
+	bool goes;
 
-	if (has_number(plan->ptys, s.number))
+	if (has_number(plan->ptys, number))
 		return;
-	if (s.number >= 0 &&
-	    !proc_each_end(&plan->ends, S_IFCHR, makedev(UNIX98_PTY_SLAVE_MAJOR, s.number), see_slave, &s))
-		proc_each_end(&plan->ends, S_IFCHR, PTMX, see_master, &s);
-	if (s.master && !s.elsewhere)
-		json_array_append_new(plan->ptys, json_integer(s.number));
+	goes = number >= 0 && goes_along(plan, number);
+	/* The ends may have been read before the terminal was opened. A first problem is worth reading them again. */
+	if (number >= 0 && !goes && !json_array_size(plan->problems)) {
+		proc_ends_free(&plan->ends);
+		goes = goes_along(plan, number);
+	}
+	if (goes)
+		json_array_append_new(plan->ptys, json_integer(number));
 	else
 		plan_problem(plan, "process %d, descriptor %d: the terminal %s stays here: "
 			     "start the program without one", fd->pid, fd->fd, fd->link);
