@@ -56,10 +56,7 @@ void rxe_migr_free_tombs(struct rxe_dev *rxe)
 	xa_destroy(&rxe->migr.tombs);
 }
 
-/*
- * A QP that was stopped leaves a tombstone, but not one whose restore failed, or whose
- * device goes, which would take the tombstone along.
- */
+/* A QP that was stopped leaves a tombstone, but not one whose restore failed. */
 void rxe_migr_bury(struct rxe_qp *qp)
 {
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
@@ -67,7 +64,7 @@ void rxe_migr_bury(struct rxe_qp *qp)
 	struct rxe_migr_tomb *tomb, *old;
 	union ib_gid gid;
 
-	if (!uc || uc->migr.state != RXE_MIGR_CTX_STOPPED || uc->migr.flushed ||
+	if (!uc || uc->migr.state != RXE_MIGR_CTX_STOPPED ||
 	    !READ_ONCE(tombstone_lease) || !rxe_migr_connected(qp) ||
 	    qp->migr.speech == RXE_MIGR_SPEECH_NEVER)
 		return;
