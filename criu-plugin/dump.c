@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -162,6 +163,24 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	}
 }
 
+static void interrupted(int signo)
+{
+	(void)signo;
+}
+
+/*
+ * Whoever finds that CRIU hangs in the dump may interrupt it by SIGALRM, as
+ * godwit does, and CRIU undoes the dump. But its own handler, which is for the
+ * time until all tasks are frozen, lets the signal come again each second, also
+ * while CRIU undoes the dump, and then aborts.
+ */
+static void take_one_alarm(void)
+{
+	static const struct sigaction once = { .sa_handler = interrupted };
+
+	sigaction(SIGALRM, &once, NULL);
+}
+
 /*
  * Returns -ENOTSUP, so that CRIU asks the next plugin, too: a process may have
  * a GPU. A task without RDMA may have the memory of a region, so its mappings
@@ -172,6 +191,8 @@ int checkpoint(int pid)
 {
 	struct dumped_task *task;
 
+	if (!dump.num_tasks)
+		take_one_alarm();
 	task = append(&dump.tasks, sizeof(*task), dump.num_tasks);
 	if (!task)
 		return -1;

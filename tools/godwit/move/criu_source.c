@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/stat.h>
 #include "move.h"
 #include "netlink.h"
 
@@ -24,35 +24,43 @@ char *move_dump_log(const struct move *m)
 	return xasprintf("%s/dump.log", m->container.work ?: m->images);
 }
 
-#define STILL_S		5
+#define STILL_MS	5000
 
-/* Has CRIU written nothing to its log for a while? */
-static bool stands_still(const struct move *m)
+static off_t log_size(const struct move *m)
 {
 	char *log = move_dump_log(m);
 	struct stat st;
-	bool still = stat(log, &st) == 0 && time(NULL) - st.st_mtime >= STILL_S;
+	off_t size = stat(log, &st) ? -1 : st.st_size;
 
 	free(log);
-	return still;
+	return size;
 }
 
 /*
- * CRIU is in the middle of its dump, and may hang there. SIGALRM ends the system call in which it waits, whatever for. CRIU then
- * takes the dump for failed, as when it can't freeze the tasks in time, undoes it, and ends. But if a task runs code of CRIU's for
- * a moment, it would be left there, and die. So we wait while the log grows, as it does for each task and thread.
+ * CRIU is in the middle of its dump, and may hang there. SIGALRM ends the system call in which it waits, whatever for, and the
+ * plugin sees to it that it does so once. CRIU then takes the dump for failed, undoes it, and ends. But if a task runs code of
+ * CRIU's for a moment, it would be left there, and die. So only a CRIU whose log stands still is interrupted: the log grows for
+ * each task and thread.
  */
 static void break_off(struct move *m)
 {
 	struct pollfd p = { .fd = m->criu.sk, .events = POLLIN };
-	int64_t end = now_ns() + CRIU_END_MS * INT64_C(1000000);
+	int64_t start = now_ns(), grown = start;
+	off_t size = log_size(m), before;
 
 	do {
 		if (poll(&p, 1, 100))
 			return;
-	} while (!stands_still(m) && now_ns() < end);
-	if (m->criu.pid > 0)
-		kill(m->criu.pid, SIGALRM);
+		before = size;
+		size = log_size(m);
+		if (size != before)
+			grown = now_ns();
+		if (now_ns() - grown >= STILL_MS * INT64_C(1000000)) {
+			if (m->criu.pid > 0)
+				kill(m->criu.pid, SIGALRM);
+			return;
+		}
+	} while (now_ns() - start < CRIU_END_MS * INT64_C(1000000));
 }
 
 /* Hear CRIU until its end. If it says nothing, or does not end, for CRIU_END_MS, it hangs, and is killed. */
