@@ -26,6 +26,14 @@ build/kernel/upstream/.done: $(KERNEL_SOURCE) build/kernel-version
 		'linux-source-6.12/scripts/spelling.txt' 'linux-source-6.12/scripts/const_structs.checkpatch'
 	$(Q)touch $@
 
+# rxe_kbuild NAME,HEADERS
+define rxe_kbuild
+$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/linux/$(RXE) W=1 \
+		CONFIG_RDMA_RXE=m CONFIG_DEBUG_INFO_BTF_MODULES= \
+		KCFLAGS="-I$$(CURDIR)/build/$(1)/linux/drivers/infiniband/core \
+		-I$$(CURDIR)/build/$(1)/linux/include/uapi $$(WERROR) $$(KERNEL_CFLAGS)" modules
+endef
+
 # kernel_build NAME,HEADERS
 define kernel_build
 build/$(1)/linux/.patched: build/kernel/upstream/.done $(wildcard kernel/patches/series) $(kernel_patches)
@@ -44,19 +52,20 @@ build/$(1)/rdma_rxe.ko: build/$(1)/linux/.patched $(kernel_ours) kernel/upstream
 		cmp -s $$$$f build/$(1)/linux/include/uapi/rdma/$$$${f##*/} || \
 		cp $$$$f build/$(1)/linux/include/uapi/rdma/; done
 	$$(call say,KBUILD,$$@)
-	$(Q)$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/linux/$(RXE) \
-		CONFIG_RDMA_RXE=m CONFIG_DEBUG_INFO_BTF_MODULES= $$(KBUILD_ARGS) \
-		KCFLAGS="-I$$(CURDIR)/build/$(1)/linux/drivers/infiniband/core \
-		-I$$(CURDIR)/build/$(1)/linux/include/uapi $$(KERNEL_CFLAGS)" modules
+	$(Q)$(call rxe_kbuild,$(1),$(2))
 	$(Q)strip --strip-debug -o $$@ build/$(1)/linux/$(RXE)/rdma_rxe.ko
+
+# C=2: sparse reads all files, and none of them is compiled again.
+sparse-$(1)-rxe: build/$(1)/rdma_rxe.ko
+	$(Q)$(call rxe_kbuild,$(1),$(2)) C=2
 endef
 
 $(eval $(call kernel_build,kernel,$(KERNEL_HEADERS)))
-$(eval $(call kernel_build,kernel-style,$(KERNEL_HEADERS)))
 ifneq ($(DEBUG_KERNEL),)
 $(eval $(call kernel_build,kernel-debug,$(DEBUG_KERNEL)/linux))
 endif
 
-.PHONY: kernel kernel-debug
+.PHONY: kernel kernel-debug sparse sparse-kernel-rxe
 kernel: build/kernel/rdma_rxe.ko
 kernel-debug: build/kernel-debug/rdma_rxe.ko
+sparse: sparse-kernel-rxe

@@ -7,6 +7,12 @@ rmem_swap_files := $(wildcard kernel/rmem_swap/*.[ch] kernel/rmem_swap/Kbuild)
 
 ALL += build/kernel/rmem_swap.ko
 
+# rmem_swap_kbuild NAME,HEADERS
+define rmem_swap_kbuild
+$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/rmem_swap W=1 \
+		CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-I$$(CURDIR)/kernel/uapi $$(WERROR) $$(KERNEL_CFLAGS)" modules
+endef
+
 # rmem_swap_build NAME,HEADERS
 define rmem_swap_build
 build/$(1)/rmem_swap.ko: $(rmem_swap_files) $(wildcard kernel/uapi/rmem/*.h) kernel/rmem_swap/build.mk build/kernel-version
@@ -15,16 +21,19 @@ build/$(1)/rmem_swap.ko: $(rmem_swap_files) $(wildcard kernel/uapi/rmem/*.h) ker
 	$(Q)for f in $(rmem_swap_files); do \
 		cmp -s $$$$f build/$(1)/rmem_swap/$$$${f##*/} || cp $$$$f build/$(1)/rmem_swap/; done
 	$$(call say,KBUILD,$$@)
-	$(Q)$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/rmem_swap \
-		CONFIG_DEBUG_INFO_BTF_MODULES= $$(KBUILD_ARGS) KCFLAGS="-I$$(CURDIR)/kernel/uapi $$(KERNEL_CFLAGS)" modules
+	$(Q)$(call rmem_swap_kbuild,$(1),$(2))
 	$(Q)strip --strip-debug -o $$@ build/$(1)/rmem_swap/rmem_swap.ko
+
+sparse-$(1)-rmem_swap: build/$(1)/rmem_swap.ko
+	$(Q)$(call rmem_swap_kbuild,$(1),$(2)) C=2
 endef
 
 $(eval $(call rmem_swap_build,kernel,$(KERNEL_HEADERS)))
-$(eval $(call rmem_swap_build,kernel-style,$(KERNEL_HEADERS)))
 ifneq ($(DEBUG_KERNEL),)
 $(eval $(call rmem_swap_build,kernel-debug,$(DEBUG_KERNEL)/linux))
 endif
 
+.PHONY: sparse-kernel-rmem_swap
 kernel: build/kernel/rmem_swap.ko
 kernel-debug: build/kernel-debug/rmem_swap.ko
+sparse: sparse-kernel-rmem_swap
