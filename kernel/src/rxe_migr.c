@@ -75,10 +75,7 @@ static bool rxe_migr_device_goes(const struct ib_uobject *uobj)
 	return uobj && !rcu_access_pointer(uobj->ufile->device->ib_dev);
 }
 
-/*
- * The program may poll until its work is done, so all of it ends in an error. No
- * reference to a region may stay: the region may go first, and waits for it.
- */
+/* The program may poll until its work is done, so all of it ends in an error. */
 static void rxe_migr_flush_qp(struct rxe_qp *qp)
 {
 	unsigned long flags;
@@ -92,7 +89,6 @@ static void rxe_migr_flush_qp(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	rxe_completer(qp);
 	rxe_receiver(qp);
-	rxe_migr_purge_requests(qp);
 	rxe_migr_enable(qp);
 	mutex_unlock(&qp->migr.mutex);
 }

@@ -39,10 +39,6 @@ void rxe_migr_purge_requests(struct rxe_qp *qp)
 		}
 		qp->resp.res = NULL;
 	}
-	if (qp->resp.mr) {
-		rxe_put(qp->resp.mr);
-		qp->resp.mr = NULL;
-	}
 }
 
 /* ----------------------------------------------------- waiting in a state -- */
