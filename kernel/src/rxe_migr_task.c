@@ -49,6 +49,12 @@ static bool rxe_migr_flushing(struct rxe_qp *qp)
 	return qp_state(qp) == IB_QPS_ERR || qp_state(qp) == IB_QPS_RESET;
 }
 
+/* A QP that has failed or was reset, and goes soon, flushes even while it is stopped. */
+static bool rxe_migr_ending(struct rxe_qp *qp)
+{
+	return qp->migr.dead && rxe_migr_flushing(qp);
+}
+
 /*
  * A QP that waits purges its queues: rxe limits how many packets of a QP are on
  * their way, and counts each of them until it is freed. If both ends are on one
@@ -64,7 +70,7 @@ bool rxe_migr_sender_waits(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid;
+		hold = qp->valid && !rxe_migr_ending(qp);
 		break;
 	case RXE_MIGR_QP_PAUSED:
 	case RXE_MIGR_QP_RESUMING:
@@ -95,8 +101,7 @@ bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !qp->migr.arriving &&
-		       !(qp->migr.dead && rxe_migr_flushing(qp));
+		hold = qp->valid && !qp->migr.arriving && !rxe_migr_ending(qp);
 		break;
 	case RXE_MIGR_QP_PAUSED:
 		hold = qp->valid && !rxe_migr_flushing(qp) &&
