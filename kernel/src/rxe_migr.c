@@ -81,8 +81,7 @@ static void rxe_migr_flush_qp(struct rxe_qp *qp)
 	unsigned long flags;
 
 	mutex_lock(&qp->migr.mutex);
-	rxe_disable_task(&qp->recv_task);
-	rxe_disable_task(&qp->send_task);
+	rxe_migr_disable(qp);
 	spin_lock_irqsave(&qp->state_lock, flags);
 	qp->migr.dead = true;	/* it goes soon, with its context */
 	qp->attr.qp_state = IB_QPS_ERR;
