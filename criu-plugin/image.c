@@ -104,15 +104,23 @@ static int write_header(struct out *out)
 		write_all(out->fd, &header, sizeof(header));
 }
 
-/* Finish the file; or, if something has failed before, remove it. */
-static int end_file(struct out *out, int failed)
+/* Write the header, unless something has failed before, and close the file. */
+static int finish_file(struct out *out, int failed)
 {
-	int dir = criu_get_image_dir(), ret = failed;
+	int ret = failed;
 
 	if (!ret && write_header(out))
 		ret = not_written(out);
 	if (out->fd >= 0 && close(out->fd) && !ret)
 		ret = not_written(out);
+	return ret;
+}
+
+/* Give the file its name; or, if something has failed, remove it. */
+static int end_file(struct out *out, int failed)
+{
+	int dir = criu_get_image_dir(), ret = finish_file(out, failed);
+
 	if (!ret && renameat(dir, out->new, dir, out->name))
 		ret = not_written(out);
 	if (ret)
@@ -218,11 +226,7 @@ int extend_inventory(const RdmaInventoryEntry *more)
 	ret = lseek(out->fd, 0, SEEK_END) == end ? put_inventory(out, more) :
 	      fail("%s has changed since it was written: take the checkpoint again",
 		   out->name);
-	if (!ret && write_header(out))
-		ret = not_written(out);
-	if (close(out->fd) && !ret)
-		ret = not_written(out);
-	return ret;
+	return finish_file(out, ret);
 }
 
 /* ---------------------------------------------------------------- reading -- */
