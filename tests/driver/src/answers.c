@@ -290,19 +290,6 @@ static void is_drained(void)
 	} while (event.event_type != IBV_EVENT_SQ_DRAINED || event.element.qp != qp);
 }
 
-/* Does a completion come within a second? */
-static bool one_completes(struct ibv_wc *wc)
-{
-	int n = 0;
-
-	for (int i = 0; i < 1000 && !n; i++) {
-		CHECK((n = ibv_poll_cq(cq, 1, wc)) >= 0);
-		if (!n)
-			usleep(1000);
-	}
-	return n;
-}
-
 /*
  * The last request that begins before SQD needs no packet. SQ_DRAINED still comes. Nothing shows that the BIND has begun, and if
  * it has not, it waits for RTS. Then ask again.
@@ -321,7 +308,7 @@ static void drained_local(void)
 		IS(0, ibv_modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
 		answer(ACK, i, ACKED);
 		completes(SEND_ONLY, IBV_WC_SUCCESS);
-		if (one_completes(&wc)) {
+		if (wire_completes(cq, &wc, 1000)) {
 			CHECK(wc.wr_id == BIND && wc.status == IBV_WC_SUCCESS);
 			is_drained();
 			return;

@@ -447,17 +447,23 @@ struct ibv_qp *wire_qp(struct ibv_pd *pd, enum ibv_qp_type type, struct ibv_cq *
 	return qp;
 }
 
+bool wire_completes(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
+{
+	int n = 0;
+
+	for (int i = 0; i < ms && !n; i++) {
+		CHECK((n = ibv_poll_cq(cq, 1, wc)) >= 0);
+		if (!n)
+			usleep(1000);
+	}
+	return n;
+}
+
 struct ibv_wc wire_completion(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 
-	for (int i = 0; i < PATIENCE * 1000; i++) {
-		int n = ibv_poll_cq(cq, 1, &wc);
-
-		CHECK(n >= 0);
-		if (n)
-			return wc;
-		usleep(1000);
-	}
-	DIE("no completion in %u s", PATIENCE);
+	if (!wire_completes(cq, &wc, PATIENCE * 1000))
+		DIE("no completion in %u s", PATIENCE);
+	return wc;
 }

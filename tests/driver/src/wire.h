@@ -96,7 +96,10 @@ void wire_lead(struct ibv_qp *qp, int rd_atomic);
 /* The same, to RTR or RTS, with these first PSNs. */
 void wire_lead_from(struct ibv_qp *qp, int rd_atomic, uint32_t rq_psn, uint32_t sq_psn, enum ibv_qp_state last);
 
-/* The next completion, of whatever status. */
+/* The next completion, of whatever status. False: none comes within this time. */
+bool wire_completes(struct ibv_cq *cq, struct ibv_wc *wc, int ms);
+
+/* The same, which must come. */
 struct ibv_wc wire_completion(struct ibv_cq *cq);
 
 #endif
