@@ -71,6 +71,8 @@ struct proc_file *proc_files_find(const struct proc_files *files, const char *pa
 
 void proc_files_keep(struct proc_files *files, size_t kept)
 {
+	if (kept == files->n)
+		return;		/* no file has another place */
 	files->n = kept;
 	json_object_clear(files->places);
 	for (size_t i = 0; i < kept; i++)
