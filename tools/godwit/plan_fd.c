@@ -34,6 +34,18 @@ static json_t *rdma_file(struct plan *plan, const char *what, const struct proc_
 						       "path", text_json(fd->link)));
 }
 
+/*
+ * The ends may have been read before an object was there, or before another process closed it. The first problem is worth reading
+ * them anew; after it the move is refused anyway. True: look again.
+ */
+static bool read_ends_anew(struct plan *plan)
+{
+	if (json_array_size(plan->problems))
+		return false;
+	proc_ends_free(&plan->ends);
+	return true;
+}
+
 #define PTMX	makedev(TTYAUX_MAJOR, 2)
 
 /* The number of the pseudo-terminal that this descriptor of /dev/ptmx is the master of; or -1. */
@@ -113,11 +125,8 @@ static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 	if (has_number(plan->ptys, number))
 		return;
 	goes = number >= 0 && goes_along(plan, number);
-	/* The ends may have been read before the terminal was opened. A first problem is worth reading them again. */
-	if (number >= 0 && !goes && !json_array_size(plan->problems)) {
-		proc_ends_free(&plan->ends);
+	if (number >= 0 && !goes && read_ends_anew(plan))
 		goes = goes_along(plan, number);
-	}
 	if (goes)
 		json_array_append_new(plan->ptys, json_integer(number));
 	else
@@ -163,21 +172,32 @@ static int see_end(const struct proc_end *end, void *arg)
 	return 0;
 }
 
-static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
+/* A process that stays and has this pipe; 0: none. */
+static pid_t pipe_holder(struct plan *plan, ino_t inode)
 {
 	struct search s = { .tree = &plan->tree };
 
+	proc_each_end(&plan->ends, S_IFIFO, inode, see_end, &s);
+	return s.holder;
+}
+
+static void look_at_pipe(struct plan *plan, const struct proc_fd *fd)
+{
+	pid_t holder;
+
 	if (strncmp(fd->link, "pipe:", 5))
 		return;
-	proc_each_end(&plan->ends, S_IFIFO, fd->st.st_ino, see_end, &s);
-	if (s.holder)
+	holder = pipe_holder(plan, fd->st.st_ino);
+	if (holder && read_ends_anew(plan))
+		holder = pipe_holder(plan, fd->st.st_ino);
+	if (holder)
 		plan_problem(plan, "process %d, descriptor %d: the pipe's other end is process %d's, which stays "
-			     "here: start the program with a file in its place", fd->pid, fd->fd, s.holder);
+			     "here: start the program with a file in its place", fd->pid, fd->fd, holder);
 }
 
 /*
  * A Unix socket goes along together with the socket that it is connected to. (CRIU finds one that nobody has accepted yet.)
- * Many connections last for a moment only: a line for syslog, a question to nscd.
+ * Many connections last for a moment only: a line for syslog, a question to nscd. So all is looked at again, the ends, too.
  */
 static void look_at_unix(struct plan *plan, const struct proc_fd *fd, int copy)
 {
