@@ -183,22 +183,29 @@ static int stop_context(struct dumped_context *c)
 	return collect_records(c, count);
 }
 
-static struct dumped_context *add_context(int fd, const char *node)
+/* mine: our copy of the task's descriptor, which stays the caller's if it fails */
+static struct dumped_context *add_context(pid_t pid, int fd, int mine,
+					  const char *node)
 {
+	struct rxe_migr_query query;
 	struct dumped_context *c;
 	struct ibv_context *ctx;
 	int device;
 
-	ctx = ibv_attach_context(fd);
+	ctx = ibv_attach_context(mine);
 	if (!ctx) {
 		fail("no memory");
 		return NULL;
 	}
-	device = find_device(ctx, node);
+	/* The node may be another device's by now. */
+	if (ibv_query_migration(ctx, &query) == EIO)
+		device = fail("process %d, descriptor %d: " WHY_GONE, pid, fd);
+	else
+		device = find_device(ctx, node);
 	c = device < 0 ? NULL :
 	    append(&dump.contexts, sizeof(*c), dump.num_contexts);
 	if (!c) {
-		free(ctx);	/* fd stays the caller's */
+		free(ctx);
 		return NULL;
 	}
 	c->ctx = ctx;
@@ -234,7 +241,7 @@ int open_context(struct dumped_task *task, int fd, const char *node)
 		close(mine);
 	} else {
 		n = dump.num_contexts;
-		c = add_context(mine, node);
+		c = add_context(task->pid, fd, mine, node);
 		if (!c) {
 			close(mine);
 			return -1;

@@ -17,6 +17,18 @@ static enum file_kind kind_of(const char *class, const char *node)
 	return FILE_NOT_RDMA;
 }
 
+/* A host's first devices of verbs have these numbers. The numbers of further ones differ from boot to boot. */
+enum { UVERBS_MAJOR = 231, UVERBS_MINOR = 192, UVERBS_FIXED = 32 };
+
+/* A device that sysfs does not have (any more). A process may still have its file open. */
+static enum file_kind kind_of_gone(dev_t rdev, char node[NODE_LEN])
+{
+	if (major(rdev) != UVERBS_MAJOR || minor(rdev) - UVERBS_MINOR >= UVERBS_FIXED)
+		return FILE_NOT_RDMA;
+	snprintf(node, NODE_LEN, "uverbs%u", minor(rdev) - UVERBS_MINOR);
+	return FILE_UVERBS;
+}
+
 /* For the number of a device sysfs has a link to ../../devices/.../CLASS/NODE. */
 enum file_kind device_kind(dev_t rdev, char node[NODE_LEN])
 {
@@ -28,7 +40,7 @@ enum file_kind device_kind(dev_t rdev, char node[NODE_LEN])
 	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u", major(rdev), minor(rdev));
 	len = readlink(path, link, sizeof(link) - 1);
 	if (len < 0)
-		return FILE_NOT_RDMA;
+		return kind_of_gone(rdev, node);
 	link[len] = '\0';
 	name = strrchr(link, '/');
 	if (!name)

@@ -9,7 +9,7 @@
 
 enum file_kind {
 	FILE_NOT_RDMA,
-	FILE_UVERBS,		/* a context, maybe */
+	FILE_UVERBS,		/* a context, maybe; or its device is gone, and another one may have the number by now */
 	FILE_EVENTS,		/* a completion channel or asynchronous event file */
 	FILE_RDMA_CM,
 	FILE_OTHER_RDMA,	/* umad, issm, ... */

@@ -15,6 +15,7 @@
 #define WHY_QP_ELSEWHERE "its queue pair %u is another process tree's"
 #define WHY_OUTSIDER	"process %d has this %s, too, and stays here: end it, or start both under one process"
 #define WHY_NO_RING	"0x%llx of %s is mapped, which is no ring of a context that the process has open: unmap it before"
+#define WHY_GONE	"its device is gone: close it before"
 #define WHY_DEVICE	"the device %s can't be moved: close it before"
 #define LOAD_OURS	"load Godwit's rdma_rxe: modinfo -n rdma_rxe must print a path with /updates/"
 #define WHY_VERSION	"the driver has version %u, and this program needs %u: install both from one release"

@@ -10,6 +10,26 @@
 #include <unistd.h>
 #include "rdma.h"
 
+struct ibv_context *context_attach(const struct context *context)
+{
+	int fd = proc_get_fd(context->pid, context->fd);
+	struct ibv_context *ctx = fd < 0 ? NULL : ibv_attach_context(fd);
+
+	if (!ctx && fd >= 0)
+		close(fd);
+	return ctx;
+}
+
+bool context_is_gone(pid_t pid, int fd)
+{
+	struct ibv_context *ctx = context_attach(&(struct context){ .pid = pid, .fd = fd });
+	struct rxe_migr_query query;
+	bool gone = ctx && ibv_query_migration(ctx, &query) == EIO;
+
+	ibv_detach_context(ctx);
+	return gone;
+}
+
 static int add_context(const struct proc_fd *fd, void *arg)
 {
 	struct contexts *list = arg;
@@ -23,6 +43,8 @@ static int add_context(const struct proc_fd *fd, void *arg)
 			holders_add(&list->context[i].holders, fd);
 			return 0;
 		}
+	if (context_is_gone(fd->pid, fd->fd))
+		return 0;
 	GROW(list->context, list->n);
 	c = &list->context[list->n];
 	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .own_fd = -1 };
@@ -61,16 +83,6 @@ int contexts_keep_open(struct contexts *list)
 				     strerror(errno));
 	}
 	return 0;
-}
-
-struct ibv_context *context_attach(const struct context *context)
-{
-	int fd = proc_get_fd(context->pid, context->fd);
-	struct ibv_context *ctx = fd < 0 ? NULL : ibv_attach_context(fd);
-
-	if (!ctx && fd >= 0)
-		close(fd);
-	return ctx;
 }
 
 static int inspect(struct context *c, struct ibv_context *ctx)

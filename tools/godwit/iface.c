@@ -305,7 +305,8 @@ static int check_file(const struct proc_fd *fd, void *device)
 {
 	char its[64], *name;
 
-	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, its) != FILE_UVERBS || strcmp(its, device))
+	if (!S_ISCHR(fd->st.st_mode) || rdma_node(fd->st.st_rdev, its) != FILE_UVERBS || strcmp(its, device) ||
+	    context_is_gone(fd->pid, fd->fd))
 		return 0;
 	name = proc_name(fd->pid);
 	in_use(device, fd->pid, name);

@@ -20,6 +20,7 @@ struct plan {
 	size_t qps;
 	struct ibv_context *driver;	/* for plan_cm(), until plan_fds() is done */
 	bool cm;			/* it has a file of librdmacm */
+	bool gone;		/* it has a file of verbs whose device is gone */
 	bool rdma;		/* it holds contexts, or files of librdmacm */
 	bool shell_job;		/* its session's leader stays behind */
 	bool own_netns;

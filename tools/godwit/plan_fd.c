@@ -134,14 +134,25 @@ static void look_at_terminal(struct plan *plan, const struct proc_fd *fd)
 			     "start the program without one", fd->pid, fd->fd, fd->link);
 }
 
+/* For contexts: plan_rdma(). */
+static void look_at_uverbs(struct plan *plan, const struct proc_fd *fd)
+{
+	if (!context_is_gone(fd->pid, fd->fd))
+		return;
+	plan->gone = true;
+	plan_stays(plan, rdma_file(plan, "gone", fd), "process %d, descriptor %d: " WHY_GONE, fd->pid, fd->fd);
+}
+
 static void look_at_device(struct plan *plan, const struct proc_fd *fd)
 {
 	char device[64];
 	enum file_kind node = rdma_node(fd->st.st_rdev, device);
 
-	if (harmless(fd->st.st_rdev) || node == FILE_UVERBS)
+	if (harmless(fd->st.st_rdev))
 		return;
-	if (node == FILE_RDMA_CM)
+	if (node == FILE_UVERBS)
+		look_at_uverbs(plan, fd);
+	else if (node == FILE_RDMA_CM)
 		plan_cm(plan, fd);
 	else if (node == FILE_OTHER_RDMA)
 		plan_stays(plan, rdma_file(plan, "mad", fd), "process %d, descriptor %d: " WHY_DEVICE, fd->pid, fd->fd,

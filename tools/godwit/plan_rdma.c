@@ -144,6 +144,8 @@ static void look_at_stray_event_files(struct look *look)
 {
 	struct plan *plan = look->plan;
 
+	if (plan->gone)
+		return;		/* they may be of a context that is refused already */
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		if (!plan->contexts.context[i].ours)
 			return;	/* only our driver tells whose files they are */
@@ -161,6 +163,8 @@ static bool is_ring(const struct look *look, const char *device, uint64_t at)
 {
 	const struct contexts *list = &look->plan->contexts;
 
+	if (look->plan->gone)
+		return true;	/* as below */
 	for (size_t i = 0; i < list->n; i++)
 		if (!list->context[i].ours && !strcmp(list->context[i].device, device))
 			return true;	/* it is said already that this context can't move */

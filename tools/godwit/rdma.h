@@ -55,8 +55,10 @@ struct event_files {
 	size_t n;
 };
 
-/* contexts.c */
+/* contexts.c: those whose device is there */
 int contexts_find(const struct tree *tree, struct contexts *list);
+/* Is the device of this file, FILE_UVERBS, gone? Only our driver tells. */
+bool context_is_gone(pid_t pid, int fd);
 /* Read their records; nothing is stopped. */
 int contexts_inspect(struct contexts *list);
 /* The queue pair of this number in the records of a context, or NULL. */
