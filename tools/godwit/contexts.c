@@ -47,7 +47,7 @@ static int add_context(const struct proc_fd *fd, void *arg)
 		return 0;
 	GROW(list->context, list->n);
 	c = &list->context[list->n];
-	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .slot = list->n++, .own_fd = -1 };
+	*c = (struct context){ .pid = fd->pid, .fd = fd->fd, .st = fd->st, .slot = list->n++, .own_fd = -1 };
 	strcpy(c->device, device);
 	holders_add(&c->holders, fd);
 	return 0;

@@ -170,7 +170,8 @@ static int outside_map(const struct proc_map *map, void *arg)
 	if (stat_identity(AT_FDCWD, path, &st) || !S_ISCHR(st.st_mode) || rdma_node(st.st_rdev, device) != FILE_UVERBS)
 		return 0;
 	ring = rings_find(o->rings, o->list, device, map->offset);
-	if (ring)
+	/* A ring of a device that is gone may have this number and offset, too. */
+	if (ring && same_file(&o->list->context[ring->context].st, &st))
 		o->list->context[ring->context].holders.outsider = map->pid;
 	return 0;
 }

@@ -23,6 +23,7 @@ struct holders {
 struct context {
 	pid_t pid;		/* whose descriptor it is, the first of them */
 	int fd;
+	struct stat st;		/* its file's, which its rings have, too */
 	int slot;		/* how many contexts came before, in this tree */
 	char device[64];	/* "rxe0"; "" if the device is not known */
 	struct holders holders;	/* all of them, the first included */
