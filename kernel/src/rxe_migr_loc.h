@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Migration of queue pairs: what its files share. A file calls only files that are
- * listed before it, so there is no circle.
+ * listed before it, so there is no circle. rxe_ns.c, for network namespaces, is not
+ * one of them: it calls none of these files, and none of them but upstream's call it.
  *
  * Each group says which locks its functions take or want. The order of locks is in
  * rxe_migr.h.
