@@ -326,7 +326,7 @@ static int compare_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 }
 
 /* Does a task that has to wait have this context open, too? */
-static bool is_held(int mine)
+static bool must_stay(int mine)
 {
 	int i;
 
@@ -351,7 +351,7 @@ static int abort_fd(pid_t pid, int fd, enum file_kind kind, const char *node,
 	 * EINVAL: the context is not stopped, or goes on already. ESTALE:
 	 * another checkpoint has begun.
 	 */
-	err = is_held(ctx->cmd_fd) ? EAGAIN :
+	err = must_stay(ctx->cmd_fd) ? EAGAIN :
 	      ibv_abort_older_dump(ctx, a->since);
 	a->again |= err == ESTALE || may_pass(err);
 	ibv_detach_context(ctx);

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # Sourced by tests: `. "$(dirname "$0")/../lib.sh"`. docs/TESTING.md says how to write a test. A test ends with
-#    0  held: the last line is reached, and the kernel logs of its labs are clean
+#    0  passed: the last line is reached, and the kernel logs of its labs are clean
 #    1  broken: an oracle said no. A command that fails outside of a condition is such an oracle.
 #   75  inconclusive: something that the test needs before it can ask its question did not happen
 #   77  skipped

@@ -11,8 +11,8 @@ in_flow() { [ "$(packets "$1")" -gt $(($2 + $3)) ]; } # in_flow HOST BEFORE N (a
 # flows HOST N: its device receives N more packets
 flows() { wait_for 120 in_flow "$1" "$(packets "$1")" "$2"; }
 
-# hold NAME: stops the process of this name at h3
-hold() { on h3 pkill -STOP -x "$1" || inconclusive "it was over before it was moved"; }
+# stop_peer NAME: stops the process of this name at h3
+stop_peer() { on h3 pkill -STOP -x "$1" || inconclusive "it was over before it was moved"; }
 
 # paced: h1 and h3 each send at most 400 packets a second from now on, until paced_no_more
 paced() {
@@ -29,13 +29,14 @@ paced_no_more() {
 
 # moves_on PEER [OPTION...]: moves $mover, with these options, in the middle of its work, and the work goes on. A run may end
 # while godwit still looks at it. So hosts are paced() from before the run until the process is frozen. If PEER is not "-", the
-# process of this name at h3 is held instead, from when the run flows until the move is done. ($outs: the output of both ends)
+# process of this name at h3 is stopped by a signal instead, from when the run flows until the move is done. ($outs: the output of
+# both ends)
 moves_on() {
 	local release before o
 	flows h1 60
 	before=$(packets h2)
 	if [ "$1" != - ]; then
-		hold "$1"
+		stop_peer "$1"
 		paced_no_more
 	else
 		when_frozen paced_no_more

@@ -3,7 +3,7 @@
 
 Nothing of the suite's text is changed: its helpers are wrapped, and a loop of the suite goes on until the moves
 that are planned in it are done. The beginning or the end of a helper is a *point*. Every move is asked for at a
-point. During a free move the traffic goes on. In a held move the test waits at the point until the move is done.
+point. During a free move the traffic goes on. In a waiting move the test waits at the point until the move is done.
 """
 import mmap
 import time
@@ -13,7 +13,7 @@ import unittest
 
 class State:
     """Numbers in a file that both processes map. They stay when one of the two ends."""
-    FIELDS = ('ask', 'moved', 'progress', 'open', 'held', 'at', 'ended')
+    FIELDS = ('ask', 'moved', 'progress', 'open', 'waits', 'at', 'ended')
 
     def __init__(self, path):
         with open(path, 'wb') as f:
@@ -51,7 +51,7 @@ class InLoops:
             return None
         self.todo.pop(0)
         self.wait = self.rng.randrange(2, 60)
-        return 'held' if self.datagrams or self.rng.randrange(4) == 0 else 'free'
+        return 'waiting' if self.datagrams or self.rng.randrange(4) == 0 else 'free'
 
 
 class AtPoints:
@@ -72,7 +72,7 @@ class AtPoints:
         if not self.todo or len(run.points) != self.todo[0]:
             return None
         self.todo.pop(0)
-        return 'held'
+        return 'waiting'
 
 
 class Iters(int):
@@ -131,9 +131,9 @@ class Run(unittest.TestResult):
             if kind:
                 self.look_back()
                 self.asked += 1
-                state.held = kind == 'held'
+                state.waits = kind == 'waiting'
                 state.ask += 1
-                while kind == 'held' and state.moved < state.ask:
+                while kind == 'waiting' and state.moved < state.ask:
                     time.sleep(0.001)
         self.points.append((state.progress, quiet))
 

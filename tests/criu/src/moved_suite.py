@@ -6,16 +6,16 @@ A traffic test is one that passes at rest and has completions. It is run again, 
 restored in place at MOVES moments drawn from SEED, and must end as at rest. TESTS of them are taken, in an order
 drawn from SEED, 0 for all; or only those with NAME in their names. What moves are like depends on the test:
 
-  loops over RC              free, one in four held (see moved_run.py)
-  loops over UD              held, at points where nothing is on its way: what comes to a UD queue pair while it
+  loops over RC              free, one in four waiting (see moved_run.py)
+  loops over UD              waiting, at points where nothing is on its way: what comes to a UD queue pair while it
                              is stopped is lost, and these tests would wait for it
-  done once, or ends in an   held: such a test would be at its end before a free move comes. It is run several
+  done once, or ends in an   waiting: such a test would be at its end before a free move comes. It is run several
   error                      times, if it has not enough points for all moves in one run
 
 Each run is a process of its own: pyverbs closes contexts and leaves mappings of their rings behind, and a process
 with such mappings is not moved.
 
-Prints a line for each move: the test, free or held, what had been posted and polled by then, and what the images
+Prints a line for each move: the test, free or waiting, what had been posted and polled by then, and what the images
 say of its queue pairs; and for each test how it ended.
 """
 import glob
@@ -120,7 +120,7 @@ class Mover:
         if not state.progress or not {'RTS', 'ERR'} & pairs.keys():
             self.fail(f'not moved inside of traffic: progress {state.progress}, queue pairs {pairs}')
         state.at = state.progress
-        say('move', self.test, 'held' if state.held else 'free', 'after', state.at, 'open', state.open,
+        say('move', self.test, 'waiting' if state.waits else 'free', 'after', state.at, 'open', state.open,
             *(f'{name}={n}' for name, n in pairs.items()))
         self.criu('restore', '-d')
         state.moved += 1
