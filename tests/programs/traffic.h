@@ -2,7 +2,7 @@
 /*
  * traffic: two ends exchange every kind of RC work, or of UC, both ways at once, and check each byte of it.
  *
- *   traffic.c          workers, and the main loop: time, signals, the watchdog, the result
+ *   traffic.c          workers, and the main loop: time, signals, stalls, the result
  *   traffic_options.c  the command line
  *   traffic_data.c     what each message must be: both ends compute it from the seed
  *   traffic_verbs.c    objects, connection, tear-down
@@ -188,7 +188,7 @@ struct qp {
 	uint64_t bound;
 	struct ibv_mw *mw[NUM_MW];
 
-	/* since the watchdog last looked */
+	/* since watch() last looked */
 	uint64_t watched;
 	int64_t watched_at;
 	uint64_t last, longest;	/* completions: the last one, and the longest gap between two */

@@ -27,7 +27,7 @@ static void phase_end(void)
 	phase_name[0] = '\0';
 }
 
-void report_phase(const char *name, const char *format, ...)
+void report_step(const char *name, const char *format, ...)
 {
 	va_list ap;
 

@@ -23,11 +23,11 @@ struct report {
 };
 
 void report_start(bool verbose, bool json);
-/* A phase begins; the phase before it is over. */
-void report_phase(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A better text for the phase. */
+/* A step begins; the step before it is over. */
+void report_step(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A better text for the step. */
 void report_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* How far the phase is, of a whole. */
+/* How far the step is, of a whole. */
 void report_progress(uint64_t done, uint64_t whole);
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* What the operator must know before the process is frozen. It is always shown. */

@@ -36,7 +36,7 @@ void agent_undo_copy(struct agent *a)
 	warn_of(a, addresses_kill_sockets(&a->addresses));
 	warn_of(a, addresses_del(&a->addresses, true));
 	warn_of(a, addresses_end_quiet(&a->addresses, a->id));
-	agent_take_back_copies(a);
+	agent_take_back_files(a);
 	json_decref(a->want_creds);
 	a->want_creds = NULL;
 	json_decref(a->restored);

@@ -41,7 +41,7 @@ struct agent {
 	struct incoming incoming;
 	struct addresses addresses;
 	bool adding;		/* we have added the addresses, or are about to */
-	json_t *copied;		/* copies that came: files_dest.c */
+	json_t *copied;		/* copied files that came: files_dest.c */
 	/*
 	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
 	 * network namespace is ours to remove; "made" of a volume: that, too, and "place", where it is; "begun": podman was
@@ -154,16 +154,16 @@ void agent_check_names(json_t *message, json_t *list);
 void agent_check_cm(json_t *message, json_t *list);
 /*
  * files_dest.c. agent_check_files(): the files' part of the check. agent_compare(): -1 with fault() if a file is not what the
- * process left. agent_copy(): the name under which a copy is to be written, to be freed; NULL with fault().
- * agent_place_copies(): put the copies into their places. Then agent_take_back_copies(): all is as it was; or
- * agent_keep_copies(): remove the files that were there.
+ * process left. agent_new_file(): the name under which a copied file is to be written, to be freed; NULL with fault().
+ * agent_place_files(): put the copied files into their places. Then agent_take_back_files(): all is as it was; or
+ * agent_keep_files(): remove the files that were there.
  */
 void agent_check_files(json_t *message, json_t *list, json_t *digests);
 int agent_compare(struct agent *a, json_t *file);
-char *agent_copy(struct agent *a, const char *path);
-int agent_place_copies(struct agent *a);
-void agent_take_back_copies(struct agent *a);
-void agent_keep_copies(struct agent *a);
+char *agent_new_file(struct agent *a, const char *path);
+int agent_place_files(struct agent *a);
+void agent_take_back_files(struct agent *a);
+void agent_keep_files(struct agent *a);
 
 /* restore_dest.c: restore, and tell the source when all is ready. CRIU and its plugin are heard here until they end. */
 int agent_set_environment(json_t *env);	/* settings that the source has for the CRIU plugin */

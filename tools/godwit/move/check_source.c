@@ -250,7 +250,7 @@ int move_plan(struct move *m)
 }
 
 /*
- * Peers give up a process that is stopped for too long, and then the copy must not become the only one. How long peers
+ * Peers give up queue pairs that are stopped for too long, and then the copy must not become the only one. How long peers
  * wait is theirs to say: see peers_wait(). Here all hosts are taken to have this host's limits.
  */
 static int check_limit(struct move *m)
@@ -334,7 +334,7 @@ static int check_both(struct move *m)
 
 int move_check(struct move *m)
 {
-	report_phase("check", "process %d", m->process.pid);
+	report_step("check", "process %d", m->process.pid);
 	/* What takes longer than the process may be frozen would only fail later. */
 	if (files_sync_early(m, m->limit_ms ?: LIMIT_S * 1000) || check_both(m)) {
 		dest_close(&m->dest);

@@ -170,7 +170,7 @@ int move_commit(struct move *m)
 	json_t *netns = container_netns(m);
 	json_t *answer;
 
-	report_phase("commit", "process %d stays frozen here", m->process.pid);
+	report_step("commit", "process %d stays frozen here", m->process.pid);
 	if (addresses_quiet_now(&m->addresses, m->id) && addresses_del(&m->addresses, false))
 		report_fault(&m->report);
 	fault_clear();
@@ -180,7 +180,7 @@ int move_commit(struct move *m)
 	m->resumed_ns = now_ns();
 	if (m->shared->stage != MOVE_RAN && !m->word)
 		return move_is_undone(m, answer) ? stay_back(m, answer) : stay_held(m, answer);
-	report_phase("resume", "at %s", m->host);
+	report_step("resume", "at %s", m->host);
 	end_here(m);
 	move_end_criu(m, true);
 	fault_clear();

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "connect.h"
 
-/* We must notice a dead host well before peers give up a stopped process. */
+/* We must notice a dead host well before peers give up stopped queue pairs. */
 static const char default_ssh[] =
 	"ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=5";
 #define HELLO_MS	30000

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Files at the destination: does this host have what the process left? And the copies that the process takes along.
+ * Files at the destination: does this host have what the process left? And the copied files (--copy), which the process takes
+ * along.
  *
- * A copy is written beside its place, and put into the place when all files have come, before CRIU opens it. The file that was
- * there keeps another name, and is put back if the move fails. The agent writes down what it is about to do, so that another
+ * A copied file is written beside its place, and put into the place when all files have come, before CRIU opens it. The file that
+ * was there keeps another name, and is put back if the move fails. The agent writes down what it is about to do, so that another
  * agent can go on if it is killed. At each moment the old file has one name or the other.
  */
 #include <errno.h>
@@ -150,7 +151,7 @@ void agent_check_files(json_t *message, json_t *list, json_t *digests)
 		check_copy(list, file);
 }
 
-/* The file beside the nth copy's place: "new" is to come there, "old" was there. Free it. */
+/* The file beside the nth copied file's place: "new" is to come there, "old" was there. Free it. */
 static char *beside(const struct agent *a, size_t n, const char *which)
 {
 	char *path = path_of(json_array_get(a->copied, n));
@@ -162,7 +163,7 @@ static char *beside(const struct agent *a, size_t n, const char *which)
 	return name;
 }
 
-char *agent_copy(struct agent *a, const char *path)
+char *agent_new_file(struct agent *a, const char *path)
 {
 	if (path[0] != '/') {
 		fault("a file with an impossible name was sent");
@@ -213,7 +214,7 @@ static int place(const struct agent *a, size_t n)
 	return ret;
 }
 
-/* Write down of each copy whether a file is in its place, and which inode the new file has. */
+/* Write down of each copied file whether a file is in its place, and which inode the new file has. */
 static int about_to_place(struct agent *a)
 {
 	json_t *copy;
@@ -233,7 +234,7 @@ static int about_to_place(struct agent *a)
 	return fault_is_set() ? -1 : agent_save(a);
 }
 
-int agent_place_copies(struct agent *a)
+int agent_place_files(struct agent *a)
 {
 	int ret = json_array_size(a->copied) ? about_to_place(a) : 0;
 
@@ -242,7 +243,7 @@ int agent_place_copies(struct agent *a)
 	return ret;
 }
 
-/* Is the file in this place the copy or the old file, or is there none? Any other one was put there by somebody else. */
+/* Is the file in this place the copied file or the old file, or is there none? Any other one was put there by somebody else. */
 static bool is_ours_to_replace(json_t *copy, const char *path, ino_t old)
 {
 	struct stat st;
@@ -278,14 +279,14 @@ static void put_back(struct agent *a, size_t n)
 	free(old);
 }
 
-void agent_take_back_copies(struct agent *a)
+void agent_take_back_files(struct agent *a)
 {
 	for (size_t n = json_array_size(a->copied); n-- > 0;)
 		put_back(a, n);
 	json_array_clear(a->copied);
 }
 
-void agent_keep_copies(struct agent *a)
+void agent_keep_files(struct agent *a)
 {
 	for (size_t n = 0; n < json_array_size(a->copied); n++) {
 		char *old = beside(a, n, "old");

@@ -82,7 +82,7 @@ static bool is_leased(const struct move *m, const char *path)
 	return found;
 }
 
-/* The destination has it open before its copy comes. */
+/* The destination has it open before the copied file comes. */
 static bool is_outside(const struct move *m, const char *path)
 {
 	json_t *name = path_json(path), *file;
@@ -107,7 +107,7 @@ void files_asked(struct move *m)
 				     "copied: put it there yourself", m->copy.path[i]);
 		if (mntns_binds(&m->plan.mntns, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: it is mounted in the process's mount namespace, which would keep the file "
-				     "that a copy replaces: put it there yourself", m->copy.path[i]);
+				     "that a copied file replaces: put it there yourself", m->copy.path[i]);
 		if (is_leased(m, m->copy.path[i]))
 			plan_problem(&m->plan, "file %s: the process has a lease on it, which ends when it is copied: end the "
 				     "lease, or put it on storage that both share, and give --shared", m->copy.path[i]);
@@ -132,7 +132,7 @@ void files_drop_copied(struct move *m)
 	struct proc_files *files = &m->plan.files;
 	size_t kept = 0;
 
-	/* A copy is another file, which nobody has locked there. */
+	/* A copied file is another file, which nobody has locked there. */
 	drop_copied(m, m->plan.watches);
 	drop_copied(m, m->plan.locks);
 	for (size_t i = 0; i < files->n; i++)

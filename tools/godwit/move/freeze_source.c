@@ -152,7 +152,7 @@ static int until_dumped(struct move *m)
 		}
 		if (!strcmp(script, "query-ext-files")) {
 			move_set_stage(m, MOVE_FROZEN);
-			report_phase("dump", "to %s", m->images);
+			report_step("dump", "to %s", m->images);
 		}
 		if (!strcmp(script, "post-dump")) {
 			if (m->container.name)

@@ -107,7 +107,7 @@ static int op_abort(struct agent *a, json_t *message, json_t **answer)
 /* The source knows now that the copy runs here. */
 static void settle_in(struct agent *a, bool leave_images)
 {
-	agent_keep_copies(a);
+	agent_keep_files(a);
 	/* By godwit settle podman has it already, and a person may have changed it, or ended the container, since. */
 	if (a->container && !json_object_get(a->container, "policy_back"))
 		agent_give_policy(a);

@@ -370,7 +370,7 @@ int container_archive(struct move *m)
 {
 	struct container *c = &m->container;
 
-	report_phase("archive", "by podman");
+	report_step("archive", "by podman");
 	tell_runtime(c, true);
 	if (await_end(m))
 		return -1;

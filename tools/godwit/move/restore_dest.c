@@ -76,7 +76,7 @@ int agent_restore(struct agent *a, json_t *message)
 	json_decref(a->want_creds);
 	a->want_creds = json_incref(json_object_get(message, "creds"));
 	agent_enter_stage(a, STAGE_RESTORING);
-	if (agent_place_copies(a) || (a->mntns && mntns_fill(&a->made, a->mntns, a->images)) || criu_look_at_files(&a->criu))
+	if (agent_place_files(a) || (a->mntns && mntns_fill(&a->made, a->mntns, a->images)) || criu_look_at_files(&a->criu))
 		return -1;
 	mntns_close(&a->made);
 	return a->container ? agent_restore_container(a) : criu_restore(&a->criu, &options);

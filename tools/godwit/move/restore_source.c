@@ -18,6 +18,6 @@ int move_restore(struct move *m)
 	    move_hear(m, "received"))
 		return -1;
 	m->sent_ns = now_ns();
-	report_phase("restore", "at %s", m->host);
+	report_step("restore", "at %s", m->host);
 	return files_sync(m) ?: move_hear(m, "ready");
 }

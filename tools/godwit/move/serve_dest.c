@@ -194,7 +194,7 @@ static int poll_timeout(const struct agent *a)
 static void over(struct agent *a)
 {
 	if (a->stage == STAGE_RUNNING) {
-		agent_keep_copies(a);
+		agent_keep_files(a);
 		images_remove(a->images);
 	}
 	a->over = true;

@@ -6,7 +6,7 @@
 
 static int until_ready(struct move *m)
 {
-	report_phase("freeze", "process %d", m->process.pid);
+	report_step("freeze", "process %d", m->process.pid);
 	/* We save before we look: if two moves begin at once, at least one sees what the other has written down. */
 	if (move_save(m) || move_check_others(m) || (m->container.name && container_take_policy(m)) ||
 	    addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))

@@ -35,7 +35,7 @@ int agent_take_file(struct agent *a, json_t *message, json_t **answer)
 		return 0;
 	path = path_from_json(json_object_get(message, "path"));
 	name = path_from_json(json_object_get(message, "name"));
-	file = path ? agent_copy(a, path) : images_path(a->images, name);
+	file = path ? agent_new_file(a, path) : images_path(a->images, name);
 	ret = file ? incoming_begin(&a->incoming, file, message) : -1;
 	free(file);
 	free(name);

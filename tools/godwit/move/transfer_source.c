@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The source sends what the process has: its addresses, copies of files, the images.
+ * The source sends what the process has: its addresses, copied files, the images.
  */
 #include "move.h"
 
@@ -47,7 +47,7 @@ int move_transfer(struct move *m)
 	if ((m->container.name && container_archive(m)) || (m->plan.mntns.own && mounts_save(m)))
 		return -1;
 	p.whole = images_size(m->images);
-	report_phase("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
+	report_step("transfer", "%.1f MiB to %s", p.whole / 1048576.0, m->host);
 	if (m->addresses.n && (move_say(m, json_pack("{s:s}", "op", "addresses")) || move_hear(m, "added")))
 		return -1;
 	if (send_files(m, &p))
