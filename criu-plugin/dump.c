@@ -170,7 +170,7 @@ static void interrupted(int signo)
 
 /*
  * Whoever finds that CRIU hangs in the dump may interrupt it by SIGALRM, as
- * godwit does, and CRIU undoes the dump. But its own handler, which is for the
+ * godwit does, and CRIU undoes the dump. But CRIU's own handler, for the
  * time until all tasks are frozen, lets the signal come again each second, also
  * while CRIU undoes the dump, and then aborts.
  */
@@ -287,8 +287,8 @@ static int collect(void)
 		dump.result = write_inventory(&dump.inventory);
 	/*
 	 * A restore fails if CRIU's inventory names the plugin and its images
-	 * are missing. So not before they are there: a task may have closed
-	 * its files just before it was frozen.
+	 * are missing. So CRIU names the plugin only when they are there: they
+	 * never are if a task closed its files just before it was frozen.
 	 */
 	if (!dump.result && dump.began &&
 	    add_inventory_plugin(CR_PLUGIN_DESC.name))
@@ -315,7 +315,7 @@ static int add_to_inventory(RdmaFileEntry *file, RdmaCmFileEntry *cm_file)
 {
 	RdmaInventoryEntry more = RDMA_INVENTORY_ENTRY__INIT;
 
-	more.version = dump.inventory.version;	/* required, so the same again */
+	more.version = dump.inventory.version;	/* required in each part */
 	more.abi_version = dump.inventory.abi_version;
 	more.stop_ns = dump.inventory.stop_ns;
 	more.files = &file;
@@ -395,9 +395,10 @@ int dump_file(int fd, int id)
 
 /*
  * CRIU calls this before it lets go of the tasks. It does not say whether they
- * live on after a good checkpoint: the watchdog sees that. After a bad one it stays
- * if contexts were stopped before, since the watchdog of that dump may be dead;
- * but not if this one has not come to stop contexts itself.
+ * live on after a good checkpoint: the watchdog sees that. After a failed one the
+ * watchdog stays only if this dump found contexts that an earlier dump had stopped,
+ * since the watchdog of that dump may be dead. It goes if this dump failed before it
+ * stopped anything.
  */
 void dump_end(bool failed)
 {

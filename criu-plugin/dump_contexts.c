@@ -365,7 +365,7 @@ void end_contexts(bool failed)
 		c = &dump.contexts[i];
 		ret = failed && c->stopped ? ibv_abort_context(c->ctx) : 0;
 		if (ret)
-			fail("%s: the context cannot be let go on: %s",
+			fail("%s: the context can't go on: %s",
 			     dump.devices[c->device].name, strerror(ret));
 		ibv_detach_context(c->ctx);
 	}

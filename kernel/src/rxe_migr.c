@@ -69,7 +69,7 @@ void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata)
 	}
 }
 
-/* Is the device taken from a program that goes on? (ib_uverbs knows it no more.) */
+/* Is the device taken from a program that goes on? (Then ib_uverbs has forgotten it.) */
 static bool rxe_migr_device_goes(const struct ib_uobject *uobj)
 {
 	return uobj && !rcu_access_pointer(uobj->ufile->device->ib_dev);

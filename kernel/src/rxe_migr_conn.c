@@ -214,7 +214,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
 }
 
-/* The QP's peer has moved away from the address was. */
+/* The QP's peer has moved away from @was. */
 void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 {
 	struct rxe_migr_conn *conn, *fresh =

@@ -160,7 +160,7 @@ static s64 rxe_migr_peer_qpn(struct ib_mad_hdr *mad)
 	       IBA_GET(CM_DREQ_REMOTE_QPN_EECN, (struct cm_dreq_msg *)mad) : -1LL;
 }
 
-/* Does the MAD name a QP of the connection, whose peer was at the address to? */
+/* Does the MAD name a QP of the connection, whose peer was at @to? */
 static bool rxe_migr_names_qp(const struct rxe_migr_conn *conn,
 			      struct ib_mad_hdr *mad, const union ib_gid *to)
 {
@@ -190,7 +190,7 @@ static bool rxe_migr_has_local_id(const struct rxe_migr_conn *conn, u32 id,
 	       (peer < 0 || peer == conn->dest_qpn);
 }
 
-/* The connection of a MAD that this host's CM sends to the address to */
+/* The connection of a MAD that this host's CM sends to @to */
 static struct rxe_migr_conn *
 rxe_migr_find_sender(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		     const union ib_gid *to)
@@ -297,7 +297,7 @@ static bool rxe_migr_says_peer(const struct rxe_migr_conn *conn,
 	return !memcmp(&conn->peer, from, sizeof(*from));
 }
 
-/* The connection of a MAD that comes from the address from */
+/* The connection of a MAD that comes from @from */
 static struct rxe_migr_conn *
 rxe_migr_find_receiver(struct rxe_dev *rxe, struct ib_mad_hdr *mad,
 		       const union ib_gid *from)

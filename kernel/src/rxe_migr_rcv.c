@@ -4,7 +4,7 @@
 #include "rxe_migr_loc.h"
 #include "rxe_migr_trace.h"
 
-/* Has the peer stopped again since this epoch, and was it not heard of after that? */
+/* Has the peer stopped after this epoch, and not gone on since, as far as is known? */
 static bool rxe_migr_stopped_since(const struct rxe_qp *qp, u32 epoch)
 {
 	return (qp->migr.peer == RXE_MIGR_PEER_STOPPED ||
@@ -256,7 +256,7 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 
 	lockdep_assert_held(&qp->state_lock);
 
-	/* one that gave up waiting is no peer that has left: let the move go back */
+	/* a QP that gave up waiting does not answer GONE, so the peer's move goes back */
 	if (!rxe_migr_connected(qp) && !qp->migr.gave_up &&
 	    hdr->opcode == RXE_MIGR_OPCODE_STOP)
 		return -ENOTCONN;

@@ -149,8 +149,8 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 /*
  * A genuine STOP has come for a QP that has no connection any more, or that has
  * moved away. Say so, since the side that stopped could not tell that from a host
- * that is dead or has lost the key. If the QP has moved, it says for itself how long
- * it waits, and the answer is to no renewal.
+ * that is dead or has lost the key. If the QP has moved, the QP itself tells the peer
+ * how long it waits, so this answer has renewal 0.
  */
 void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
 			const union ib_gid *from, const union ib_gid *to,

@@ -102,7 +102,7 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 
 	rxe_migr_disable(qp);
 
-	/* a READ that is half answered: the peer asks again, and we must not seem behind */
+	/* the peer asks again for the rest of a half-answered READ: its PSN must not look old */
 	if (qp_type(qp) == IB_QPT_RC)
 		rxe_migr_purge_requests(qp);
 	rxe_migr_rewind(qp);

@@ -63,7 +63,7 @@ static void adopt_criu(struct move *m)
 		m->criu.pid = -1;
 }
 
-/* The worker's podman may still be about to take it away. */
+/* The worker's podman may still be about to take the restart policy away: wait until it has ended. */
 static void give_policy_back(struct move *m)
 {
 	if (json_object_get(m->container.facts, "policy_taken"))

@@ -51,7 +51,7 @@ static bool answers_reach(const struct context *c, const struct addresses *addre
 }
 
 /*
- * A container with a network namespace takes all of its addresses, and has no device of another one (container_source.c). A
+ * A container with a network namespace takes all of its addresses, and no device of another namespace (container_source.c). A
  * process that has a namespace of its own has nothing but lo there, and a device of its host's.
  */
 static bool takes_all(const struct look *look)

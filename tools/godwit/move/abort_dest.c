@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * Abort: all is undone, as if nothing had ever come here. The source waits with a frozen process until nothing of the copy can run
- * here. So the network namespace, which stays quiet, and files are removed only when it has been told. What is written down then
- * has no more than these, since a new move may come before they are gone.
+ * here. So the network namespace, which stays quiet, and files are removed only when it has been told. The state file then
+ * names only these, since a new move may begin before they are removed.
  */
 #include <stdlib.h>
 #include "agent.h"

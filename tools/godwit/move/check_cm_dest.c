@@ -155,8 +155,8 @@ static bool is_any(const struct in6_addr *a)
 
 /*
  * Bind an id for a moment, as the plugin will. Nobody here is bound to an address that comes only with the move, but somebody
- * may be bound to any address. Whether one is shows at any address that this host has: then the kernel says EADDRNOTAVAIL. (So
- * it is with a link-local address: only the plugin knows of which interface.) Returns an errno.
+ * may be bound to any address. To find out, bind an address that this host has: if somebody is bound to any address, the kernel
+ * says EADDRNOTAVAIL. A link-local address is tried like this, too: only the plugin knows its interface. Returns an errno.
  */
 static int try_to_bind(const struct in6_addr *address, const struct cm_port *port)
 {

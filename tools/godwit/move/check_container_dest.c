@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Would the destination take a container? And what it makes ready while the container still runs at the source.
+ * The destination says whether it would take a container, and prepares for it while the container still runs at the source.
  */
 #include <glob.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * What the destination says of itself. And would it take the process? Nothing is stopped yet.
+ * The agent tells the source of this host, and whether this host would take the process. Nothing is stopped yet.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -314,7 +314,7 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *mes
 /*
  * How a person settles a move whose godwits were killed. Such a move to here has left something: a copy, an address, the tables
  * that keep the address quiet. (STAGE_RUNNING leaves nothing to undo: it is written down for the source alone.) A move from here
- * was not tidied up: whoever did that later would take away what comes back. NULL: nothing is in the way.
+ * may not be tidied up: if somebody did that later, he would remove what this move brings back. NULL: nothing is in the way.
  */
 static const char *how_to_settle(const json_t *state)
 {
