@@ -116,7 +116,7 @@ static int collect_records(struct dumped_context *c, uint32_t count)
 			return fail("%s: the driver's dump makes no sense", device);
 		type = le16toh(rec->type);
 		if (type == RXE_MIGR_REC_MR_OWNER)
-			continue;	/* not for the images: see belongs() */
+			continue;	/* not for the images: see region_fate() */
 		refusal = ibv_record_refusal(rec);
 		if (refusal)
 			return fail("%s: %s: %s", device,

@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include "dump.h"
+#include "region.h"
 
 static bool has_open(const struct dumped_task *task, uint32_t context)
 {
@@ -14,27 +15,27 @@ static bool has_open(const struct dumped_task *task, uint32_t context)
 	return false;
 }
 
-/*
- * Is the region this task's memory? It is if this task has registered it, and
- * still has all of it mapped, with the access that the region needs. If the
- * task that registered it has ended, the region belongs to the first task that
- * has the context open and has the memory mapped, shared. If the driver does
- * not say which task registered it, the region belongs to the first that has
- * the context open and the memory mapped: parents come before their children,
- * and after fork() the parent keeps the pages that were pinned.
- */
-static bool belongs(const struct dumped_task *task, uint32_t context,
-		    const struct rxe_migr_rec_mr *mr, unsigned int needs)
-{
-	const struct dumped_context *c = &dump.contexts[context];
-	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
+struct search {
+	const struct rxe_migr_rec_mr *mr;
+	uint32_t	context;
+	pid_t		owner;
+	uint32_t	task;		/* that was found */
+};
 
-	if (owner > 0 ? task->pid != owner : !has_open(task, context))
-		return false;
-	if (!owner)
-		needs |= MEMORY_SHARED;
-	return memory_is_mapped(task->mappings, task->num_mappings,
-				le64toh(mr->start), le64toh(mr->length), needs);
+/* See region_fate(). */
+static bool find_task(unsigned int needs, void *arg)
+{
+	struct search *s = arg;
+	const struct dumped_task *task;
+
+	for (s->task = 0; s->task < dump.num_tasks; s->task++) {
+		task = &dump.tasks[s->task];
+		if ((s->owner > 0 ? task->pid == s->owner : has_open(task, s->context)) &&
+		    memory_is_mapped(task->mappings, task->num_mappings,
+				     le64toh(s->mr->start), le64toh(s->mr->length), needs))
+			return true;
+	}
+	return false;
 }
 
 static bool is_dumped(pid_t pid)
@@ -47,38 +48,21 @@ static bool is_dumped(pid_t pid)
 	return false;
 }
 
-static int nobodys(uint32_t context, const struct rxe_migr_rec_mr *mr)
-{
-	const struct dumped_context *c = &dump.contexts[context];
-	pid_t owner = ibv_record_owner(c->buf, c->size, mr);
-	const char *device = dump.devices[c->device].name;
-	char name[IBV_RECORD_NAME_LEN];
-	uint32_t i;
-
-	ibv_record_name(&mr->hdr, name, sizeof(name));
-	for (i = 0; i < dump.num_tasks; i++)
-		if (belongs(&dump.tasks[i], context, mr, 0))
-			return fail("%s: %s: " WHY_PROTECTED, device, name);
-	if (!owner)
-		return fail("%s: %s: " WHY_OWNER_ENDED, device, name);
-	if (owner > 0 && !is_dumped(owner))
-		return fail("%s: %s: " WHY_OWNER_STAYS, device, name, owner);
-	return fail("%s: %s: " WHY_UNMAPPED, device, name);
-}
-
 static int collect_region(uint32_t context, const struct rxe_migr_rec_mr *mr)
 {
-	const unsigned int needs = memory_needs(le32toh(mr->access));
+	const struct dumped_context *c = &dump.contexts[context];
+	pid_t of = ibv_record_owner(c->buf, c->size, mr);
+	struct search s = { .mr = mr, .context = context, .owner = of };
+	char name[IBV_RECORD_NAME_LEN], why[REGION_WHY_LEN];
 	RdmaMrOwnerEntry *owner;
 	RdmaTaskEntry *task;
-	uint32_t i;
 
-	for (i = 0; i < dump.num_tasks; i++)
-		if (belongs(&dump.tasks[i], context, mr, needs))
-			break;
-	if (i == dump.num_tasks)
-		return nobodys(context, mr);
-	task = dump.inventory.tasks[i];
+	if (region_fate(of, of > 0 && !is_dumped(of), le32toh(mr->access),
+			find_task, &s, why) != REGION_MOVES) {
+		ibv_record_name(&mr->hdr, name, sizeof(name));
+		return fail("%s: %s: %s", dump.devices[c->device].name, name, why);
+	}
+	task = dump.inventory.tasks[s.task];
 	owner = append_message(&task->mrs, &task->n_mrs,
 			       &rdma_mr_owner_entry__descriptor);
 	if (!owner)

@@ -5,6 +5,7 @@
 #include <endian.h>
 #include <stdlib.h>
 #include "plan_rdma.h"
+#include "region.h"
 
 /* The mappings of a process, in ascending order. They are kept, since each of its regions needs them. */
 struct mapped {
@@ -43,24 +44,30 @@ void free_mapped(struct look *look)
 	free(look->mapped);
 }
 
-/* Has the process the memory of the region mapped, without a hole, and with these flags? */
-static bool has_memory(struct look *look, pid_t pid, const struct rxe_migr_rec_mr *mr, unsigned int needs)
-{
-	const struct mapped *m = mapped_by(look, pid);
+struct search {
+	struct look *look;
+	const struct context *context;
+	const struct rxe_migr_rec_mr *mr;
+	pid_t owner;
+};
 
-	return memory_is_mapped(m->mapping, m->n, le64toh(mr->start), le64toh(mr->length), needs);
+static bool has_memory(const struct search *s, pid_t pid, unsigned int needs)
+{
+	const struct mapped *m = mapped_by(s->look, pid);
+
+	return memory_is_mapped(m->mapping, m->n, le64toh(s->mr->start), le64toh(s->mr->length), needs);
 }
 
-/* The rule by which the CRIU plugin chooses the process that registers it again (criu-plugin/dump_memory.c). */
-static bool has_owner(struct look *look, const struct context *c, const struct rxe_migr_rec_mr *mr, pid_t owner,
-		      unsigned int needs)
+/* See region_fate(). */
+static bool find_process(unsigned int needs, void *arg)
 {
-	if (owner > 0)
-		return has_memory(look, owner, mr, needs);
-	if (owner == 0)
-		needs |= MEMORY_SHARED;
-	for (size_t i = 0; i < c->holders.n; i++)
-		if (has_memory(look, c->holders.holder[i].pid, mr, needs))
+	const struct search *s = arg;
+	const struct holders *holders = &s->context->holders;
+
+	if (s->owner > 0)
+		return has_memory(s, s->owner, needs);
+	for (size_t i = 0; i < holders->n; i++)
+		if (has_memory(s, holders->holder[i].pid, needs))
 			return true;
 	return false;
 }
@@ -70,21 +77,16 @@ void look_at_mr(struct look *look, const struct context *c, const struct rxe_mig
 	struct plan *plan = look->plan;
 	json_t *object = plan_object(plan, "mr", c, mr_fields(mr));
 	pid_t owner = ibv_record_owner(c->dump, c->length, mr);
-	char name[IBV_RECORD_NAME_LEN];
+	struct search s = { .look = look, .context = c, .mr = mr, .owner = owner };
+	char name[IBV_RECORD_NAME_LEN], why[REGION_WHY_LEN];
+	enum region_fate fate;
 
-	ibv_record_name(&mr->hdr, name, sizeof(name));
 	if (owner >= 0)
 		json_object_set_new(object, "pid", json_integer(owner));
-	if (owner > 0 && !tree_has(&plan->tree, owner)) {
-		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_STAYS, c->pid, c->device, name, owner);
-	} else if (has_owner(look, c, mr, owner, memory_needs(le32toh(mr->access)))) {
+	fate = region_fate(owner, owner > 0 && !tree_has(&plan->tree, owner), le32toh(mr->access), find_process, &s, why);
+	if (fate == REGION_MOVES)
 		return;
-	} else if (has_owner(look, c, mr, owner, 0)) {
-		plan_stays(plan, object, "process %d, %s, %s: " WHY_PROTECTED, c->pid, c->device, name);
-	} else if (owner == 0) {
-		plan_stays(plan, object, "process %d, %s, %s: " WHY_OWNER_ENDED, c->pid, c->device, name);
-	} else {
-		plan_stays(plan, object, "process %d, %s, %s: " WHY_UNMAPPED, c->pid, c->device, name);
-		plan->passing = true;
-	}
+	ibv_record_name(&mr->hdr, name, sizeof(name));
+	plan_stays(plan, object, "process %d, %s, %s: %s", c->pid, c->device, name, why);
+	plan->passing |= fate == REGION_UNMAPPED;
 }
