@@ -8,8 +8,9 @@
 
 #define WHY_OWNER_ENDED	"the process whose memory it is has ended, and it can't be registered again: deregister it before"
 #define WHY_OWNER_STAYS	"its memory is that of process %d, which stays here: start both under one process"
-/* This reason may be temporary: see passing() in tools/godwit/move/freeze_source.c. */
-#define WHY_UNMAPPED	"its memory is no longer mapped, and it can't be registered again: deregister it, or try again"
+/* The end of a reason that may be gone in a moment. godwit tries again after such a reason of the plugin's. */
+#define TRY_AGAIN	"try again"
+#define WHY_UNMAPPED	"its memory is no longer mapped, and it can't be registered again: deregister it, or " TRY_AGAIN
 #define WHY_PROTECTED	"mprotect() has taken access to its memory away, and it can't be registered again: give the access back, or deregister it"
 #define WHY_NO_CONTEXT	"an event file whose context is closed can't be moved: close it before"
 #define WHY_QP_ELSEWHERE "its queue pair %u is another process tree's"

@@ -9,6 +9,7 @@
 #include "host.h"
 #include "move.h"
 #include "netns.h"
+#include "reasons.h"
 #include "text.h"
 
 #define DUMP_TRIES	5
@@ -170,10 +171,9 @@ static int until_dumped(struct move *m)
 /* Does the CRIU plugin say that what stands in the way may be gone in a moment? */
 static bool passing(const char *reason)
 {
-	static const char again[] = "try again";
-	size_t len = strlen(reason);
+	size_t len = strlen(reason), end = strlen(TRY_AGAIN);
 
-	return len >= strlen(again) && !strcmp(reason + len - strlen(again), again);
+	return len >= end && !strcmp(reason + len - end, TRY_AGAIN);
 }
 
 static int begin_anew(struct move *m)
