@@ -16,7 +16,6 @@
 
 #include "restore.h"
 
-#define SYSFS "/sys/class/infiniband"
 #define ROCE_V2 "RoCE v2"
 #define MAX_GIDS 256	/* a QP's index of its GID has 8 bits */
 #define TABLE 2000	/* entries to ask for; rxe's table has 1024 */
@@ -198,7 +197,7 @@ static bool is_device(const char *name)
 {
 	char path[256];
 
-	snprintf(path, sizeof(path), SYSFS "/%.63s", name);
+	snprintf(path, sizeof(path), RDMA_CLASS "/%.63s", name);
 	return !access(path, F_OK);
 }
 
@@ -209,7 +208,7 @@ struct ibv_context *open_any_device(void)
 	struct dirent *de;
 	DIR *dir;
 
-	dir = opendir(SYSFS);
+	dir = opendir(RDMA_CLASS);
 	while (dir && !ctx && (de = readdir(dir))) {
 		if (de->d_name[0] == '.')
 			continue;
@@ -230,7 +229,7 @@ static const char *only_device(char name[64])
 	int count = 0;
 	DIR *dir;
 
-	dir = opendir(SYSFS);
+	dir = opendir(RDMA_CLASS);
 	if (!dir)
 		return NULL;
 	while ((de = readdir(dir))) {

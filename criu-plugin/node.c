@@ -19,7 +19,6 @@
 
 #include "restore.h"
 
-#define CM_DEV		"/sys/class/misc/rdma_cm/dev"
 #define NODES		"/dev/infiniband"
 
 static sem_t *lock;	/* one task at a time looks for a file, or makes it */
@@ -102,9 +101,9 @@ int find_node(const char *device, struct node *node)
 int find_cm_node(struct node *node)
 {
 	strcpy(node->name, "rdma_cm");
-	if (access(CM_DEV, F_OK))
+	if (access(RDMA_CM_NUMBER, F_OK))
 		return fail("this host has no " NODES "/rdma_cm: modprobe rdma_ucm");
-	return read_node(CM_DEV, node);
+	return read_node(RDMA_CM_NUMBER, node);
 }
 
 /* ----------------------------------------------------------------- in a task -- */

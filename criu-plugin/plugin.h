@@ -26,8 +26,6 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-#define RDMA_CM "/dev/infiniband/rdma_cm"
-
 /* --------------------------------------------------- criu.c: CRIU (4.1) itself -- */
 
 /*

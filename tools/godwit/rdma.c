@@ -43,7 +43,7 @@ static bool has_node(const char *device)
 /* Only rxe's devices know our methods; others are none of our business. */
 bool rdma_is_rxe(const char *device)
 {
-	char *path = xasprintf("/sys/class/infiniband/%s/parent", device);
+	char *path = xasprintf(RDMA_CLASS "/%s/parent", device);
 	bool rxe = access(path, R_OK) == 0;
 
 	free(path);
@@ -52,7 +52,7 @@ bool rdma_is_rxe(const char *device)
 
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
 {
-	DIR *dir = opendir("/sys/class/infiniband");
+	DIR *dir = opendir(RDMA_CLASS);
 	struct dirent *de;
 	int ret = 0;
 
@@ -66,7 +66,7 @@ int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
 
 bool rdma_device_exists(const char *device)
 {
-	char *path = xasprintf("/sys/class/infiniband/%s", device);
+	char *path = xasprintf(RDMA_CLASS "/%s", device);
 	bool exists = device[0] && access(path, F_OK) == 0;
 
 	free(path);
@@ -243,7 +243,7 @@ size_t rdma_gids(const char *device, struct gid **gids)
 
 void rdma_node_guid(const char *device, char guid[NODE_GUID])
 {
-	char *path = xasprintf("/sys/class/infiniband/%s/node_guid", device);
+	char *path = xasprintf(RDMA_CLASS "/%s/node_guid", device);
 	char *text = read_file(path);
 
 	snprintf(guid, NODE_GUID, "%.*s", text ? (int)strcspn(text, "\n") : 0, text ?: "");

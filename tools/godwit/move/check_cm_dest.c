@@ -37,7 +37,7 @@ static int64_t next_cm_id(int fd)
 /* The kernel numbers ids for the whole host and gives the lowest free number: a number that it leaves out is taken. */
 static void check_cm_ids(json_t *list, json_t *ids)
 {
-	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+	int fd = open(RDMA_CM, O_RDWR | O_CLOEXEC);
 	int64_t highest = -1, last = -1, number = 0;
 	json_t *id;
 	size_t i;
@@ -54,7 +54,7 @@ static void check_cm_ids(json_t *list, json_t *ids)
 		last = number;
 	}
 	if (fd < 0 || number < 0)
-		problem(list, "/dev/infiniband/rdma_cm: %s: modprobe rdma_ucm", strerror(errno));
+		problem(list, RDMA_CM ": %s: modprobe rdma_ucm", strerror(errno));
 	if (fd >= 0)
 		close(fd);
 }

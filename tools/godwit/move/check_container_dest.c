@@ -142,7 +142,7 @@ static char *number_of_node(const char *device)
 	char *number = NULL;
 	glob_t found;
 
-	if (glob("/sys/class/infiniband_verbs/uverbs*", 0, NULL, &found))
+	if (glob(VERBS_CLASS "/uverbs*", 0, NULL, &found))
 		return xstrdup("");
 	for (size_t i = 0; !number && i < found.gl_pathc; i++) {
 		char *name_path = xasprintf("%s/ibdev", found.gl_pathv[i]), *path = xasprintf("%s/dev", found.gl_pathv[i]);
@@ -182,7 +182,7 @@ static int check_node(json_t *node)
 	const char *device = is_of_librdmacm(node) ? "rdma_cm" : container_fact(node, "device");
 	unsigned int major = json_integer_value(json_object_get(node, "major"));
 	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
-	char *number = is_of_librdmacm(node) ? read_file("/sys/class/misc/rdma_cm/dev") : number_of_node(device);
+	char *number = is_of_librdmacm(node) ? read_file(RDMA_CM_NUMBER) : number_of_node(device);
 	int ret = 0;
 
 	if (!number || sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
