@@ -153,7 +153,7 @@ uninstall:
 	$(call say,REMOVE,$(or $(DESTDIR),/))
 	$(Q)cd build/uninstall && find . ! -type d -print0 | (cd "$(or $(abspath $(DESTDIR)),/)" && xargs -0 rm -f)
 	$(Q)rm -rf build/uninstall
-	$(Q)for updates in $(DESTDIR)/lib/modules/*/updates; do \
+	$(Q)for updates in $(DESTDIR)/usr/lib/modules/*/updates; do \
 		[ -d "$$updates" ] || continue; \
 		rm -f "$$updates/rdma_rxe.ko" "$$updates/rmem_swap.ko" || exit 1; \
 		$(if $(DESTDIR),:,depmod "$$(basename "$${updates%/updates}")"); done
