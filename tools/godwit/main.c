@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "move/container.h"
+#include "standard.h"
 
 static const struct command {
 	const char *name;
@@ -25,6 +26,7 @@ int main(int argc, char **argv)
 {
 	const char *name = argc ? strrchr(argv[0], '/') : NULL;
 
+	open_standard();
 	json_set_alloc_funcs(json_memory, free);
 	if (!strcmp(name ? name + 1 : argv[0] ?: "", "criu"))
 		return cmd_relay(argc, argv);

@@ -5,7 +5,7 @@
 rmem_dir := tools/rmem
 rmem_build := $(BUILD)/tools/rmem
 rmem_cflags := -std=gnu11 -O2 -g -Wall -Wextra $(WERROR) -Wshadow -Wmissing-prototypes -Wstrict-prototypes -D_GNU_SOURCE \
-	-DRMEM_PROGRAM_VERSION='"$(GODWIT_VERSION)"' -I$(rmem_dir)/lib -Ikernel/uapi
+	-DRMEM_PROGRAM_VERSION='"$(GODWIT_VERSION)"' -I$(rmem_dir)/lib -Ikernel/uapi $(COMMON_CFLAGS)
 rmem_objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(rmem_dir)/$(1)/*.c))
 
 rmemd_obj := $(call rmem_objects,daemon)

@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "standard.h"
+
 #define SOCKET_PATH "/run/rmemd/rmemd.sock"
 
 /* Exit codes, as rmemctl(1) promises them. */
@@ -210,6 +212,7 @@ int main(int argc, char **argv)
 	bool json = false;
 	int c;
 
+	open_standard();
 	signal(SIGPIPE, SIG_IGN);
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		switch (c) {

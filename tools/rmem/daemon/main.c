@@ -8,6 +8,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "rmemd.h"
+#include "standard.h"
 
 #define CONF_PATH "/etc/rmemd.conf"
 
@@ -113,6 +114,7 @@ int main(int argc, char **argv)
 	struct arguments arguments = { .conf = CONF_PATH };
 	int code;
 
+	open_standard();
 	say_as = "rmemd";
 	code = parse_arguments(argc, argv, &arguments);
 	if (code >= 0)

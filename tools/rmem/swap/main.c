@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rmemswap.h"
+#include "standard.h"
 
 struct arguments {
 	const char *conf, *socket;
@@ -82,6 +83,7 @@ int main(int argc, char **argv)
 	const char *command;
 	int code, words;
 
+	open_standard();
 	say_as = "rmemswap";
 	code = parse_arguments(argc, argv, &a);
 	if (code >= 0)
