@@ -238,9 +238,8 @@ int cmd_check(int argc, char **argv)
 		case 't': m.host = parse_text(optarg); break;
 		default: usage();
 		}
-	/* ssh would take a host that begins with - for an option. */
-	if (argc > optind + 1 || (m.host && (argc == optind || m.host[0] == '-')) || m.images_base[0] != '/')
-		usage();
-	m.process.pid = argc > optind ? parse_pid(argv[optind]) : 0;
+	move_check_usage(&m);
+	if (m.host || argc > optind)
+		m.process.pid = parse_pid(only_argument(argc, argv, optind, "process is to move there: give its PID"));
 	return check_first(&m);
 }

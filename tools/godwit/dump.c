@@ -54,6 +54,7 @@ int cmd_dump(int argc, char **argv)
 	struct contexts contexts = { 0 };
 	bool json = false, all = false;
 	struct tree tree;
+	pid_t pid;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "ja", options, NULL)) != -1) {
@@ -62,9 +63,8 @@ int cmd_dump(int argc, char **argv)
 		if (c == '?')
 			usage();
 	}
-	if (optind != argc - 1)
-		usage();
-	if (host_check_root() || tree_collect(&tree, parse_pid(argv[optind])))
+	pid = parse_pid(only_argument(argc, argv, optind, "process: give its PID"));
+	if (host_check_root() || tree_collect(&tree, pid))
 		return failed(EXIT_REFUSED);
 	if (contexts_find(&tree, &contexts) || contexts_inspect(&contexts))
 		return failed(EXIT_REFUSED);

@@ -98,6 +98,12 @@ int cmd_status(int argc, char **argv);
 
 void print_usage(FILE *f);
 void usage(void) __attribute__((noreturn));	/* print it, and end the program */
+/* argv[0]: a command. If its arguments ask for help, print it. */
+bool print_help(int argc, char **argv);
+/* Print what is wrong with the command line, and end the program. */
+void wrong_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+/* The argument at this place, which must be there and be the last. what: "process", which follows "say which". */
+const char *only_argument(int argc, char **argv, int at, const char *what);
 /* Print the reason, as "godwit: ...", and give back code. */
 int failed(int code);
 /* A process id. If text is none, the program says so and ends. */

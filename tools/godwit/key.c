@@ -284,6 +284,17 @@ static int key_load(const char *file)
 	return begin() ?: read_keys(KEY_FILE, &keys) ?: load(&keys);
 }
 
+/* There are no options, so what looks like one is not meant as the name of a file. */
+static void check_arguments(int argc, char **argv, bool takes_file)
+{
+	int most = 2 + takes_file;
+
+	if (argc > most)
+		wrong_usage("key %s: '%s': that is one argument too many", argv[1], argv[most]);
+	if (argc > 2 && argv[2][0] == '-' && argv[2][1])
+		wrong_usage("key %s: '%s': it has no options; if this is a file: ./%s", argv[1], argv[2], argv[2]);
+}
+
 int cmd_key(int argc, char **argv)
 {
 	static const struct {
@@ -296,12 +307,15 @@ int cmd_key(int argc, char **argv)
 		{ "clear", key_clear, false }, { "load", key_load, false },
 	};
 
-	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++) {
-		if (strcmp(argv[1], commands[i].name) || argc > 2 + commands[i].takes_file)
+	if (argc < 2)
+		wrong_usage("say key set, generate, show, add, rotate, drop-old, clear or load");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (strcmp(argv[1], commands[i].name))
 			continue;
+		check_arguments(argc, argv, commands[i].takes_file);
 		if (host_check_root() || commands[i].function(argc > 2 ? argv[2] : "-"))
 			return failed(EXIT_REFUSED);
 		return EXIT_OK;
 	}
-	usage();
+	wrong_usage("key %s: there is no such command", argv[1]);
 }

@@ -292,18 +292,16 @@ static int parse_add(struct link *l, int argc, char **argv)
 			break;
 		default: usage();
 		}
-	if (optind != argc - 1 || !l->netns == !l->container)
-		usage();
-	l->iface.device = parse_text(argv[optind]);
+	l->iface.device = parse_text(only_argument(argc, argv, optind, "device: give its NAME"));
+	if (!l->netns == !l->container)
+		wrong_usage("say in which network namespace: --netns PATH or --container ID%s", l->netns ? ", not both" : "");
 	l->iface.ifname = l->iface.ifname ?: l->iface.device;
 	return check_arguments(l);
 }
 
 static int parse_del(struct link *l, int argc, char **argv)
 {
-	if (argc != 2)
-		usage();
-	l->iface.device = parse_text(argv[1]);
+	l->iface.device = parse_text(only_argument(argc, argv, 1, "device: give its NAME"));
 	return iface_check_name("device", l->iface.device, 64);
 }
 
@@ -314,7 +312,7 @@ int cmd_link(int argc, char **argv)
 	int ret;
 
 	if (!add && (argc < 2 || strcmp(argv[1], "del")))
-		usage();
+		wrong_usage("link%s%s: say link add or link del", argc < 2 ? "" : " ", argc < 2 ? "" : argv[1]);
 	if (add ? parse_add(&l, argc - 1, argv + 1) : parse_del(&l, argc - 1, argv + 1))
 		return failed(EXIT_USAGE);
 	if (host_check_root())

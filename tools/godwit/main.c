@@ -47,6 +47,8 @@ int main(int argc, char **argv)
 		printf("godwit %s\n", GODWIT_VERSION);
 		return EXIT_OK;
 	}
+	if (print_help(argc - 1, argv + 1))
+		return EXIT_OK;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].function(argc - 1, argv + 1);

@@ -143,6 +143,30 @@ int move_gid(struct move *m, const char *text)
 	return gids_parse(m->gids_asked, text);
 }
 
+void move_check_usage(const struct move *m)
+{
+	/* ssh would take it for an option. */
+	if (m->host && m->host[0] == '-')
+		wrong_usage("--to %s: the name of a host does not begin with -", m->host);
+	if (m->images_base[0] != '/')
+		wrong_usage("--images %s: give a path that begins with /", m->images_base);
+}
+
+/* What is moved, and do the options fit that? */
+static void check_usage(struct move *m, int argc, char **argv)
+{
+	if (!m->container.name)
+		m->process.pid = parse_pid(only_argument(argc, argv, optind, "process: give its PID, or --container NAME"));
+	else if (optind < argc)
+		wrong_usage("'%s': give a PID or --container, not both", argv[optind]);
+	if (!m->host)
+		wrong_usage("say where to: --to HOST");
+	if (m->container.name && (m->copy.n || m->device_map || m->gids_asked))
+		wrong_usage("--copy, --device and --gid are for a PID, not for --container");
+	if (!m->container.name && (m->container.parent || m->volumes.n))
+		wrong_usage("--parent and --copy-volume are for --container");
+}
+
 static void parse(struct move *m, int argc, char **argv, bool *verbose)
 {
 	static const struct option options[] = {
@@ -192,12 +216,8 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		case 'v': *verbose = true; break;
 		default: usage();
 		}
-	/* ssh would take a host that begins with - for an option. */
-	if (optind != argc - !m->container.name || !m->host || m->host[0] == '-' || m->images_base[0] != '/' ||
-	    (m->container.name ? m->copy.n || m->device_map || m->gids_asked : m->container.parent || m->volumes.n))
-		usage();
-	if (!m->container.name)
-		m->process.pid = parse_pid(argv[optind]);
+	move_check_usage(m);
+	check_usage(m, argc, argv);
 }
 
 static int find(struct move *m)

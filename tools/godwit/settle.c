@@ -143,20 +143,22 @@ int cmd_settle(int argc, char **argv)
 {
 	static struct move_shared shared;
 	struct move m = MOVE_INIT;
+	const char *word;
 	json_t *state;
 
-	if (argc != 3 || (strcmp(argv[2], "commit") && strcmp(argv[2], "abort")))
-		usage();
+	word = only_argument(argc, argv, 2, "move and how it ends: ID commit, or ID abort");
+	if (strcmp(word, "commit") && strcmp(word, "abort"))
+		wrong_usage("'%s': say commit or abort", word);
 	if (host_check_root())
 		return failed(EXIT_REFUSED);
 	state = state_load(argv[1]);
 	if (!json_object_get(state, "to"))
-		return settle_there(argv[1], state, !strcmp(argv[2], "commit"));
+		return settle_there(argv[1], state, !strcmp(word, "commit"));
 	m.shared = &shared;
 	m.report.warnings = json_array();
 	snprintf(m.id, sizeof(m.id), "%s", argv[1]);
 	m.lock = state_lock(m.id);
 	if (m.lock < 0 || move_load(&m, state))
 		return failed(EXIT_REFUSED);
-	return settle_here(&m, !strcmp(argv[2], "commit"));
+	return settle_here(&m, !strcmp(word, "commit"));
 }

@@ -274,6 +274,7 @@ int cmd_show(int argc, char **argv)
 	};
 	json_t *inventory, *contexts = json_array(), *records;
 	bool json = false, all = false;
+	const char *images;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "ja", options, NULL)) != -1) {
@@ -282,13 +283,12 @@ int cmd_show(int argc, char **argv)
 		if (c == '?')
 			usage();
 	}
-	if (optind != argc - 1)
-		usage();
-	inventory = inventory_json(argv[optind]);
+	images = only_argument(argc, argv, optind, "checkpoint: give its folder");
+	inventory = inventory_json(images);
 	if (!inventory)
 		return failed(EXIT_REFUSED);
 	for (size_t i = 0; i < json_array_size(json_object_get(inventory, "contexts")); i++) {
-		records = context_json(argv[optind], i);
+		records = context_json(images, i);
 		if (!records)
 			return failed(EXIT_REFUSED);
 		json_array_append_new(contexts, records);

@@ -212,7 +212,7 @@ int cmd_status(int argc, char **argv)
 			usage();
 	}
 	if (optind != argc)
-		usage();
+		wrong_usage("'%s': status takes no argument", argv[optind]);
 	if (host_check_root() || rdma_each_device(add_device, &status))
 		return failed(EXIT_REFUSED);
 	ret = state_all(&moves);

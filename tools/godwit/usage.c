@@ -3,34 +3,80 @@
  * The usage, and how a subcommand fails. A file of its own: main.c calls the subcommands, and they call this.
  */
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "godwit.h"
 
+static const struct {
+	const char *name, *arguments, *does, *options;
+} commands[] = {
+	{ "check", "[PID] [--to HOST]", "can this host, this process move? each RDMA object; why not?",
+	  "--address --copy --device --gid --images --json --shared --ssh" },
+	{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME",
+	  "--address --container --copy --copy-volume --device --dry-run --gid --images --json --leave-images --limit --parent "
+	  "--shared --ssh --verbose" },
+	{ "status", "", "what is stopped, paused or resuming here, and moves that are not over", "--json" },
+	{ "dump", "PID", "the RDMA objects of a process", "--all --json" },
+	{ "show", "IMAGES", "the RDMA part of a checkpoint", "--all --json" },
+	{ "key", "COMMAND [FILE]", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load", NULL },
+	{ "link", "add|del NAME", "a device of its own for a container",
+	  "--address --container --ifname --mac --netns --parent --type" },
+	{ "settle", "ID commit|abort", "decide about a process that is held here", NULL },
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(*commands))
+
 void print_usage(FILE *f)
 {
-	static const char *const lines[][3] = {
-		{ "check", "[PID]", "can this host, this process move? each RDMA object; why not?" },
-		{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME" },
-		{ "status", "", "what is stopped, paused or resuming here, and moves that are not over" },
-		{ "dump", "PID", "the RDMA objects of a process" },
-		{ "show", "IMAGES", "the RDMA part of a checkpoint" },
-		{ "key", "COMMAND", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load" },
-		{ "link", "add|del NAME", "a device of its own for a container" },
-		{ "settle", "ID commit|abort", "decide about a process that is held here" },
-	};
-
 	fprintf(f, "usage: godwit COMMAND [ARGUMENTS]\n\n");
-	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
-		fprintf(f, "  %-8s %-16s %s\n", lines[i][0], lines[i][1], lines[i][2]);
-	fprintf(f, "\ncheck, dump, show, status and migrate take --json; see godwit(1) for the rest.\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		fprintf(f, "  %-8s %-17s %s\n", commands[i].name, commands[i].arguments, commands[i].does);
+	fprintf(f, "\ngodwit COMMAND --help names its options; godwit(1) has the rest.\n");
 }
 
 void usage(void)
 {
 	print_usage(stderr);
 	exit(EXIT_USAGE);
+}
+
+bool print_help(int argc, char **argv)
+{
+	bool asked = false;
+
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		asked |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+	for (size_t i = 0; asked && i < N_COMMANDS; i++)
+		if (!strcmp(argv[0], commands[i].name)) {
+			printf("usage: godwit %s %s\n\n  %s\n", argv[0], commands[i].arguments, commands[i].does);
+			if (commands[i].options)
+				printf("\noptions: %s\n", commands[i].options);
+			printf("\nSee godwit(1).\n");
+			return true;
+		}
+	return false;
+}
+
+void wrong_usage(const char *format, ...)
+{
+	va_list ap;
+	char *text;
+
+	va_start(ap, format);
+	if (vasprintf(&text, format, ap) >= 0)
+		fault("%s", text);
+	exit(failed(EXIT_USAGE));
+}
+
+const char *only_argument(int argc, char **argv, int at, const char *what)
+{
+	if (at >= argc)
+		wrong_usage("say which %s", what);
+	if (at < argc - 1)
+		wrong_usage("'%s': that is one argument too many", argv[at + 1]);
+	return argv[at];
 }
 
 int failed(int code)
@@ -44,10 +90,8 @@ static int parse_number(const char *text, int most, const char *what)
 	char *end;
 	long number = strtol(text, &end, 10);
 
-	if (*end || end == text || number <= 0 || number > most) {
-		fprintf(stderr, "godwit: '%s' is no %s\n", text, what);
-		exit(EXIT_USAGE);
-	}
+	if (*end || end == text || number <= 0 || number > most)
+		wrong_usage("'%s' is no %s", text, what);
 	return number;
 }
 

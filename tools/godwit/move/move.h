@@ -83,6 +83,8 @@ struct move {
 void move_make_id(struct move *m);
 /* --gid OLD=NEW; -1 with fault(). */
 int move_gid(struct move *m, const char *text);
+/* Are the values of --to and --images good? If not, the program says so and ends. */
+void move_check_usage(const struct move *m);
 
 /* steps_source.c: the whole move. Gives the exit code. */
 int move_transact(struct move *m);
