@@ -157,6 +157,7 @@ static int check(struct move *m)
 {
 	json_t *host, *there = NULL;
 	bool ok;
+	int code;
 
 	if (m->process.pid && host_check_root())
 		return failed(EXIT_REFUSED);
@@ -176,9 +177,9 @@ static int check(struct move *m)
 		there = look_there(m);
 	ok = ok && !json_array_size(m->plan.problems) && !json_array_size(there);
 	print(m, ok, host, there);
-	fflush(stdout);
+	code = end_output(ok ? EXIT_OK : EXIT_REFUSED, EXIT_REFUSED);
 	dest_close(&m->dest);
-	return ok ? EXIT_OK : EXIT_REFUSED;
+	return code;
 }
 
 /* Work in a child, which ends with us. */

@@ -10,10 +10,12 @@
 static const struct command {
 	const char *name;
 	int (*function)(int argc, char **argv);
+	int lost;	/* the exit code if all was done, and its output could not be written */
 } commands[] = {
-	{ "check", cmd_check }, { "migrate", cmd_migrate }, { "status", cmd_status }, { "dump", cmd_dump },
-	{ "show", cmd_show }, { "key", cmd_key }, { "link", cmd_link }, { "settle", cmd_settle },
-	{ "agent", cmd_agent },	/* not for people: usage.c leaves it out */
+	{ "check", cmd_check, EXIT_REFUSED }, { "migrate", cmd_migrate, EXIT_WARNED }, { "status", cmd_status, EXIT_REFUSED },
+	{ "dump", cmd_dump, EXIT_REFUSED }, { "show", cmd_show, EXIT_REFUSED }, { "key", cmd_key, EXIT_REFUSED },
+	{ "link", cmd_link, EXIT_REFUSED }, { "settle", cmd_settle, EXIT_WARNED },
+	{ "agent", cmd_agent, EXIT_REFUSED },	/* not for people: usage.c leaves it out */
 };
 
 /* If jansson got no memory, a problem could be missing from a list, and the move would go on. So the program ends then. */
@@ -41,17 +43,17 @@ int main(int argc, char **argv)
 		usage();
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		print_usage(stdout);
-		return EXIT_OK;
+		return end_output(EXIT_OK, EXIT_REFUSED);
 	}
 	if (!strcmp(argv[1], "--version")) {
 		printf("godwit %s\n", GODWIT_VERSION);
-		return EXIT_OK;
+		return end_output(EXIT_OK, EXIT_REFUSED);
 	}
 	if (print_help(argc - 1, argv + 1))
-		return EXIT_OK;
+		return end_output(EXIT_OK, EXIT_REFUSED);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].function(argc - 1, argv + 1);
+			return end_output(commands[i].function(argc - 1, argv + 1), commands[i].lost);
 	fprintf(stderr, "godwit: there is no command '%s'\n", argv[1]);
 	usage();
 }

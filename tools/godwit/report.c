@@ -177,7 +177,7 @@ int report_could(const struct report *report, bool json)
 		print_json(report, "could", NULL);
 	else
 		printf("godwit: %s can move to %s; nothing was stopped\n", what(report), report->host);
-	return EXIT_OK;
+	return end_output(EXIT_OK, EXIT_REFUSED);
 }
 
 int report_failed(int code, const struct report *report, bool json)

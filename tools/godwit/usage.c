@@ -2,6 +2,7 @@
 /*
  * The usage, and how a subcommand fails. A file of its own: main.c calls the subcommands, and they call this.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -83,6 +84,18 @@ int failed(int code)
 {
 	fprintf(stderr, "godwit: %s\n", fault_text());
 	return code;
+}
+
+int end_output(int code, int lost)
+{
+	static bool said;
+
+	errno = EIO;	/* if the error was before */
+	if (said || (!fflush(stdout) && !ferror(stdout)))
+		return code;
+	said = true;
+	fprintf(stderr, "godwit: output: %s\n", strerror(errno));
+	return code == EXIT_OK ? lost : code;
 }
 
 static int parse_number(const char *text, int most, const char *what)

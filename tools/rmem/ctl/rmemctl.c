@@ -39,6 +39,15 @@ static void usage(FILE *to)
 
 /* ------------------------------------------------------------------ printing */
 
+static int printed(int code)
+{
+	errno = EIO; /* if the error was before */
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	fprintf(stderr, "rmemctl: output: %s\n", strerror(errno));
+	return EXIT_REFUSED;
+}
+
 /* Prints key and value pairs as rdma(8) does, without lists and without keys that have no value. */
 static void print_pairs(const json_t *object)
 {
@@ -140,11 +149,7 @@ static int show(const json_t *answer, const char *command, bool json)
 	}
 	if (!ok)
 		fprintf(stderr, "rmemctl: %s\n", error ? error : "rmemd refused, and does not say why");
-	if (fflush(stdout)) {
-		fprintf(stderr, "rmemctl: output: %s\n", strerror(errno));
-		return EXIT_REFUSED;
-	}
-	return ok ? EXIT_OK : EXIT_REFUSED;
+	return printed(ok ? EXIT_OK : EXIT_REFUSED);
 }
 
 /* ------------------------------------------------------------------ commands */
@@ -218,8 +223,8 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'j': json = true; break;
 		case 's': path = optarg; break;
-		case 'V': printf("rmemctl %s\n", RMEM_PROGRAM_VERSION); return EXIT_OK;
-		case 'h': usage(stdout); return EXIT_OK;
+		case 'V': printf("rmemctl %s\n", RMEM_PROGRAM_VERSION); return printed(EXIT_OK);
+		case 'h': usage(stdout); return printed(EXIT_OK);
 		default: return EXIT_USAGE;
 		}
 	}

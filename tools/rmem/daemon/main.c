@@ -45,8 +45,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 		case 'p': arguments->persist = optarg; break;
 		case 'l': arguments->listen = optarg; break;
 		case 'd': arguments->device = optarg; break;
-		case 'V': printf("rmemd %s\n", RMEM_PROGRAM_VERSION); return EXIT_OK;
-		case 'h': usage(stdout); return EXIT_OK;
+		case 'V': printf("rmemd %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;
+		case 'h': usage(stdout); return printed() ? EXIT_FAILED : EXIT_OK;
 		default: return EXIT_USAGE;
 		}
 	}

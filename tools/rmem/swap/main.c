@@ -69,8 +69,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a)
 			if (!number(optarg, 1, &a->count))
 				return EXIT_USAGE;
 			break;
-		case 'V': printf("rmemswap %s\n", RMEM_PROGRAM_VERSION); return EXIT_OK;
-		case 'h': usage(stdout); return EXIT_OK;
+		case 'V': printf("rmemswap %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;
+		case 'h': usage(stdout); return printed() ? EXIT_FAILED : EXIT_OK;
 		default: return EXIT_USAGE;
 		}
 	}

@@ -213,14 +213,6 @@ static void print_json(const json_t *object, size_t flags)
 	putchar('\n');
 }
 
-static int printed(void)
-{
-	if (!fflush(stdout))
-		return EXIT_OK;
-	fault("output: %s", strerror(errno));
-	return EXIT_FAILED;
-}
-
 int status_command(bool json, bool slabs)
 {
 	struct kernel k;
@@ -237,7 +229,7 @@ int status_command(bool json, bool slabs)
 	else
 		print_devices(status, slabs);
 	json_decref(status);
-	return printed();
+	return printed() ? EXIT_FAILED : EXIT_OK;
 }
 
 /* ------------------------------------------------------------------ top */
@@ -361,8 +353,8 @@ int top_command(unsigned int interval, unsigned int count, bool json)
 		json_decref(before);
 		before = now;
 		then = t;
-		if (code == EXIT_OK)
-			code = printed();
+		if (code == EXIT_OK && printed())
+			code = EXIT_FAILED;
 		if (!count || i < count)
 			sleep(interval); /* a signal ends it */
 	}
@@ -488,5 +480,5 @@ int drain_command(const char *donor, const char *socket_path, bool json)
 	kernel_close(&k);
 	if (!ret)
 		print_drained(&where);
-	return ret ? EXIT_FAILED : printed();
+	return ret || printed() ? EXIT_FAILED : EXIT_OK;
 }
