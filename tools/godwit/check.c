@@ -227,7 +227,10 @@ int cmd_check(int argc, char **argv)
 				return failed(EXIT_USAGE);
 			break;
 		case 'c': move_path(&m.copy, optarg); break;
-		case 'd': m.device_map = parse_text(optarg); break;
+		case 'd':
+			if (move_device(&m, optarg))
+				return failed(EXIT_USAGE);
+			break;
 		case 'g':
 			if (move_gid(&m, optarg))
 				return failed(EXIT_USAGE);

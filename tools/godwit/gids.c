@@ -186,6 +186,8 @@ int gids_parse(json_t *map, const char *text)
 
 	if (!is || canonical(text, is - text, old) || canonical(is + 1, strlen(is + 1), new))
 		return fault("--gid %s: it is not of the form OLD=NEW, two IP addresses", text);
+	if (json_object_get(map, old))
+		return fault("--gid %s: %.*s was given before", text, (int)(is - text), text);
 	json_object_set_new(map, old, json_string(new));
 	return 0;
 }

@@ -202,7 +202,10 @@ static void parse(struct move *m, int argc, char **argv, bool *verbose)
 		case 'n': m->dry_run = true; break;
 		case 'p': m->container.parent = parse_text(optarg); break;
 		case 'V': move_path(&m->volumes, parse_text(optarg)); break;
-		case 'd': m->device_map = parse_text(optarg); break;
+		case 'd':
+			if (move_device(m, optarg))
+				exit(failed(EXIT_USAGE));
+			break;
 		case 'g':
 			if (move_gid(m, optarg))
 				exit(failed(EXIT_USAGE));

@@ -8,19 +8,40 @@
 #include <string.h>
 #include "gids.h"
 #include "move.h"
+#include "text.h"
+
+/* The NEW of this OLD in the map of devices, up to a comma or its end; or NULL. */
+static const char *device_asked(const struct move *m, const char *old, size_t len)
+{
+	for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at)
+		if (!strncmp(at, old, len) && at[len] == '=')
+			return at + len + 1;
+	return NULL;
+}
+
+int move_device(struct move *m, const char *text)
+{
+	const char *pair = parse_text(text);
+
+	do {
+		size_t len = strcspn(pair, ","), old = strcspn(pair, "=");
+
+		if (!old || old + 1 >= len)
+			return fault("--device %s: it is not of the form OLD=NEW", text);
+		if (device_asked(m, pair, old))
+			return fault("--device %s: %.*s was given before", text, (int)old, pair);
+		m->device_map = xasprintf("%s%s%.*s", m->device_map ?: "", m->device_map ? "," : "", (int)len, pair);
+		pair += len;
+	} while (*pair++ == ',');
+	return 0;
+}
 
 /* The name that a device of ours has there. */
 static void device_there(const struct move *m, const char *device, char there[64])
 {
-	size_t len = strlen(device);
+	const char *asked = device_asked(m, device, strlen(device)) ?: device;
 
-	for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at) {
-		if (strncmp(at, device, len) || at[len] != '=')
-			continue;
-		snprintf(there, 64, "%.*s", (int)strcspn(at + len + 1, ","), at + len + 1);
-		return;
-	}
-	snprintf(there, 64, "%s", device);
+	snprintf(there, 64, "%.*s", (int)strcspn(asked, ","), asked);
 }
 
 /* As the operator writes a GID: IPv4 without ::ffff: */
@@ -77,6 +98,28 @@ static void map_context_gids(struct move *m, const struct context *c, json_t *kn
 	json_decref(old);
 }
 
+static bool has_device(const struct move *m, const char *name, size_t len)
+{
+	for (size_t i = 0; i < m->plan.contexts.n; i++) {
+		const char *device = m->plan.contexts.context[i].device;
+
+		if (strlen(device) == len && !strncmp(device, name, len))
+			return true;
+	}
+	return false;
+}
+
+static void refuse_unused_devices(const struct move *m, json_t *problems)
+{
+	for (const char *at = m->device_map; at; at = strchr(at, ','), at += !!at) {
+		int old = strcspn(at, "=");
+
+		if (!has_device(m, at, old))
+			json_array_append_new(problems, json_sprintf("--device %.*s: the process has no device %.*s open",
+								     (int)strcspn(at, ","), at, old, at));
+	}
+}
+
 void move_map_gids(struct move *m, json_t *problems)
 {
 	json_t *known = json_object(), *new;
@@ -85,6 +128,7 @@ void move_map_gids(struct move *m, json_t *problems)
 	for (size_t i = 0; i < m->plan.contexts.n; i++)
 		map_context_gids(m, &m->plan.contexts.context[i], known, problems);
 	json_decref(known);
+	refuse_unused_devices(m, problems);
 	json_object_foreach(m->gids_asked, old, new)
 		if (!json_object_get(m->plan.gids, old))
 			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID",

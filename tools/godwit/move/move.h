@@ -102,10 +102,12 @@ int move_check_others(const struct move *m);
 int move_check(struct move *m);
 
 /*
- * gids_source.c: call these, in this order, once the destination has said hello. move_map_gids(): m->plan.gids gets what each
- * GID becomes there. move_map_devices(): the contexts of m->plan get the names of their devices there. move_gid_map_text(): the
- * GIDs that change, in the form that the CRIU plugin reads; free it.
+ * gids_source.c: move_device() takes a --device OLD=NEW,...; -1 with fault(). Call the others, in this order, once the
+ * destination has said hello. move_map_gids(): m->plan.gids gets what each GID becomes there. move_map_devices(): the contexts
+ * of m->plan get the names of their devices there. move_gid_map_text(): the GIDs that change, in the form that the CRIU plugin
+ * reads; free it.
  */
+int move_device(struct move *m, const char *text);
 void move_map_gids(struct move *m, json_t *problems);
 void move_map_devices(struct move *m);
 char *move_gid_map_text(json_t *gids);
