@@ -160,18 +160,18 @@ static int check(struct move *m)
 	int code;
 
 	if (m->process.pid && host_check_root())
-		return failed(EXIT_REFUSED);
+		return failed_as(m->json, EXIT_REFUSED);
 	/* The connection comes first: ssh and the destination's look at itself take as long as our own look, and run meanwhile. */
 	if (m->host) {
 		move_make_id(m);
 		if (dest_start(&m->dest, m->host, m->ssh, m->id, false))
-			return failed(EXIT_REFUSED);
+			return failed_as(m->json, EXIT_REFUSED);
 	}
 	host = look_at_host();
 	ok = all_ok(host, !m->process.pid && !host_allows_unsigned());
 	if (m->process.pid && move_plan(m)) {
 		dest_close(&m->dest);
-		return failed(EXIT_REFUSED);
+		return failed_as(m->json, EXIT_REFUSED);
 	}
 	if (m->host)
 		there = look_there(m);
@@ -200,7 +200,7 @@ static int check_first(struct move *m)
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	fault("check: its process was killed by signal %d", WTERMSIG(status));
-	return failed(EXIT_REFUSED);
+	return failed_as(m->json, EXIT_REFUSED);
 }
 
 int cmd_check(int argc, char **argv)

@@ -65,9 +65,9 @@ int cmd_dump(int argc, char **argv)
 	}
 	pid = parse_pid(only_argument(argc, argv, optind, "process: give its PID"));
 	if (host_check_root() || tree_collect(&tree, pid))
-		return failed(EXIT_REFUSED);
+		return failed_as(json, EXIT_REFUSED);
 	if (contexts_find(&tree, &contexts) || contexts_inspect(&contexts))
-		return failed(EXIT_REFUSED);
+		return failed_as(json, EXIT_REFUSED);
 	if (json)
 		print_json(&contexts);
 	else

@@ -286,11 +286,11 @@ int cmd_show(int argc, char **argv)
 	images = only_argument(argc, argv, optind, "checkpoint: give its folder");
 	inventory = inventory_json(images);
 	if (!inventory)
-		return failed(EXIT_REFUSED);
+		return failed_as(json, EXIT_REFUSED);
 	for (size_t i = 0; i < json_array_size(json_object_get(inventory, "contexts")); i++) {
 		records = context_json(images, i);
 		if (!records)
-			return failed(EXIT_REFUSED);
+			return failed_as(json, EXIT_REFUSED);
 		json_array_append_new(contexts, records);
 	}
 	if (json) {

@@ -214,7 +214,7 @@ int cmd_status(int argc, char **argv)
 	if (optind != argc)
 		wrong_usage("'%s': status takes no argument", argv[optind]);
 	if (host_check_root() || rdma_each_device(add_device, &status))
-		return failed(EXIT_REFUSED);
+		return failed_as(json, EXIT_REFUSED);
 	ret = state_all(&moves);
 	leave_out_sysctls(moves);
 	if (json) {

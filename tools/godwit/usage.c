@@ -86,6 +86,18 @@ int failed(int code)
 	return code;
 }
 
+int failed_as(bool json, int code)
+{
+	if (json) {
+		json_t *object = json_pack("{s:b, s:s}", "ok", 0, "reason", fault_text());
+
+		json_dumpf(object, stdout, JSON_INDENT(1));
+		putchar('\n');
+		json_decref(object);
+	}
+	return failed(code);
+}
+
 int end_output(int code, int lost)
 {
 	static bool said;
