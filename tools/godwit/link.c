@@ -67,8 +67,11 @@ static int open_its(struct link *l)
 	l->ns = ns_open(l->path);
 	if (l->ns < 0 && errno == ENOTTY)
 		return fault("%s: it is no network namespace: make one with ip netns add", l->path);
+	if (l->ns < 0 && errno == ENOENT && !strchr(l->path, '/'))
+		return fault("network namespace %s: give its path: /run/netns/%s", l->path, l->path);
 	if (l->ns < 0)
-		return fault("network namespace %s: %s: make it with ip netns add", l->path, strerror(errno));
+		return fault("network namespace %s: %s%s", l->path, strerror(errno),
+			     errno == ENOENT ? ": make it with ip netns add" : "");
 	if (ns_same(l->ns, l->ours))
 		return fault("network namespace %s: it is this host's own, not a container's: rdma link add makes devices in it",
 			     l->path);
