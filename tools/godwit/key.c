@@ -106,7 +106,12 @@ static int write_keys(const char *path, const struct keys *keys)
 	}
 	if (fd >= 0 && (fsync(fd) || close(fd)))
 		ret = -1;
-	return ret ? fault("%s: %s", path, strerror(errno)) : 0;
+	if (!ret)
+		return 0;
+	fault("%s: %s", path, strerror(errno));
+	if (fd >= 0)
+		unlink(path);
+	return -1;
 }
 
 /* The key file is whole at any time. A file that has the new file's name already is not ours: it is removed, not written to. */
@@ -136,7 +141,10 @@ static int tell_device(const char *device, void *arg)
 	if (ret == EOPNOTSUPP && request->op == RXE_MIGR_KEY_CLEAR)
 		return 1;	/* Debian's own driver has no key */
 	/* All devices of this host have the same key, so the first device is enough. */
-	return ret ? fault("device %s: its driver does not take the key: %s", device, strerror(ret)) : 1;
+	if (!ret)
+		return 1;
+	return fault("device %s: its driver does not take the key: %s%s", device, strerror(ret),
+		     ret == EOPNOTSUPP ? ": " LOAD_OURS : "");
 }
 
 /* The driver keeps the key as long as it is loaded, also without a device. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "netlink_request.h"
 #include "rdma.h"
+#include "reasons.h"
 
 enum file_kind rdma_node(dev_t rdev, char device[64])
 {
@@ -119,7 +120,10 @@ static int keys_of(const char *device, void *arg)
 		return 0;	/* any other device speaks for the driver as well */
 	ret = ibv_migration_key(ctx, &key, &fingerprints[0]) ?: ibv_migration_key(ctx, &old, &fingerprints[1]);
 	ibv_close_device(ctx);
-	return ret ? fault("device %s: its driver has no cluster key: %s", device, strerror(ret)) : 1;
+	if (!ret)
+		return 1;
+	return fault("device %s: its driver has no cluster key: %s%s", device, strerror(ret),
+		     ret == EOPNOTSUPP ? ": " LOAD_OURS : "");
 }
 
 int rdma_key_fingerprints(uint64_t fingerprints[2])
