@@ -25,18 +25,18 @@ static void usage(FILE *to)
 		"       rmemswap --version | --help\n\n"
 		"  run     make the devices of " CONF_PATH ", swap to them, keep their donors connected\n"
 		"  status  devices, donors and what was paged\n"
-		"  top     the same a second, and the hottest slabs\n"
+		"  top     the same, each second, and the hottest slabs\n"
 		"  drain   a donor's slabs are unmapped, and it is not connected again\n\n"
 		"See rmemswap(8).\n");
 }
 
-static bool number(const char *text, unsigned int least, unsigned int *to)
+static bool number(const char *option, const char *text, unsigned int *to)
 {
 	char *end;
 	unsigned long n = strtoul(text, &end, 10);
 
-	if (*text < '0' || *text > '9' || *end || n < least || n > 86400) {
-		fault("'%s' is no number from %u to 86400", text, least);
+	if (*text < '0' || *text > '9' || *end || n < 1 || n > 86400) {
+		fault("--%s: '%s' is no number from 1 to 86400", option, text);
 		return false;
 	}
 	*to = n;
@@ -62,11 +62,11 @@ static int parse_arguments(int argc, char **argv, struct arguments *a)
 		case 'j': a->json = true; break;
 		case 'S': a->slabs = true; break;
 		case 'i':
-			if (!number(optarg, 1, &a->interval))
+			if (!number("interval", optarg, &a->interval))
 				return EXIT_USAGE;
 			break;
 		case 'n':
-			if (!number(optarg, 1, &a->count))
+			if (!number("count", optarg, &a->count))
 				return EXIT_USAGE;
 			break;
 		case 'V': printf("rmemswap %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;

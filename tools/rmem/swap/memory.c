@@ -32,7 +32,7 @@ int lock_memory(void)
 	mallopt(M_MMAP_MAX, 0);
 	mallopt(M_TRIM_THRESHOLD, -1);
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
-		return fault("memory can't be locked: %s: be root, or raise ulimit -l", strerror(errno));
+		return fault("memory can't be locked: %s", strerror(errno));
 	heap = xcalloc(1, HEAP_SIZE);
 	free(heap);
 	spare_memory();

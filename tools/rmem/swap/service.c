@@ -142,6 +142,10 @@ int service_run(const char *conf_path, const char *socket_path)
 {
 	int code = EXIT_FAILED;
 
+	if (geteuid()) {
+		fault("run: it must run as root");
+		return EXIT_FAILED;
+	}
 	if (lock_memory() || sodium_init() < 0)
 		return EXIT_FAILED;
 	service.conf_path = conf_path;
