@@ -190,7 +190,7 @@ int conf_listen(struct conf *conf, const char *text)
 	bool brackets = length > 2 && text[0] == '[' && text[length - 1] == ']';
 	char address[64] = "";
 
-	if (!length || length >= sizeof(address))
+	if (!length || length >= sizeof(address) || text[strlen(text) - 1] == ']')
 		return fault("--listen %s: it is not ADDRESS:PORT", text);
 	memcpy(address, text + brackets, length - 2 * brackets);
 	if (strchr(address, ':') && !brackets)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "rmemd.h"
 #include "standard.h"
@@ -91,10 +92,23 @@ static int open_store(void)
 	return -1;
 }
 
+/* It may come later, as a device of rxe does at boot. */
+static void warn_of_device(void)
+{
+	char path[128];
+
+	if (!donor.conf.device)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", donor.conf.device);
+	if (access(path, F_OK))
+		say(LOG_WARNING, "device %s: it is not there yet: no client can connect until it is", donor.conf.device);
+}
+
 static int run(void)
 {
 	if (open_store())
 		return EXIT_FAILED;
+	warn_of_device();
 	if (serve_open()) {
 		serve_end(EXIT_FAILED);
 	} else {

@@ -137,7 +137,9 @@ static char *next_line(char *line, int size, void *arg)
 		settings_wrong(p, "the line is too long");
 		return NULL;
 	}
-	text = line + strspn(line, " \t");
+	/* An editor may have begun the file with a byte order mark. */
+	text = line + (p->line == 1 && !strncmp(line, "\xef\xbb\xbf", 3) ? 3 : 0);
+	text += strspn(text, " \t");
 	memmove(line, text, strlen(text) + 1);
 	end = *line == '[' ? strchr(line, ']') : NULL;
 	if (end) {
