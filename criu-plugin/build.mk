@@ -36,8 +36,8 @@ $(plugin_so): $(plugin_obj) $(common_lib) $(verbs_lib)
 
 install-plugin: $(plugin_so)
 	$(call say,INSTALL,$(DESTDIR)$(CRIUDIR)/rdma_plugin.so)
-	$(Q)install -D -m 755 $(plugin_so) $(DESTDIR)$(CRIUDIR)/rdma_plugin.so
+	$(Q)install -D -m 755 $(plugin_so) "$(DESTDIR)$(CRIUDIR)/rdma_plugin.so"
 
 install-plugin-man:
 	$(call say,INSTALL,$(DESTDIR)$(MANDIR)/man5/godwit-criu.conf.5)
-	$(Q)install -D -m 644 -t $(DESTDIR)$(MANDIR)/man5 $(plugin_dir)/godwit-criu.conf.5
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man5" $(plugin_dir)/godwit-criu.conf.5

@@ -54,12 +54,12 @@ build/lib/pkgconfig/libibverbs-migrate.pc: $(verbs_dir)/libibverbs-migrate.pc.in
 
 install-verbs: $(verbs_lib) build/lib/pkgconfig/libibverbs-migrate.pc
 	$(call say,INSTALL,$(DESTDIR)$(LIBDIR)/libibverbs-migrate.so)
-	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR) $(verbs_lib).1
-	$(Q)ln -sfn libibverbs-migrate.so.1 $(DESTDIR)$(LIBDIR)/libibverbs-migrate.so
-	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR)/pkgconfig build/lib/pkgconfig/libibverbs-migrate.pc
-	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/infiniband $(filter %/migrate.h %/migrate_fields.h,$(verbs_headers))
-	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR)/rdma build/include/rdma/rxe_migrate.h
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(LIBDIR)" $(verbs_lib).1
+	$(Q)ln -sfn libibverbs-migrate.so.1 "$(DESTDIR)$(LIBDIR)/libibverbs-migrate.so"
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(LIBDIR)/pkgconfig" build/lib/pkgconfig/libibverbs-migrate.pc
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(INCLUDEDIR)/infiniband" $(filter %/migrate.h %/migrate_fields.h,$(verbs_headers))
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(INCLUDEDIR)/rdma" build/include/rdma/rxe_migrate.h
 	$(Q)for page in $(verbs_man); do \
-		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit 1; done
+		install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man$${page##*.}" $$page || exit 1; done
 	$(Q)for alias in $(verbs_alias); do \
-		ln -sfn $${alias%=*} $(DESTDIR)$(MANDIR)/man3/$${alias#*=} || exit 1; done
+		ln -sfn $${alias%=*} "$(DESTDIR)$(MANDIR)/man3/$${alias#*=}" || exit 1; done

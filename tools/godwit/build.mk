@@ -45,8 +45,8 @@ $(BUILD)/godwit: $(godwit_obj) $(godwit_pb) $(common_lib) $(verbs_lib)
 
 install-godwit: $(BUILD)/godwit
 	$(call say,INSTALL,$(DESTDIR)$(BINDIR)/godwit)
-	$(Q)install -D -m 755 $(BUILD)/godwit $(DESTDIR)$(BINDIR)/godwit
-	$(Q)install -D -m 644 $(godwit_dir)/godwit.1 $(DESTDIR)$(MANDIR)/man1/godwit.1
-	$(Q)mkdir -p $(DESTDIR)$(PREFIX)/lib/systemd/system
-	$(Q)sed 's,@BINDIR@,$(BINDIR),' $(godwit_dir)/godwit-key.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/godwit-key.service
-	$(Q)install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d $(godwit_dir)/90-godwit-key.rules
+	$(Q)install -D -m 755 $(BUILD)/godwit "$(DESTDIR)$(BINDIR)/godwit"
+	$(Q)install -D -m 644 $(godwit_dir)/godwit.1 "$(DESTDIR)$(MANDIR)/man1/godwit.1"
+	$(Q)mkdir -p "$(DESTDIR)$(PREFIX)/lib/systemd/system"
+	$(Q)sed 's,@BINDIR@,$(BINDIR),' $(godwit_dir)/godwit-key.service >"$(DESTDIR)$(PREFIX)/lib/systemd/system/godwit-key.service"
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" $(godwit_dir)/90-godwit-key.rules

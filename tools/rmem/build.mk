@@ -88,17 +88,17 @@ $(rmem_pc): $(BUILD)/config.mk
 
 install-rmem: $(BUILD)/rmemd $(BUILD)/rmemctl $(BUILD)/rmemswap $(librmem) $(librvm) $(rmem_pc)
 	$(call say,INSTALL,$(DESTDIR)$(BINDIR)/rmemd)
-	$(Q)install -D -m 755 -t $(DESTDIR)$(BINDIR) $(BUILD)/rmemctl
-	$(Q)install -D -m 755 -t $(DESTDIR)$(PREFIX)/sbin $(BUILD)/rmemd $(BUILD)/rmemswap
-	$(Q)mkdir -p $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(Q)install -D -m 755 -t "$(DESTDIR)$(BINDIR)" $(BUILD)/rmemctl
+	$(Q)install -D -m 755 -t "$(DESTDIR)$(PREFIX)/sbin" $(BUILD)/rmemd $(BUILD)/rmemswap
+	$(Q)mkdir -p "$(DESTDIR)$(PREFIX)/lib/systemd/system"
 	$(Q)for unit in daemon/rmemd swap/rmemswap; do \
 		sed 's,@SBINDIR@,$(PREFIX)/sbin,' $(rmem_dir)/$$unit.service \
-			>$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service || exit 1; done
-	$(Q)install -D -m 755 -t $(DESTDIR)$(LIBDIR) $(librmem) $(librvm)
-	$(Q)ln -sf librmem.so.1 $(DESTDIR)$(LIBDIR)/librmem.so && ln -sf librvm.so.1 $(DESTDIR)$(LIBDIR)/librvm.so
-	$(Q)install -D -m 644 -t $(DESTDIR)$(INCLUDEDIR) $(rmem_dir)/lib/rmem.h $(rmem_dir)/rvm/rvm.h
-	$(Q)install -D -m 644 -t $(DESTDIR)$(LIBDIR)/pkgconfig $(rmem_pc)
+			>"$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service" || exit 1; done
+	$(Q)install -D -m 755 -t "$(DESTDIR)$(LIBDIR)" $(librmem) $(librvm)
+	$(Q)ln -sf librmem.so.1 "$(DESTDIR)$(LIBDIR)/librmem.so" && ln -sf librvm.so.1 "$(DESTDIR)$(LIBDIR)/librvm.so"
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(INCLUDEDIR)" $(rmem_dir)/lib/rmem.h $(rmem_dir)/rvm/rvm.h
+	$(Q)install -D -m 644 -t "$(DESTDIR)$(LIBDIR)/pkgconfig" $(rmem_pc)
 	$(Q)for page in $(rmem_man); do \
-		install -D -m 644 -t $(DESTDIR)$(MANDIR)/man$${page##*.} $$page || exit 1; done
+		install -D -m 644 -t "$(DESTDIR)$(MANDIR)/man$${page##*.}" $$page || exit 1; done
 	$(Q)for alias in $(rmem_alias); do \
-		ln -sfn $${alias%=*} $(DESTDIR)$(MANDIR)/man3/$${alias#*=} || exit 1; done
+		ln -sfn $${alias%=*} "$(DESTDIR)$(MANDIR)/man3/$${alias#*=}" || exit 1; done
