@@ -34,7 +34,7 @@
 #   make bench-swap
 #                   swap to remote memory against nbd, nvme-rdma and a slow disk; docs/benchmarks/swap.md
 #   make install    DESTDIR=, prefix from ./configure
-#   make uninstall  removes what make install installs, with the same DESTDIR and prefix
+#   make uninstall  removes what make install has installed there; DESTDIR=
 #   make style      what CI asks of the sources
 #   make refresh    kernel/patches anew from the edited build/kernel/linux; PATCH= takes the edits
 #   make clean
@@ -59,7 +59,7 @@ say = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(2)')
 
 # These goals run guests, so they run on the host itself, after a build in the tree.
 ifneq ($(GODWIT_IN_TREE),1)
-host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap clean
+host_goals := check check-all check-mutants check-debug check-power check-suite fuzz soak demo demo-rmem demo-swap bench-overhead bench-blackout bench-check bench-many bench-rmem bench-swap clean uninstall
 check check-all: tree-all
 	$(Q)tests/check $(if $(filter %-all,$@),--all) $(TESTS)
 
@@ -101,14 +101,27 @@ endif
 clean:
 	$(Q)rm -rf build
 
+# This needs no build, and the checkout may be of another release. Modules may be there for several kernels.
+installed := usr/share/godwit/installed
+uninstall:
+	$(Q)[ -e "$(DESTDIR)/$(installed)" ] || { echo "uninstall: $(DESTDIR)/$(installed) is not there: nothing is installed" >&2; exit 1; }
+	$(call say,REMOVE,$(or $(DESTDIR),/))
+	$(Q)cd "$(DESTDIR)/" && xargs -d '\n' rm -f -- <$(installed)
+	$(if $(DESTDIR),,$(Q)for release in $$(sed -n 's|.*/lib/modules/\([^/]*\)/updates/.*|\1|p' /$(installed) | sort -u); do \
+		[ ! -d "/lib/modules/$$release" ] || depmod "$$release"; done)
+	$(if $(DESTDIR),,$(Q)ldconfig)
+	$(Q)rm -r "$(DESTDIR)/$(dir $(installed))"
+	@echo "Kept: /etc/godwit with the cluster's key, /var/lib/godwit, the settings and data of rmemd and rmemswap, and what" \
+		"systemctl enable has made: systemctl disable rmemd rmemswap"
+
 flavour := $(if $(GODWIT_IN_TREE),tree,$(shell . /etc/os-release && echo "$$ID$$VERSION_ID"))
 goals := $(filter-out $(host_goals),$(or $(MAKECMDGOALS),all))
 
 ifeq ($(filter tree debian13,$(flavour)),)
 # Not a Debian that we build on: do it in the tree.
 ifneq ($(goals),)
-ifneq ($(filter install uninstall,$(goals)),)
-$(if $(DESTDIR),,$(error install, uninstall: what is built here is for Debian 13: say where it is, DESTDIR=))
+ifneq ($(filter install,$(goals)),)
+$(if $(DESTDIR),,$(error install: what is built here is for Debian 13: say where it is, DESTDIR=))
 endif
 .PHONY: $(goals)
 $(firstword $(goals)):
@@ -138,27 +151,23 @@ include $(filter-out tools/common/build.mk,$(wildcard tools/build.mk tools/*/bui
 
 all: $(ALL)
 
-install: all $(INSTALL)
-	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko)
-	$(Q)install -D -m 644 build/kernel/rdma_rxe.ko $(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko
-	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rmem_swap.ko)
-	$(Q)install -D -m 644 build/kernel/rmem_swap.ko $(DESTDIR)$(MODDIR)/updates/rmem_swap.ko
+# What is installed is listed first, beside what was installed before, so that uninstall finds all of it.
+install: all
+	$(Q)rm -rf build/staged
+	$(Q)$(MAKE) install-files DESTDIR=$(CURDIR)/build/staged >/dev/null
+	$(Q)mkdir -p "$(DESTDIR)/$(dir $(installed))"
+	$(Q){ cat "$(DESTDIR)/$(installed)" 2>/dev/null; cd build/staged && find . ! -type d; } | sort -u >build/installed
+	$(Q)install -m 644 build/installed "$(DESTDIR)/$(installed)"
+	$(Q)$(MAKE) install-files
 	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
 	$(if $(DESTDIR),,$(Q)ldconfig)
 
-# What install would put there has these names. The modules may also lie where an earlier kernel finds them.
-uninstall:
-	$(Q)rm -rf build/uninstall
-	$(Q)$(MAKE) install DESTDIR=$(CURDIR)/build/uninstall >/dev/null
-	$(call say,REMOVE,$(or $(DESTDIR),/))
-	$(Q)cd build/uninstall && find . ! -type d -print0 | (cd "$(or $(abspath $(DESTDIR)),/)" && xargs -0 rm -f)
-	$(Q)rm -rf build/uninstall
-	$(Q)for updates in $(DESTDIR)/usr/lib/modules/*/updates; do \
-		[ -d "$$updates" ] || continue; \
-		rm -f "$$updates/rdma_rxe.ko" "$$updates/rmem_swap.ko" || exit 1; \
-		$(if $(DESTDIR),:,depmod "$$(basename "$${updates%/updates}")"); done
-	$(if $(DESTDIR),,$(Q)ldconfig)
-	@echo "Kept: /etc/godwit with the cluster's key, /var/lib/godwit, and the settings and data of rmemd and rmemswap"
+.PHONY: install-files
+install-files: $(INSTALL)
+	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko)
+	$(Q)install -D -m 644 build/kernel/rdma_rxe.ko "$(DESTDIR)$(MODDIR)/updates/rdma_rxe.ko"
+	$(call say,INSTALL,$(DESTDIR)$(MODDIR)/updates/rmem_swap.ko)
+	$(Q)install -D -m 644 build/kernel/rmem_swap.ko "$(DESTDIR)$(MODDIR)/updates/rmem_swap.ko"
 
 style: all build/kernel/upstream/.done
 	$(Q)tests/style
