@@ -147,7 +147,11 @@ include build/config.mk
 
 include kernel/upstream.mk kernel/rmem_swap/build.mk tests/vm/vm.mk
 include $(wildcard rdma-core-patches/build.mk tools/common/build.mk criu-plugin/build.mk)
-include $(filter-out tools/common/build.mk,$(wildcard tools/build.mk tools/*/build.mk tests/build.mk benchmarks/*/build.mk))
+include $(filter-out tools/common/build.mk,$(wildcard tools/build.mk tools/*/build.mk))
+# Tests and benchmarks run what the tree has built.
+ifeq ($(flavour),tree)
+include tests/build.mk $(wildcard benchmarks/*/build.mk)
+endif
 
 all: $(ALL)
 
