@@ -358,5 +358,5 @@ int criu_probe(void)
 	criu_close(&criu);
 	if (criu.pid > 0)
 		waitpid(criu.pid, NULL, 0);
-	return event == CRIU_DONE ? 0 : fault("criu: it does not work here: criu check");
+	return event == CRIU_DONE ? 0 : fault("criu: it does not work here: run criu check to see why");
 }

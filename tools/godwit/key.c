@@ -82,7 +82,7 @@ static int read_keys(const char *name, struct keys *keys)
 	if (!f || fstat(fileno(f), &st))
 		return fault("%s: %s", name, strerror(errno));
 	if (f != stdin && (st.st_mode & 077))
-		ret = fault("%s: others may read it: chmod 600, and think of a new key", name);
+		ret = fault("%s: others may read it: chmod 600, and make a new key, since they may have read this one", name);
 	else
 		ret = parse(f, f == stdin ? "stdin" : name, keys);
 	if (f != stdin)

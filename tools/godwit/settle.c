@@ -100,7 +100,7 @@ static int say(const struct move *m, int code, bool commit)
 	if (code != EXIT_OK && code != EXIT_STAYED)
 		return failed(code);
 	if (ended != commit) {
-		fault("%s has it so", m->host);
+		fault("%s decided this", m->host);
 		fprintf(stderr, "godwit: %s: the process %s: %s\n", m->id, ended ? "has ended here" : "runs on here", fault_text());
 		return commit ? EXIT_STAYED : EXIT_REFUSED;
 	}

@@ -84,8 +84,8 @@ static int revive(struct move *m)
 	if (m->plan.tree.n && tree_alive(&m->plan.tree) == m->plan.tree.n)
 		return 0;
 	if (m->shared->stage < MOVE_FROZEN)
-		return fault("a process of it has ended by itself, before it was frozen");
-	return fault("a process of it has ended");
+		return fault("one of the processes that were to move has ended by itself, before it was frozen");
+	return fault("one of the processes that were to move has ended");
 }
 
 /* ---------------------------------------------------- the destination -- */
