@@ -46,6 +46,7 @@
 # a target that it adds to INSTALL.
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
+GODWIT_VERSION ?= 0.1
 CC := gcc
 # The tree's compiler is always the same one, so its warnings may be errors.
 WERROR ?= $(if $(GODWIT_IN_TREE),-Werror)
@@ -101,10 +102,18 @@ endif
 clean:
 	$(Q)rm -rf build
 
+# Which release is installed. The tree has no git, so it is told. (A tar of the sources has no commits.)
+ifneq ($(filter install,$(MAKECMDGOALS)),)
+ifndef GODWIT_RELEASE
+export GODWIT_RELEASE := $(strip $(GODWIT_VERSION) $(shell [ ! -e .git ] || git describe --always --dirty 2>/dev/null))
+endif
+endif
+
 # This needs no build, and the checkout may be of another release. Modules may be there for several kernels.
 installed := usr/share/godwit/installed
 uninstall:
-	$(Q)[ -e "$(DESTDIR)/$(installed)" ] || { echo "uninstall: $(DESTDIR)/$(installed) is not there: nothing is installed" >&2; exit 1; }
+	$(Q)[ -e "$(DESTDIR)/$(installed)" ] || \
+		{ echo "uninstall: $(DESTDIR)/$(installed) is not there: nothing is installed" >&2; exit 1; }
 	$(call say,REMOVE,$(or $(DESTDIR),/))
 	$(Q)cd "$(DESTDIR)/" && xargs -d '\n' rm -f -- <$(installed)
 	$(if $(DESTDIR),,$(Q)for release in $$(sed -n 's|.*/lib/modules/\([^/]*\)/updates/.*|\1|p' /$(installed) | sort -u); do \
@@ -162,6 +171,7 @@ install: all
 	$(Q)mkdir -p "$(DESTDIR)/$(dir $(installed))"
 	$(Q){ cat "$(DESTDIR)/$(installed)" 2>/dev/null; cd build/staged && find . ! -type d; } | sort -u >build/installed
 	$(Q)install -m 644 build/installed "$(DESTDIR)/$(installed)"
+	$(Q)echo "$(GODWIT_RELEASE)" >"$(DESTDIR)/$(dir $(installed))release"
 	$(Q)$(MAKE) install-files
 	$(if $(DESTDIR),,$(Q)depmod $(KERNEL_RELEASE))
 	$(if $(DESTDIR),,$(Q)ldconfig)

@@ -7,7 +7,6 @@ godwit_dir := tools/godwit
 godwit_build := $(BUILD)/tools/godwit
 godwit_obj := $(patsubst $(godwit_dir)/%.c,$(godwit_build)/%.o,$(wildcard $(godwit_dir)/*.c $(godwit_dir)/move/*.c))
 godwit_pb := $(godwit_build)/rpc.pb-c.o $(godwit_build)/rdma.pb-c.o
-GODWIT_VERSION ?= 0.1
 godwit_cflags := -std=gnu11 -Wall -Wextra $(WERROR) -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
 	-D_GNU_SOURCE -DGODWIT_VERSION='"$(GODWIT_VERSION)"' -I$(godwit_dir) -I$(godwit_build) $(COMMON_CFLAGS) $(VERBS_CFLAGS)
 
