@@ -185,7 +185,10 @@ static int run(const char *path, bool json, char **words, int n)
 	int code = EXIT_UNREACHED;
 
 	if (!command) {
-		usage(stderr);
+		if (n)
+			fprintf(stderr, "rmemctl: %s: there is no such command, or it takes other arguments: rmemctl --help\n", words[0]);
+		else
+			usage(stderr);
 		return EXIT_USAGE;
 	}
 	if (n > 2 && !tag_good(words[2])) {

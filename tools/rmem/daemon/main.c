@@ -53,7 +53,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	}
 	if (optind == argc)
 		return -1;
-	usage(stderr);
+	fault("'%s': there are only options: rmemd --help", argv[optind]);
 	return EXIT_USAGE;
 }
 

@@ -99,6 +99,9 @@ int main(int argc, char **argv)
 		return top_command(a.interval, a.count, a.json);
 	if (!strcmp(command, "drain") && words == 2)
 		return drain_command(argv[optind + 1], a.socket, a.json);
-	usage(stderr);
+	if (words)
+		fault("%s: there is no such command, or it takes other arguments: rmemswap --help", command);
+	else
+		usage(stderr);
 	return EXIT_USAGE;
 }
