@@ -184,6 +184,14 @@ fill() {
 # pages_exact OUT...: each is told to end; all pages were as written
 pages_exact() { all_end '^swap-pages: .* all as written$' "$@"; }
 
+# in_time OUT [SECONDS]: no operation of this load, which has ended, took longer than that: 15 s. (A silent donor is given up after
+# some 2 s.)
+in_time() {
+	local ms most=${2:-15}
+	ms=$(sed -n 's/^swap-pages: .* the longest took \([0-9]*\) ms, .*/\1/p' "$(here "$1")")
+	[ "$ms" -le "$(seconds "$most")000" ] || broken "an operation took $ms ms"
+}
+
 # For the reader of a failure (in place of the one of rmem.sh).
 state() {
 	local k

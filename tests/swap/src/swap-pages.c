@@ -13,7 +13,8 @@
  *	--errors N	so many reads or writes may fail (0). A read or write that failed is done again until it succeeds, for
  *			a minute at most.
  *
- * SIGUSR1: a line that says how many operations there were.
+ * SIGUSR1: a line that says how many operations there were. The last line also says how long the longest operation took; the
+ * first and the last look at all pages are not among them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +49,7 @@ static uint32_t *versions; /* of the pages; locked in memory */
 static uint8_t *memory;	   /* NULL: the block device */
 static int block = -1;
 static atomic_bool stop;
-static atomic_ullong done, errors;
+static atomic_ullong done, errors, longest_ms;
 
 static void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 static void fail(const char *format, ...)
@@ -99,12 +100,12 @@ static void check(const uint64_t *words, uint64_t page, uint32_t version)
 
 /* ------------------------------------------------------------------ where it lies */
 
-static int64_t now_s(void)
+static int64_t now_ms(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec;
+	return t.tv_sec * 1000ll + t.tv_nsec / 1000000;
 }
 
 static void count_error(const char *what, uint64_t page, ssize_t n)
@@ -115,7 +116,7 @@ static void count_error(const char *what, uint64_t page, ssize_t n)
 
 static void transfer(bool write, void *buf, uint64_t page)
 {
-	int64_t end = now_s() + 60;
+	int64_t end = now_ms() + 60000;
 	ssize_t n;
 
 	for (;;) {
@@ -123,7 +124,7 @@ static void transfer(bool write, void *buf, uint64_t page)
 		if (n == PAGE)
 			return;
 		count_error(write ? "write" : "read", page, n);
-		if (now_s() > end)
+		if (now_ms() > end)
 			fail("page %llu: it fails for a minute: %s", LL(page), strerror(errno));
 		usleep(100000);
 	}
@@ -168,8 +169,17 @@ static bool ended(void)
 	return atomic_load(&stop) || (options.ops && atomic_load(&done) >= options.ops);
 }
 
+static void took(unsigned long long ms)
+{
+	unsigned long long longest = atomic_load(&longest_ms);
+
+	while (ms > longest && !atomic_compare_exchange_weak(&longest_ms, &longest, ms))
+		;
+}
+
 static void turn(unsigned int thread, void *buf)
 {
+	int64_t begun = now_ms();
 	uint64_t page = below(own_pages(thread)) * options.threads + thread;
 
 	check(look_at(page, buf), page, versions[page]);
@@ -177,6 +187,7 @@ static void turn(unsigned int thread, void *buf)
 		write_page(page, buf, versions[page] + 1);
 	if (!memory && !below(256) && fdatasync(block))
 		count_error("fdatasync", page, -1);
+	took(now_ms() - begun);
 	atomic_fetch_add(&done, 1);
 }
 
@@ -305,7 +316,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	for (unsigned int i = 0; i < options.threads; i++)
 		pthread_join(threads[i], NULL);
-	printf("swap-pages: %llu pages, %llu operations, %llu errors, all as written\n", LL(pages), LL(atomic_load(&done)),
-	       LL(atomic_load(&errors)));
+	printf("swap-pages: %llu pages, %llu operations, the longest took %llu ms, %llu errors, all as written\n", LL(pages),
+	       LL(atomic_load(&done)), LL(atomic_load(&longest_ms)), LL(atomic_load(&errors)));
 	return 0;
 }
