@@ -9,7 +9,7 @@
  *	rmem_connect()                     a connection, known to the donor by the client's name and key
  *	rmem_alloc(tag, size)              a region, or the one that this tag already has
  *	rmem_put(), rmem_get()             one-sided: the donor's process takes no part, nothing is atomic
- *	rmem_cp(), rmem_free()             queued at the donor
+ *	rmem_cp(), rmem_free()             queued in this process
  *	rmem_txn_go()                      all that is queued happens, wholly or not at all; or rmem_txn_abort()
  *	rmem_close()
  *

@@ -8,7 +8,7 @@
  * shadows, and has the donor copy shadows over reals in one transaction. So the reals change wholly or not at all, whichever side
  * dies at whatever moment.
  *
- *	rvm_init()	makes the memory, or recovers what there is under this tag
+ *	rvm_init()	makes the memory, or recovers what there is under this tag; with size 0 only recovers
  *	rvm_begin()
  *	rvm_set_range()	before changing it (not with RVM_FAULTS, which finds out by itself)
  *	rvm_commit()	or rvm_abort(), after which memory is as at rvm_begin()
