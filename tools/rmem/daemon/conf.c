@@ -13,6 +13,10 @@
 #define MAX_GRACE_MS 600000
 #define SPARE 5
 #define MAX_SPARE (RMEM_HEAT_MAX / 2)
+#define PERIOD_MS 1000
+#define MIN_PERIOD_MS 100
+#define MAX_PERIOD_MS 10000
+#define WEIGHT 20
 
 /* ------------------------------------------------------------------ values */
 
@@ -31,6 +35,24 @@ static int read_spare(struct parse *p, const char *text, void *to)
 
 	if (settings_number(text, to, &end) || *end || *(uint64_t *)to > MAX_SPARE)
 		return settings_wrong(p, "'%s' is no number of slabs: give 0 to %u", text, MAX_SPARE);
+	return 0;
+}
+
+static int read_period(struct parse *p, const char *text, void *to)
+{
+	const char *end;
+
+	if (settings_number(text, to, &end) || *end || *(uint64_t *)to < MIN_PERIOD_MS || *(uint64_t *)to > MAX_PERIOD_MS)
+		return settings_wrong(p, "'%s' is no time in milliseconds: give %d to %d", text, MIN_PERIOD_MS, MAX_PERIOD_MS);
+	return 0;
+}
+
+static int read_weight(struct parse *p, const char *text, void *to)
+{
+	const char *end;
+
+	if (settings_number(text, to, &end) || *end || !*(uint64_t *)to || *(uint64_t *)to > 100)
+		return settings_wrong(p, "'%s' is no weight in per cent: give 1 to 100", text);
 	return 0;
 }
 
@@ -65,6 +87,8 @@ static const struct setting donor_settings[] = {
 	{ "socket", settings_text, offsetof(struct conf, socket) },
 	{ "grace", read_grace, offsetof(struct conf, grace_ms) },
 	{ "spare", read_spare, offsetof(struct conf, spare) },
+	{ "period", read_period, offsetof(struct conf, period_ms) },
+	{ "weight", read_weight, offsetof(struct conf, weight) },
 	{ }
 };
 
@@ -128,7 +152,9 @@ static int begin_section(struct parse *p, const char *section)
 
 static void set_defaults(struct conf *conf)
 {
-	*conf = (struct conf){ .headroom = HEADROOM, .grace_ms = GRACE_MS, .spare = SPARE };
+	*conf = (struct conf){
+		.headroom = HEADROOM, .grace_ms = GRACE_MS, .spare = SPARE, .period_ms = PERIOD_MS, .weight = WEIGHT,
+	};
 	conf->listen = xstrdup("::");
 	conf->port = xstrdup(RMEM_PORT);
 	conf->socket = xstrdup("/run/rmemd/rmemd.sock");

@@ -102,11 +102,13 @@ static json_t *status(void)
 	struct store_stats s;
 
 	store_stats(donor.store, &s);
-	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
+	return json_pack("{s:b, s:s, s:s, s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, "
+			 "s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1,
 			 "state", donor.draining ? "draining" : "serving", "version", RMEM_PROGRAM_VERSION,
 			 "listen", conf->listen, "port", conf->port, "device", conf->device, "persist", conf->persist,
 			 "memory", (json_int_t)conf->memory, "headroom", (json_int_t)conf->headroom,
 			 "grace", (json_int_t)conf->grace_ms, "spare", (json_int_t)conf->spare,
+			 "period", (json_int_t)conf->period_ms, "weight", (json_int_t)conf->weight,
 			 "uptime_s", (json_int_t)(now_ms() - donor.started) / 1000, "clients", (json_int_t)connected(),
 			 "regions", (json_int_t)s.regions, "slabs", (json_int_t)s.slabs, "bytes", (json_int_t)s.bytes,
 			 "free", (json_int_t)s.free, "evictions", (json_int_t)evictions(),

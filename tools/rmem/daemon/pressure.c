@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory that the host needs for itself. Each second rmemd looks at the host's available memory. When this is less than the
+ * Memory that the host needs for itself. Each period rmemd looks at the host's available memory. When this is less than the
  * headroom, both now and on average, a round begins. Slabs whose owners are not connected go at once. If these are not enough,
  * some more slabs than have to go are chosen at random, large slabs with a higher probability. Then rmemd asks their owners how
  * much they use them, and evicts the coldest. The next round begins when all evictions have ended.
@@ -27,7 +27,7 @@ struct candidate {
 	double key; /* random; the slabs with the smallest keys are chosen */
 };
 
-static struct event *each_second;
+static struct event *each_period;
 static uint64_t smoothed; /* bytes that the host has left */
 static bool helpless;	  /* there was no slab to evict, and a line has said so */
 
@@ -54,12 +54,12 @@ static uint64_t above_headroom(uint64_t bytes)
  */
 static uint64_t look(void)
 {
-	uint64_t now, better;
+	uint64_t now, better, weight = donor.conf.weight;
 
 	/* without a value no slab is taken */
 	if (host_available(&now))
 		return 0;
-	smoothed = (4 * smoothed + now) / 5;
+	smoothed = (weight * now + (100 - weight) * smoothed) / 100;
 	better = now > smoothed ? now : smoothed;
 	return better < donor.conf.headroom ? donor.conf.headroom - better : 0;
 }
@@ -359,7 +359,7 @@ static void begin(uint64_t bytes)
 		decide();
 }
 
-static void on_second(evutil_socket_t fd, short what, void *arg)
+static void on_period(evutil_socket_t fd, short what, void *arg)
 {
 	uint64_t bytes = look();
 
@@ -377,16 +377,16 @@ static void on_second(evutil_socket_t fd, short what, void *arg)
 
 void pressure_open(void)
 {
-	const struct timeval second = { .tv_sec = 1 };
+	const struct timeval period = { donor.conf.period_ms / 1000, donor.conf.period_ms % 1000 * 1000 };
 
 	host_available(&smoothed);
-	each_second = event_or_die(-1, EV_PERSIST, on_second, NULL);
-	event_add(each_second, &second);
+	each_period = event_or_die(-1, EV_PERSIST, on_period, NULL);
+	event_add(each_period, &period);
 }
 
 void pressure_close(void)
 {
-	if (each_second)
-		event_free(each_second);
-	each_second = NULL;
+	if (each_period)
+		event_free(each_period);
+	each_period = NULL;
 }

@@ -45,6 +45,7 @@ struct conf {
 	bool huge;
 	uint64_t grace_ms;
 	uint64_t spare;	/* slabs that are asked for under pressure, and may stay */
+	uint64_t period_ms, weight; /* how often the host is looked at, and how much a look counts in the average, in per cent */
 	struct conf_client *clients;
 };
 
