@@ -22,7 +22,7 @@
 
 #include "rmem.h"
 
-enum { MAX_THREADS = 16, MAX_REGIONS = 6, MAX_COPIES = 40, MAX_PARTS = 32 };
+enum { MAX_THREADS = 16, MAX_REGIONS = 6, MAX_COPIES = 1000, MAX_PARTS = 32 };
 enum { PAGE = 4096, MAX_PUT = 256 << 10, MAX_REGION = 1 << 20 };
 
 struct region {
@@ -84,7 +84,7 @@ extern pthread_mutex_t txn_lock;
 extern uint64_t first_txn, commits;	/* under txn_lock: the last transaction at the start, and those since */
 
 /* Counts of successful calls, for the last lines. */
-enum did { DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_KINDS };
+enum did { DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_LONG, DID_KINDS };
 void count(enum did did, unsigned int n);
 
 /* Ends the connection, and makes another. No thread is in a call. */

@@ -341,6 +341,7 @@ void committed(struct thread *t)
 		fail(t, "the last transaction is %llu; it must be %llu", LL(last), LL(first_txn + commits));
 	count(DID_GO, 1);
 	count(DID_CP, t->num_copies);
+	count(DID_LONG, t->num_copies == MAX_COPIES);
 	count(DID_FREE, t->num_freed);
 	model_commit(t);
 	pthread_mutex_unlock(&txn_lock);
@@ -372,15 +373,17 @@ int do_abort(struct thread *t)
 	return 0;
 }
 
+/* A message to the donor has at most 127 entries, so now and then a queue needs several. */
 static void plan_copies(struct thread *t)
 {
 	struct copy *c = t->copies;
 	struct part dst, src;
+	bool many = !below(8);
 
-	t->num_copies = 1 + below(MAX_COPIES);
+	t->num_copies = many ? MAX_COPIES : 1 + below(40);
 	t->num_freed = 0;
 	while (c < t->copies + t->num_copies) {
-		dst = any_part(t, 64 << 10);
+		dst = any_part(t, many ? 16 : 64 << 10);
 		src = any_part(t, dst.len);
 		if (dst.len > src.len)
 			dst.len = src.len;

@@ -233,7 +233,7 @@ static void begin(void)
 static void report(void)
 {
 	static const char *const names[DID_KINDS] = {
-		"put", "get", "put8", "flush", "alloc", "cp", "free", "go", "abort", "leave", "usurp",
+		"put", "get", "put8", "flush", "alloc", "cp", "free", "go", "abort", "leave", "usurp", "long",
 	};
 
 	printf("rmem-load: did");
