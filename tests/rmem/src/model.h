@@ -25,7 +25,8 @@ struct shared {
 	uint64_t top[OWNERS], next_top[OWNERS]; /* addresses below are given out; next_top: also if not acked yet */
 	enum { PHASE_OPEN = 1, PHASE_RUN, PHASE_SYNC } phase;
 	uint64_t phase_calls; /* of the disk, when it began */
-	uint64_t calls, checkpoints;
+	uint64_t calls, checkpoints, groups; /* groups: syncs that several clients' transactions have shared */
+	uint64_t segment; /* of the log; 0: a small one */
 	char violation[400];
 	uint8_t plan[PLAN_SIZE];
 };

@@ -59,14 +59,15 @@ static uint64_t mix(uint64_t a, uint64_t b)
 static int child(char **arg)
 {
 	uint64_t (*calls)(void) = dlsym(RTLD_DEFAULT, "lossy_calls");
+	uint64_t (*syncs)(void) = dlsym(RTLD_DEFAULT, "lossy_syncs");
 	void (*crash)(void) = dlsym(RTLD_DEFAULT, "lossy_crash");
 	struct scenario scenario = { .dir = arg[1], .seed = strtoull(arg[2], NULL, 10), .turns = atoi(arg[3]),
-				     .restarts = true, .calls = calls };
+				     .restarts = true, .calls = calls, .syncs = syncs };
 	int fd = atoi(arg[0]), ret;
 
 	scenario.shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	if (scenario.shared == MAP_FAILED || !calls || !crash)
+	if (scenario.shared == MAP_FAILED || !calls || !syncs || !crash)
 		return 75;
 	ret = scenario_run(&scenario);
 	if (ret != 1 && atoi(arg[4]))
@@ -205,6 +206,22 @@ static int try_points(uint64_t points, uint64_t seed)
 	return 0;
 }
 
+/* ---------------------------------------------------------- group commit -- */
+
+/* Without checkpoints, so that all syncs are of the log. */
+static int try_groups(uint64_t seed)
+{
+	int status;
+
+	begin_anew();
+	shared->segment = 1 << 30;
+	status = run_child(seed, 20 * TURNS, 0, false);
+	if (status)
+		return status == 75 ? 75 : violation(seed, 0, "groups", status);
+	printf("rmem-crash: %" PRIu64 " times, transactions of several clients had one sync\n", shared->groups);
+	return 0;
+}
+
 /* ----------------------------------------------------------- recoveries -- */
 
 /* The store as a crash has left it, and what is known of it. */
@@ -305,7 +322,7 @@ int main(int argc, char **argv)
 			return fprintf(stderr, "usage: rmem-crash [--points N] [--recoveries N] [--seed S]\n"), 2;
 	}
 	prepare("/proc/self/exe");
-	ret = try_points(points, seed) ?: walk_recoveries(recoveries, seed) ?: damage_run(shared, folder, seed);
+	ret = try_points(points, seed) ?: try_groups(seed) ?: walk_recoveries(recoveries, seed) ?: damage_run(shared, folder, seed);
 	printf("rmem-crash: %" PRIu64 " crash points, %" PRIu64 " of them in a recovery and %" PRIu64 " in a checkpoint; "
 	       "%" PRIu64 " crashes in a recovery after a crash; %" PRIu64 " failures of the disk\n", counts.points,
 	       counts.recovery, counts.checkpoint, counts.again, counts.failures);

@@ -63,10 +63,11 @@ struct node {
 static struct node root = { .folder = true };
 static char top[PATH_MAX];
 static struct node *nodes[FDS];
-static uint64_t calls, crash_at, fail_at, state;
+static uint64_t calls, syncs, crash_at, fail_at, state;
 
 /* Not static: a program may ask, by dlsym(). */
 uint64_t lossy_calls(void);
+uint64_t lossy_syncs(void);
 void lossy_crash(void);
 
 static int (*real_openat)(int, const char *, int, ...);
@@ -320,6 +321,11 @@ uint64_t lossy_calls(void)
 	return calls;
 }
 
+uint64_t lossy_syncs(void)
+{
+	return syncs;
+}
+
 /* true: this call fails. */
 static bool step(void)
 {
@@ -539,6 +545,7 @@ int ftruncate(int fd, off_t size)
 /* The real disk need not be waited for. What a failed sync has not written, no later sync writes either, as in Linux. */
 static int sync_node(struct node *node)
 {
+	syncs++;
 	if (step()) {
 		decide(node, die(8));
 		errno = EIO;

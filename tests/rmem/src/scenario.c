@@ -14,6 +14,8 @@ struct run {
 	struct shared *shared;
 	struct store *store;
 	uint64_t state; /* of the dice */
+	uint64_t syncs, checkpoints; /* when the group began: what the next sync makes durable */
+	unsigned int committers;     /* its clients with a transaction, a bit for each */
 	int result;
 };
 
@@ -52,6 +54,33 @@ static void phase(struct run *run, int phase)
 	run->shared->phase_calls = run->scenario->calls ? run->scenario->calls() : 0;
 	run->shared->calls = run->shared->phase_calls;
 	run->shared->phase = phase;
+}
+
+/* ---------------------------------------------------------------- group -- */
+
+static void group_begins(struct run *run)
+{
+	struct store_stats stats;
+
+	store_stats(run->store, &stats);
+	run->syncs = run->scenario->syncs ? run->scenario->syncs() : 0;
+	run->checkpoints = stats.checkpoints;
+	run->committers = 0;
+}
+
+/* The disk was synced once for all that the group's clients did. (A checkpoint also syncs files.) */
+static void group_ends(struct run *run)
+{
+	struct store_stats stats;
+	uint64_t syncs = run->scenario->syncs ? run->scenario->syncs() - run->syncs : 0;
+
+	store_stats(run->store, &stats);
+	if (stats.checkpoints == run->checkpoints) {
+		if (syncs > 1)
+			wrong(run, "a group took %llu syncs", (unsigned long long)syncs);
+		run->shared->groups += syncs && run->committers & (run->committers - 1);
+	}
+	group_begins(run);
 }
 
 static void gone(struct region *region, void *arg)
@@ -273,6 +302,7 @@ static void do_txn(struct run *run, unsigned int who)
 	status = store_go(owner, number, txn.count);
 	if (status)
 		return not_ok(run, "go", status);
+	run->committers |= 1u << who;
 	if (!die(run, 4) && store_go(owner, number, 0))
 		wrong(run, "go again: refused");
 	check_memory(run, owner);
@@ -282,7 +312,7 @@ static void do_txn(struct run *run, unsigned int who)
 
 static void come(struct run *run)
 {
-	struct store_options options = { .dir = run->scenario->dir, .segment = SEGMENT, .region_gone = gone };
+	struct store_options options = { .dir = run->scenario->dir, .segment = run->shared->segment ?: SEGMENT, .region_gone = gone };
 	char *why;
 
 	phase(run, PHASE_OPEN);
@@ -301,6 +331,7 @@ static void come(struct run *run)
 	for (unsigned int i = 0; i < OWNERS; i++)
 		for (struct region *r = owner_regions(store_owner(run->store, owner_of(i))); r; r = r->next)
 			mirror(r);
+	group_begins(run);
 }
 
 static void leave(struct run *run)
@@ -349,6 +380,7 @@ static void turn(struct run *run)
 	if (store_sync(run->store, &why) == RMEM_OK) {
 		model_acked(run->shared);
 		phase(run, PHASE_RUN);
+		group_ends(run);
 		return;
 	}
 	wrong(run, "refused: %s", why);

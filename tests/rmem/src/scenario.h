@@ -11,7 +11,7 @@ struct scenario {
 	uint64_t seed;
 	unsigned int turns;
 	bool restarts;
-	uint64_t (*calls)(void); /* of the disk; or NULL */
+	uint64_t (*calls)(void), (*syncs)(void); /* of the disk; or NULL */
 };
 
 /* 0, 1: shared->violation, 2: the store has said that the disk failed, or would not open (its words are there, too) */
