@@ -4,7 +4,7 @@
  * came of it: the line's number, the line, and "ok" or why not.
  *
  *	alloc TAG SIZE [slab]	put TAG BYTE	fills the region		get TAG		"all BYTE", or "mixed"
- *	cp TAG TAG [N]		the first becomes like the second, from its byte N on
+ *	cp TAG TAG [N]		the first becomes like the second, from its byte N on		cps N TAG TAG	N times
  *	free TAG		go	abort	txn	the last one
  *	puts BYTE TAG...	fills some regions at once, with one rmem_op (on_error). It says how many puts have begun, and
  *				why another one has not. The tag "out" is a range in no region
@@ -122,6 +122,15 @@ static int do_cp(char **word)
 	return rmem_cp(rmem, dst.addr, src.addr + from, dst.size < left ? dst.size : left);
 }
 
+static int do_cps(char **word)
+{
+	int result = 0;
+
+	for (unsigned long n = strtoul(word[0], NULL, 0); n && !result; n--)
+		result = do_cp(word + 1);
+	return result;
+}
+
 static int do_free(char **word)
 {
 	return rmem_free(rmem, strtoull(word[0], NULL, 0));
@@ -203,7 +212,7 @@ static const struct {
 	int (*does)(char **word);
 } commands[] = {
 	{ "alloc", 2, do_alloc }, { "put", 2, do_put }, { "puts", 2, do_puts }, { "get", 1, do_get }, { "cp", 2, do_cp },
-	{ "free", 1, do_free }, { "flush", 1, do_flush }, { "go", 0, do_go }, { "abort", 0, do_abort }, { "txn", 0, do_txn },
+	{ "cps", 3, do_cps }, { "free", 1, do_free }, { "flush", 1, do_flush }, { "go", 0, do_go }, { "abort", 0, do_abort }, { "txn", 0, do_txn },
 	{ "connection", 0, do_connection }, { "go-on", 0, do_go_on },
 	{ "reconnect", 0, do_reconnect }, { "tags", 0, do_tags }, { "deaf", 0, do_deaf },
 };

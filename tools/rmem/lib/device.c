@@ -172,14 +172,18 @@ static void requests_fail(struct rmem *r)
 	r->ask.count = 0;
 }
 
-/* The thread that waits can't do this, since another thread may have connected again before it runs. */
+/*
+ * The thread that waits can't do this, since another thread may have connected again before it runs. If the queue is still here,
+ * nobody else may add to it: it would go with the transaction of another thread, and then once more.
+ */
 static void txn_broken(struct rmem *r)
 {
+	static const enum txn_state after[] = { [GO_QUEUE] = TXN_AGAIN, [GO_SENT] = TXN_DOUBT, [GO_FORGET] = TXN_OPEN };
 	struct txn *t = &r->txn;
 
 	if (t->state != TXN_GOING)
 		return;
-	t->state = t->go.phase == GO_SENT ? TXN_DOUBT : TXN_OPEN;
+	t->state = after[t->go.phase];
 	op_done(t->go.op, -ENOTCONN);
 }
 

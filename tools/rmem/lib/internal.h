@@ -125,7 +125,8 @@ struct slot {
 
 /*
  *	TXN_OPEN	-> TXN_GOING		rmem_txn_go(), rmem_txn_go_async()
- *	TXN_GOING	-> TXN_OPEN		answered, or broken before GO was sent (the queue stays)
+ *	TXN_GOING	-> TXN_OPEN		answered
+ *	TXN_GOING	-> TXN_AGAIN		broken before GO was sent
  *	TXN_GOING	-> TXN_DOUBT		broken
  *	TXN_DOUBT	-> TXN_COMMITTED, TXN_AGAIN, TXN_FORGOTTEN	rmem_reconnect()
  *	TXN_COMMITTED	-> TXN_OPEN		rmem_txn_go() or rmem_txn_abort() has said so
