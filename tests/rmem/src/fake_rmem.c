@@ -267,6 +267,7 @@ static void restart(void)
 int rmem_reconnect(struct rmem *r)
 {
 	bool restarted = fake.restarts;
+	void (*meanwhile)(void);
 
 	(void)r;
 	if (up)
@@ -288,5 +289,9 @@ int rmem_reconnect(struct rmem *r)
 		txn = AGAIN;
 	}
 	last = donor_last;
+	meanwhile = fake.meanwhile;
+	fake.meanwhile = NULL;
+	if (meanwhile)
+		meanwhile();
 	return restarted ? -ESTALE : 0;
 }

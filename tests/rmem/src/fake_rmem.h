@@ -21,6 +21,7 @@ struct fake {
 	enum fake_break breaks; /* the next call of this kind breaks the connection */
 	bool away;     /* nobody can connect */
 	bool restarts; /* the donor does, before the next connection */
+	void (*meanwhile)(void); /* what another thread does right after the next connection; NULL: nothing */
 	int refuses;   /* with this number the donor refuses the next transaction; 0: it does not */
 };
 extern struct fake fake;

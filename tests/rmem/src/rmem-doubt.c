@@ -7,7 +7,8 @@
  * transaction is open any more, the donor must have what the memory has; and at any time what it had when a commit was called.
  *
  * Before that, memories that must not be made: where there is one already, whose region was not listed; and over the
- * reals, or the shadows, of another one.
+ * reals, or the shadows, of another one. After it, transactions of others on the connection, which are not allowed: a commit neither
+ * takes their result for its own, nor takes their answer away.
  */
 #include <err.h>
 #include <errno.h>
@@ -161,6 +162,38 @@ static void not_twice(void)
 	MUST(v && !memcmp(rvm_base(v), "mine", 4));
 }
 
+/* A transaction that is not librvm's. */
+static int other(void)
+{
+	uint64_t a, b;
+
+	MUST(!rmem_alloc(NULL, TAG + 10, PAGE, 0, &a) && !rmem_alloc(NULL, TAG + 11, PAGE, 0, &b) && !rmem_cp(NULL, a, b, PAGE));
+	return rmem_txn_go_on(NULL, rmem_connection(NULL));
+}
+
+static void is_faster(void)
+{
+	MUST(rmem_txn_go_on(NULL, rmem_connection(NULL)) == -ENODATA);
+	MUST(!other());
+}
+
+static void not_alone(void)
+{
+	fake = (struct fake){ .breaks = BREAKS_BEFORE_GO, .restarts = true, .meanwhile = is_faster };
+	MUST(!rvm_begin(v));
+	write_some();
+	MUST(!rvm_commit(v) && donor_has(memory()));
+
+	fake = (struct fake){ .breaks = BREAKS_AFTER_GO };
+	MUST(other() == -ENOTCONN && !rmem_reconnect(NULL));
+	fake.breaks = BREAKS_IN_PUT;
+	MUST(!rvm_begin(v));
+	write_some();
+	MUST(rvm_commit(v) == -EBUSY);
+	MUST(!rmem_txn_go_on(NULL, rmem_connection(NULL)));
+	MUST(!rvm_commit(v) && donor_has(memory()));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "seed", 1, NULL, 'S' }, { "transactions", 1, NULL, 't' }, { 0 } };
@@ -181,6 +214,7 @@ int main(int argc, char **argv)
 	memcpy(committed, memory(), SIZE);
 	while (done < transactions)
 		transaction();
+	not_alone();
 	printf("doubt: %lu transactions, %lu commits that failed, after %lu of them more was written; %lu aborts came too late\n",
 	       done, refused, more, late);
 	return more && late ? 0 : 75;

@@ -18,8 +18,8 @@
  *	  answers. So the transaction is done once.
  *	- The donor restarted: puts are lost, so the same queue would copy something else. If the donor's last transaction is
  *	  this one, it was done and is durable, and librmem answers yes. Otherwise librmem has forgotten the queue, and says that
- *	  there is none. If the donor's last transaction is the one before, this one was not done and never will be, because the
- *	  donor's process that could do it is dead. The state is OPEN again.
+ *	  there is none. This one was not done and never will be, because the donor's process that could do it is dead. The state
+ *	  is OPEN again.
  *
  * If rvm_commit() fails while the state is UNSURE, the program goes on with an open transaction, and may change more, also pages
  * that are dirty already. When a later call hears that the unsure transaction took place, it commits all dirty pages once more. From
@@ -137,9 +137,15 @@ static int put_pages(struct rvm *v)
 	return transfer_end(&t);
 }
 
+static void not_done(struct rvm *v)
+{
+	rmem_txn_abort(v->r);
+	v->state = TXN_OPEN;
+}
+
 /*
- * -EBUSY: a transaction on the connection was lost, and its owner has not asked yet what became of it. If a part of ours was
- * queued before, the lost transaction is ours.
+ * All copies are queued, or none. -EBUSY: a transaction on the connection was lost, and its owner has not asked yet what became of
+ * it. If a part of ours was queued before, the lost transaction is ours.
  */
 static int queue_copies(struct rvm *v)
 {
@@ -147,19 +153,16 @@ static int queue_copies(struct rvm *v)
 	struct run run;
 	int ret = 0;
 
-	for (size_t at = 0; !ret && pages_run(v, at, &run); at = run.first + run.count) {
+	for (size_t at = 0; pages_run(v, at, &run); at = run.first + run.count) {
 		ret = rmem_cp(v->r, v->real + run.first * RVM_PAGE, v->shadow + run.first * RVM_PAGE, run.count * RVM_PAGE);
-		if (ret == -EBUSY && queued)
-			return -ENOTCONN;
+		if (ret)
+			break;
 		queued = true;
 	}
-	return ret;
-}
-
-static void not_done(struct rvm *v)
-{
-	rmem_txn_abort(v->r);
-	v->state = TXN_OPEN;
+	if (!ret || !queued)
+		return ret;
+	not_done(v);
+	return ret == -EBUSY ? -ENOTCONN : ret;
 }
 
 int commit_once(struct rvm *v)
@@ -168,12 +171,8 @@ int commit_once(struct rvm *v)
 
 	if (!ret)
 		ret = queue_copies(v);
-	if (ret) {
-		if (ret != -EBUSY)
-			not_done(v);
+	if (ret)
 		return ret;
-	}
-	v->txn = rmem_last_txn(v->r);
 	v->state = TXN_UNSURE;
 	ret = rmem_txn_go_on(v->r, v->connection);
 	if (ret && !connection_broke(ret))
@@ -185,21 +184,13 @@ int commit_once(struct rvm *v)
 static int ask(struct rvm *v)
 {
 	int ret = rmem_txn_go_on(v->r, v->connection);
-	uint64_t last;
 
 	if (ret == -EREMCHG)
 		return -ENOTCONN;
 	if (!ret || connection_broke(ret))
 		return ret;
-	if (ret != -ENODATA) {
-		not_done(v);
-		return ret;
-	}
-	last = rmem_last_txn(v->r);
-	if (last == v->txn + 1)
-		return 0;
 	not_done(v);
-	return last == v->txn ? -EAGAIN : -ESTALE;
+	return ret == -ENODATA ? -EAGAIN : ret;
 }
 
 /* @earlier: an earlier rvm_commit() has left an unsure transaction, and the program may have changed more since. */

@@ -80,7 +80,6 @@ struct rvm {
 	pthread_cond_t ended;
 	_Atomic pid_t owner;	/* thread of the open transaction; 0: none. The rest of the transaction belongs to it */
 	enum txn_state state;
-	uint64_t txn;		/* if unsure: the number of the transaction before this one */
 	bool half;		/* an earlier rvm_commit() of the open transaction took place, but not what was changed since */
 	bool stale;		/* the donor does not have this memory any more, or another process took it over; this is final */
 

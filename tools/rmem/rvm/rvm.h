@@ -52,8 +52,8 @@ struct rvm_options {
  * another size or address), EADDRINUSE (its address is taken in this process), EBADMSG (the region under this tag is not of
  * librvm, or holds the shadows of another memory; or the next tag has another memory), EAGAIN (the memory exists, but the donor has
  * not listed it: call again), EINVAL, and the errors of rmem_alloc(), rmem_get() and rmem_txn_go(). @r has one recoverable memory
- * at a time, and must stay until rvm_close(). The program may also use @r for other things, but a transaction that it queues there
- * would go with the next commit.
+ * at a time, and must stay until rvm_close(). The program may also put and get on @r, and allocate, but must not call rmem_cp(),
+ * rmem_free(), rmem_txn_go() and rmem_txn_abort(): a connection has one queue, and it is the memory's.
  */
 struct rvm *rvm_init(struct rmem *r, const struct rvm_options *options);
 /* Aborts an open transaction. The memory leaves this process, and the donor keeps it. */
