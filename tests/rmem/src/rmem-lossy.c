@@ -14,6 +14,9 @@
  * rename happens wholly or not at all, as file systems promise. A sector is whole, and synced data stays as it is.
  *
  * If $LOSSY_FAIL is odd, there is no memory for a text from then on.
+ *
+ * If $LOSSY_FAIL is a multiple of 3, no call fails. The next write to a file in a folder of a folder is lost later, in the
+ * write-back. A sync of the same descriptor says so. After its close() only syncfs() does, as in Linux when the inode was dropped.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -64,6 +67,8 @@ static struct node root = { .folder = true };
 static char top[PATH_MAX];
 static struct node *nodes[FDS];
 static uint64_t calls, syncs, crash_at, fail_at, state;
+static int lost_by = -1; /* the descriptor whose write was lost */
+static bool lost;	 /* the same, and the descriptor is closed */
 
 /* Not static: a program may ask, by dlsym(). */
 uint64_t lossy_calls(void);
@@ -332,7 +337,7 @@ static bool step(void)
 	calls++;
 	if (calls == crash_at)
 		lossy_crash();
-	if (calls != fail_at)
+	if (calls != fail_at || fail_at % 3 == 0)
 		return false;
 	crash_at = calls + 1 + die(8); /* if the process goes on all the same */
 	errno = EIO;
@@ -487,6 +492,10 @@ int close(int fd)
 {
 	if (fd >= 0 && fd < FDS)
 		nodes[fd] = NULL;
+	if (fd >= 0 && fd == lost_by) {
+		lost_by = -1;
+		lost = true;
+	}
 	return real_close(fd);
 }
 
@@ -502,6 +511,16 @@ int closedir(DIR *dir)
 	return real(dir);
 }
 
+static bool is_lost(const struct node *node)
+{
+	static bool was;
+
+	if (was || !fail_at || fail_at % 3 || calls < fail_at || !node->parent->parent || !node->parent->parent->parent)
+		return false;
+	was = true;
+	return true;
+}
+
 ssize_t pwrite(int fd, const void *buf, size_t size, off_t at)
 {
 	struct node *node = node_of(fd);
@@ -514,6 +533,11 @@ ssize_t pwrite(int fd, const void *buf, size_t size, off_t at)
 	pend(node, (struct change){ .kind = WRITE, .at = at, .size = size, .data = data });
 	if (step())
 		return -1; /* the data of a write that failed may be on the disk or not, like that of one that was not synced */
+	if (is_lost(node)) {
+		node->count--;
+		lost_by = fd;
+		return size;
+	}
 	return real_pwrite(fd, buf, size, at);
 }
 
@@ -543,10 +567,11 @@ int ftruncate(int fd, off_t size)
 }
 
 /* The real disk need not be waited for. What a failed sync has not written, no later sync writes either, as in Linux. */
-static int sync_node(struct node *node)
+static int sync_node(struct node *node, int fd)
 {
 	syncs++;
-	if (step()) {
+	if (step() || fd == lost_by) {
+		lost_by = -1;
 		decide(node, die(8));
 		errno = EIO;
 		return -1;
@@ -559,14 +584,26 @@ int fsync(int fd)
 {
 	struct node *node = node_of(fd);
 
-	return node ? sync_node(node) : real_fsync(fd);
+	return node ? sync_node(node, fd) : real_fsync(fd);
 }
 
 int fdatasync(int fd)
 {
 	struct node *node = node_of(fd);
 
-	return node ? sync_node(node) : real_fdatasync(fd);
+	return node ? sync_node(node, fd) : real_fdatasync(fd);
+}
+
+/* Tells of what was lost, and makes nothing else durable. */
+int syncfs(int fd)
+{
+	if (!node_of(fd))
+		bad("syncfs()");
+	if (!step() && !lost)
+		return 0;
+	lost = false;
+	errno = EIO;
+	return -1;
 }
 
 int renameat(int from_dir, const char *from, int to_dir, const char *to)

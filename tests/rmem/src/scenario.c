@@ -352,8 +352,22 @@ static void be_killed(struct run *run)
 	come(run);
 }
 
+static bool synced(struct run *run)
+{
+	char *why;
+
+	if (store_sync(run->store, &why) == RMEM_OK)
+		return true;
+	wrong(run, "refused: %s", why);
+	free(why);
+	run->result = 2;
+	return false;
+}
+
 static void end_well(struct run *run)
 {
+	if (synced(run))
+		model_acked(run->shared);
 	leave(run);
 	store_close(run->store);
 	run->store = NULL;
@@ -361,8 +375,6 @@ static void end_well(struct run *run)
 
 static void turn(struct run *run)
 {
-	char *why;
-
 	for (uint64_t n = 1 + die(run, 5); n && !run->result; n--) {
 		unsigned int who = die(run, OWNERS);
 
@@ -377,15 +389,11 @@ static void turn(struct run *run)
 	if (run->result || !die(run, 6))
 		return; /* the group goes on */
 	phase(run, PHASE_SYNC);
-	if (store_sync(run->store, &why) == RMEM_OK) {
-		model_acked(run->shared);
-		phase(run, PHASE_RUN);
-		group_ends(run);
+	if (!synced(run))
 		return;
-	}
-	wrong(run, "refused: %s", why);
-	free(why);
-	run->result = 2;
+	model_acked(run->shared);
+	phase(run, PHASE_RUN);
+	group_ends(run);
 }
 
 int scenario_run(const struct scenario *scenario)
@@ -401,8 +409,8 @@ int scenario_run(const struct scenario *scenario)
 			be_killed(&run);
 		} else if (!die(&run, 20)) {
 			end_well(&run);
-			model_acked(run.shared);
-			come(&run);
+			if (!run.result)
+				come(&run);
 		}
 	}
 	if (!run.store)
@@ -410,8 +418,6 @@ int scenario_run(const struct scenario *scenario)
 	if (run.result == 1)
 		return 1;
 	end_well(&run);
-	if (!run.result)
-		model_acked(run.shared);
 	phase(&run, PHASE_RUN);
 	return run.result;
 }

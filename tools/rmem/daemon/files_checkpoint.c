@@ -154,6 +154,12 @@ static int write_regions(struct store *store)
 		close(target.fd);
 	if (ret || each_region(store, sync_file))
 		return -1;
+	/*
+	 * A file was closed between the writes and the sync. If the kernel has dropped its inode meanwhile, the sync knows of no
+	 * write-back that has failed. The file system knows, since Linux 5.8.
+	 */
+	if (target.region && syncfs(store->regions))
+		return folder_fault(store, "regions");
 	return fsync(store->regions) ? folder_fault(store, "regions") : 0;
 }
 
