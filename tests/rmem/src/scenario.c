@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "scenario.h"
 
@@ -400,6 +401,9 @@ int scenario_run(const struct scenario *scenario)
 {
 	struct run run = { .scenario = scenario, .shared = scenario->shared, .state = scenario->seed * 2654435761u + 7 };
 
+	/* An earlier run may have made the folder, and no more. */
+	if (scenario->seed % 2)
+		mkdir(scenario->dir, 0700);
 	come(&run);
 	for (unsigned int i = 0; i < scenario->turns && !run.result; i++) {
 		turn(&run);

@@ -53,7 +53,8 @@ int files_open(struct store *store)
 	if (flock(store->dir, LOCK_EX | LOCK_NB))
 		return store_fault(&store->why, "%s: %s", store->path, errno == EWOULDBLOCK ?
 				   "another rmemd uses it: end that one, or name another folder" : strerror(errno));
-	if (made && sync_parent(store->path))
+	/* An earlier run may have made the folder and ended before this. A parent that can't be synced was made by others. */
+	if (sync_parent(store->path) && (made || (errno != EACCES && errno != EINVAL)))
 		return folder_fault(store, "..");
 	if (mkdirat(store->dir, "regions", 0700) && errno != EEXIST)
 		return folder_fault(store, "regions");
