@@ -296,6 +296,9 @@ static int stays(struct owner *owner, void *name)
 {
 	if (strcmp(owner_name(owner), name))
 		return 0;
+	/* Its last transaction may have broken, and have freed all that it had: only a connection says what became of it. */
+	if (owner_last_txn(owner))
+		return 1;
 	for (const struct region *region = owner_regions(owner); region; region = region->next)
 		if (!(region->flags & RMEM_SLAB))
 			return 1;

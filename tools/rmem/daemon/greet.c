@@ -176,7 +176,7 @@ static enum rmem_status may_enter(const struct greeting *g, const struct conf_cl
 	}
 	if (!drained(conf->name))
 		return RMEM_OK;
-	say(LOG_INFO, "%s: client %s is refused: rmemd is being drained, and it has no regions here", g->peer, conf->name);
+	say(LOG_INFO, "%s: client %s is refused: rmemd is being drained, and it has nothing here", g->peer, conf->name);
 	return RMEM_DRAINING;
 }
 
