@@ -173,6 +173,7 @@ static int go(struct rs_donor *d, u32 count)
 	enum rmem_status status;
 	int ret;
 
+	/* No word, since we never send a transaction again. */
 	*request = (struct rmem_go_request){ .txn = cpu_to_le64(d->txn + 1), .count = cpu_to_le64(count) };
 	ret = ask_simply(d, RMEM_GO, sizeof(*request), &status);
 	if (ret)

@@ -295,7 +295,7 @@ static void free_one(struct link *l, uint64_t tag, uint64_t txn)
 		struct rmem_queue_request request;
 		struct rmem_wire_op op;
 	} queue = { { .count = htole32(1) }, { .kind = htole32(RMEM_OP_FREE), .dst = tag } };
-	struct rmem_go_request go = { htole64(txn), htole64(1) };
+	struct rmem_go_request go = { .txn = htole64(txn), .count = htole64(1) };
 
 	if (link_ask(l, RMEM_QUEUE, &queue, sizeof(queue))->status || link_ask(l, RMEM_GO, &go, sizeof(go))->status)
 		fail("tag %llu can't be freed", (unsigned long long)le64toh(tag));

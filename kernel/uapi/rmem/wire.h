@@ -36,7 +36,7 @@ typedef uint64_t rmem_le64;
 #endif
 
 #define RMEM_MAGIC 0x4d454d52u /* "RMEM" */
-#define RMEM_VERSION 2u
+#define RMEM_VERSION 3u
 #define RMEM_PORT "7471"
 #define RMEM_NAME_SIZE 64 /* with the 0 at its end */
 #define RMEM_KEY_SIZE 32
@@ -106,9 +106,10 @@ struct rmem_welcome {
 	struct rmem_qp qp;
 	uint8_t start[16]; /* random, made at each start of rmemd: if it is another one, rmemd has restarted */
 	rmem_le64 last_txn; /* of this client */
+	rmem_le64 last_word; /* of that transaction; 0: not known */
 	uint8_t mac[RMEM_MAC_SIZE]; /* of RMEM_LABEL_DONOR, hello, challenge, the proof, and all of this struct before it */
 };
-_Static_assert(sizeof(struct rmem_welcome) == 96, "wire");
+_Static_assert(sizeof(struct rmem_welcome) == 104, "wire");
 
 /* ------------------------------------------------------------------ SEND */
 
@@ -189,12 +190,16 @@ struct rmem_queue_request {
 _Static_assert(sizeof(struct rmem_queue_request) == 16, "wire");
 #define RMEM_QUEUE_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_queue_request)) / sizeof(struct rmem_wire_op))
 
-/* Transactions of a client are numbered from 1. If the last one is sent again, it gets the same answer, and is not done again. */
+/*
+ * Transactions of a client are numbered from 1. If the last one is sent again, with its word, it gets the same answer, and is not
+ * done again. The word tells it from a transaction of another process of the same name, which may have taken its number.
+ */
 struct rmem_go_request {
 	rmem_le64 txn;
 	rmem_le64 count; /* entries that are queued */
+	rmem_le64 word;	 /* random; 0 from a client that never sends a transaction again */
 };
-_Static_assert(sizeof(struct rmem_go_request) == 16, "wire");
+_Static_assert(sizeof(struct rmem_go_request) == 24, "wire");
 
 struct rmem_range {
 	rmem_le64 addr;

@@ -440,6 +440,32 @@ static int old_index(void)
 	return refused("an old index", "/index.json: ", strrchr(path, '/') + 1);
 }
 
+/* An index of before transactions had words is read all the same. */
+static int index_without_words(void)
+{
+	struct store_options options = { .dir = copy };
+	struct store *store;
+	char path[600], *why = NULL;
+	off_t before;
+
+	copy_folder();
+	path_of(path, "", "index.json");
+	before = size_of(path);
+	shell("python3 - %s <<'EOF'\n"
+	      "import re, sys, zlib\n"
+	      "text = open(sys.argv[1]).read()\n"
+	      "text = re.sub('\"last_word\":\"[0-9a-f]*\",', '', text[text.index('\"index\":') + 8:-2])\n"
+	      "open(sys.argv[1], 'w').write('{\"crc32\":%%d,\"index\":%%s}\\n' %% (zlib.crc32(text.encode()), text))\n"
+	      "EOF", path);
+	if (size_of(path) >= before)
+		return failed("an index without words", "it was not made");
+	store = store_open(&options, &why);
+	if (!store)
+		return failed("an index without words", why);
+	store_close(store);
+	return 0;
+}
+
 static enum rmem_status copies(struct owner *owner, uint64_t dst, uint64_t src, uint64_t len, unsigned int count)
 {
 	struct rmem_wire_op op = { .kind = RMEM_OP_CP, .dst = dst, .src = src, .len = len };
@@ -447,14 +473,14 @@ static enum rmem_status copies(struct owner *owner, uint64_t dst, uint64_t src, 
 
 	for (unsigned int i = 0; i < count && !status; i++)
 		status = store_queue(owner, &op, 1);
-	return status ?: store_go(owner, owner_last_txn(owner) + 1, count);
+	return status ?: store_go(owner, owner_last_txn(owner) + 1, 0, count);
 }
 
 static enum rmem_status frees(struct owner *owner, uint64_t tag)
 {
 	struct rmem_wire_op op = { .kind = RMEM_OP_FREE, .dst = tag };
 
-	return store_queue(owner, &op, 1) ?: store_go(owner, owner_last_txn(owner) + 1, 1);
+	return store_queue(owner, &op, 1) ?: store_go(owner, owner_last_txn(owner) + 1, 0, 1);
 }
 
 /* On a disk with little room, only what frees room is accepted. */
@@ -551,7 +577,7 @@ static int limits(void)
 	owner_quota(owner, 0);
 	n += fill_queue(owner, ops, 1 << 20);
 	region_of_tag(owner, 1)->mem[0] = 'q';
-	if (n != store_queued(owner) || n != 3 << 20 || store_go(owner, 1, n) || region_of_tag(owner, 0)->mem[0] != 'q' || owner_memory(owner) < 1 << 20)
+	if (n != store_queued(owner) || n != 3 << 20 || store_go(owner, 1, 0, n) || region_of_tag(owner, 0)->mem[0] != 'q' || owner_memory(owner) < 1 << 20)
 		return failed("a long queue", "it does not happen");
 	store_close(store);
 	return 0;
@@ -578,10 +604,10 @@ static int too_many_records(const char *dir)
 	for (unsigned int i = 0; i < 64; i++)
 		ops[i] = (struct rmem_wire_op){ .kind = RMEM_OP_CP, .dst = region->addr, .src = region->addr + 4096, .len = 1 };
 	n = fill_queue(owner, ops, 4000000);
-	if (n < 4000000 || store_go(owner, 1, n) != RMEM_FULL || owner_last_txn(owner))
+	if (n < 4000000 || store_go(owner, 1, 0, n) != RMEM_FULL || owner_last_txn(owner))
 		return failed("many records", "they are not refused");
 	n = fill_queue(owner, ops, 64);
-	if (store_go(owner, 1, n) || store_sync(store, &why))
+	if (store_go(owner, 1, 0, n) || store_sync(store, &why))
 		return failed("many records", "nothing can be done after them");
 	store_close(store);
 	return 0;
@@ -633,7 +659,7 @@ int damage_run(struct shared *sh, const char *folder, uint64_t seed)
 		path_of(log, "", "log.");
 	} while (size_of(log) < 20000 || sh->checkpoints < 2);
 	ret = flips(log) ?: cuts() ?: index_and_files() ?: region_flips() ?: torn_pages() ?: old_region() ?: changed_while_open() ?:
-	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: full_disk() ?: limits() ?: too_many_records(copy) ?:
+	      moved("") ?: moved("regions/*") ?: dead_tail() ?: old_index() ?: index_without_words() ?: full_disk() ?: limits() ?: too_many_records(copy) ?:
 	      too_many_records(NULL) ?: too_much_to_copy(copy) ?: too_much_to_copy(NULL);
 	if (!ret)
 		printf("rmem-crash: damage: %d flips refused, %d torn ends accepted\n", FLIPS, CUTS);

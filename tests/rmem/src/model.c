@@ -126,6 +126,8 @@ static bool store_differs(struct model *model, struct store *store)
 		if (owner_last_txn(owner) != model->owner[i].last_txn)
 			return differs(model, owner_of(i), 0, "the last transaction", owner_last_txn(owner),
 				       model->owner[i].last_txn);
+		if (owner_last_word(owner) != word_of(owner_last_txn(owner)))
+			return differs(model, owner_of(i), 0, "its word", owner_last_word(owner), word_of(owner_last_txn(owner)));
 		for (struct region *r = owner_regions(owner); r; r = r->next, count++)
 			if (r->tag >= TAGS)
 				return differs(model, owner_of(i), r->tag, "a tag", r->tag, TAGS);

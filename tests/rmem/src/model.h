@@ -39,4 +39,10 @@ void model_acked(struct shared *shared);
 bool model_resolve(struct shared *shared, struct store *store);
 const char *owner_of(unsigned int i);
 
+/* Of a transaction; 0 before the first. */
+static inline uint64_t word_of(uint64_t txn)
+{
+	return txn * 0x9e3779b97f4a7c15u;
+}
+
 #endif

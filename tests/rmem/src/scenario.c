@@ -256,7 +256,7 @@ static void do_refused(struct run *run, struct owner *owner, const struct txn *t
 	struct rmem_wire_op op = txn->ops[0];
 	uint64_t last = owner_last_txn(owner);
 
-	if (store_go(owner, last + 1, 1) != RMEM_BAD_TXN || store_go(owner, last + 2, 0) != RMEM_BAD_TXN)
+	if (store_go(owner, last + 1, 0, 1) != RMEM_BAD_TXN || store_go(owner, last + 2, 0, 0) != RMEM_BAD_TXN)
 		wrong(run, "a go that must be refused is not");
 	op.len = UINT64_MAX - op.src;
 	if (op.kind == RMEM_OP_CP && store_queue(owner, &op, 1) != RMEM_OUT_OF_RANGE)
@@ -272,7 +272,7 @@ static void do_use_after_free(struct run *run, struct owner *owner, struct txn *
 		return;
 	txn->ops[1] = txn->ops[0];
 	txn->ops[0] = (struct rmem_wire_op){ .kind = RMEM_OP_FREE, .dst = region->tag };
-	if (store_queue(owner, txn->ops, 2) || store_go(owner, owner_last_txn(owner) + 1, 2) != RMEM_OUT_OF_RANGE)
+	if (store_queue(owner, txn->ops, 2) || store_go(owner, owner_last_txn(owner) + 1, 0, 2) != RMEM_OUT_OF_RANGE)
 		wrong(run, "a copy to what is freed is not refused");
 }
 
@@ -300,12 +300,14 @@ static void do_txn(struct run *run, unsigned int who)
 	if (!die(run, 8))
 		return store_discard(owner);
 	foretell(run, who, &txn, number);
-	status = store_go(owner, number, txn.count);
+	status = store_go(owner, number, word_of(number), txn.count);
 	if (status)
 		return not_ok(run, "go", status);
 	run->committers |= 1u << who;
-	if (!die(run, 4) && store_go(owner, number, 0))
+	if (!die(run, 4) && store_go(owner, number, word_of(number), 0))
 		wrong(run, "go again: refused");
+	if (!die(run, 4) && store_go(owner, number, word_of(number) + 1, 0) != RMEM_BAD_TXN)
+		wrong(run, "go again with another word: not refused");
 	check_memory(run, owner);
 }
 

@@ -151,7 +151,7 @@ static void make_go(void)
 	struct rmem_go_request *request = body;
 	uint64_t txn = below(8) ? last_txn + 1 : below(2) ? last_txn : edge_of(64), count = below(8) ? queued : edge_of(64);
 
-	*request = (struct rmem_go_request){ htole64(txn), htole64(count) };
+	*request = (struct rmem_go_request){ .txn = htole64(txn), .count = htole64(count) };
 	size = sizeof(*request);
 	wrong = txn != last_txn && !(txn == last_txn + 1 && queued && count == queued);
 }

@@ -117,13 +117,18 @@ uint64_t log_number(const char *name)
 
 /* ---------------------------------------------------------------- index -- */
 
-/* Integers are below 2^63 here. A tag may be any number of 64 bits, so it is a string. */
+/* Integers are below 2^63 here. A number of 64 bits is a string. */
+static const char *hex(char text[17], uint64_t number)
+{
+	snprintf(text, 17, "%016" PRIx64, number);
+	return text;
+}
+
 static json_t *region_json(const struct region *region)
 {
 	char tag[17];
 
-	snprintf(tag, sizeof(tag), "%016" PRIx64, region->tag);
-	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "tag", tag, "addr", (json_int_t)region->addr, "size",
+	return json_pack("{s:s, s:I, s:I, s:I, s:I}", "tag", hex(tag, region->tag), "addr", (json_int_t)region->addr, "size",
 			 (json_int_t)region->size, "flags", (json_int_t)region->flags, "checkpoint",
 			 (json_int_t)STORED(region)->checkpoint);
 }
@@ -131,6 +136,7 @@ static json_t *region_json(const struct region *region)
 static json_t *owner_json(const struct owner *owner)
 {
 	json_t *regions = json_array();
+	char word[17];
 	int bad = 0;
 
 	for (size_t i = 0; i < owner->count; i++)
@@ -140,8 +146,8 @@ static json_t *owner_json(const struct owner *owner)
 		json_decref(regions);
 		return NULL;
 	}
-	return json_pack("{s:s, s:I, s:I, s:o}", "name", owner->name, "last_txn", (json_int_t)owner->last_txn, "next",
-			 (json_int_t)owner->next_addr, "regions", regions);
+	return json_pack("{s:s, s:I, s:s, s:I, s:o}", "name", owner->name, "last_txn", (json_int_t)owner->last_txn, "last_word",
+			 hex(word, owner->last_word), "next", (json_int_t)owner->next_addr, "regions", regions);
 }
 
 static json_t *index_json(const struct store *store, uint64_t log)
@@ -220,13 +226,13 @@ static int read_region(struct owner *owner, json_t *json)
 static int read_owner(struct store *store, json_t *json)
 {
 	json_t *regions, *region;
+	const char *name, *word = "0"; /* an older rmemd has written none */
 	json_int_t last_txn, next;
 	struct owner *owner;
-	const char *name;
 	size_t i;
 
-	if (json_unpack(json, "{s:s, s:I, s:I, s:o}", "name", &name, "last_txn", &last_txn, "next", &next, "regions",
-			&regions))
+	if (json_unpack(json, "{s:s, s:I, s?s, s:I, s:o}", "name", &name, "last_txn", &last_txn, "last_word", &word, "next",
+			&next, "regions", &regions))
 		return -1;
 	owner = store_owner(store, name);
 	if (!owner || last_txn < 0 || next < 0 || owner->count)
@@ -238,6 +244,7 @@ static int read_owner(struct store *store, json_t *json)
 		return -1;
 	owner->next_addr = next;
 	owner->last_txn = last_txn;
+	owner->last_word = strtoull(word, NULL, 16);
 	return 0;
 }
 

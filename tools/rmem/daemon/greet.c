@@ -214,6 +214,7 @@ static void answer_proof(struct greeting *g)
 	welcome.persists = htole32(donor.conf.persist != NULL);
 	memcpy(welcome.start, donor.start, sizeof(welcome.start));
 	welcome.last_txn = htole64(owner_last_txn(c->owner));
+	welcome.last_word = htole64(owner_last_word(c->owner));
 	rmem_mac_donor(welcome.mac, g->key, &g->hello, &g->challenge, &g->proof, &welcome);
 	if (tell(g, &welcome, sizeof(welcome)))
 		client_close(c, LOG_INFO, "it went away during the handshake");

@@ -27,7 +27,7 @@ enum log_type {
 	LOG_DATA = 1,	/* addr, and the bytes */
 	LOG_ALLOC = 2,	/* addr, number: the tag, length, flags */
 	LOG_FREE = 3,	/* number: the tag */
-	LOG_COMMIT = 4, /* number: the transaction */
+	LOG_COMMIT = 4, /* number: the transaction, addr: its word (0: written by an older rmemd) */
 	LOG_NEXT = 5,	/* addr: the next region's; lower addresses are never given again */
 	LOG_CLOSED = 6, /* all records before this one are synced */
 	LOG_COPYING = 7, /* the files of regions are written to after this */

@@ -135,7 +135,7 @@ static enum rmem_status do_go(struct request *r)
 	const struct rmem_go_request *ask = r->body;
 
 	donor.changed = true;
-	return store_go(r->c->owner, le64toh(ask->txn), le64toh(ask->count));
+	return store_go(r->c->owner, le64toh(ask->txn), le64toh(ask->word), le64toh(ask->count));
 }
 
 static enum rmem_status do_abort(struct request *r)

@@ -98,6 +98,7 @@ static int replay_entry(struct owner *owner, const struct log_entry *entry, cons
 		return replay_free(owner, entry);
 	case LOG_COMMIT:
 		owner->last_txn = entry->number;
+		owner->last_word = entry->addr;
 		return 0;
 	case LOG_NEXT:
 		if (entry->addr < owner->next_addr)

@@ -61,6 +61,7 @@ void store_close(struct store *);
 struct owner *store_owner(struct store *, const char *name);
 const char *owner_name(const struct owner *);
 uint64_t owner_last_txn(const struct owner *);
+uint64_t owner_last_word(const struct owner *); /* of that transaction; 0: not known */
 struct region *owner_regions(const struct owner *); /* the first one */
 void owner_quota(struct owner *, uint64_t bytes); /* 0: none */
 uint64_t owner_used(const struct owner *); /* bytes in its regions */
@@ -96,11 +97,11 @@ uint64_t store_queued(const struct owner *);
 void store_discard(struct owner *);
 
 /*
- * Does what is queued. If @txn is the last transaction that was done, does nothing and returns RMEM_OK. RMEM_OUT_OF_RANGE: a copy
- * touches a region that an earlier entry frees, or a slab that was evicted. Also RMEM_BAD_TXN, RMEM_EMPTY, RMEM_FULL. After a
- * failure nothing has happened. The queue is empty in any case.
+ * Does what is queued. If @txn and @word are those of the last transaction that was done, does nothing and returns RMEM_OK.
+ * RMEM_OUT_OF_RANGE: a copy touches a region that an earlier entry frees, or a slab that was evicted. Also RMEM_BAD_TXN,
+ * RMEM_EMPTY, RMEM_FULL. After a failure nothing has happened. The queue is empty in any case.
  */
-enum rmem_status store_go(struct owner *, uint64_t txn, uint64_t count);
+enum rmem_status store_go(struct owner *, uint64_t txn, uint64_t word, uint64_t count);
 
 /* Logs a range as it is now, each page in one record. RMEM_OUT_OF_RANGE, RMEM_FULL */
 enum rmem_status store_flush(struct owner *, uint64_t addr, uint64_t len);

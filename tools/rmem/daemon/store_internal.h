@@ -38,7 +38,7 @@ struct owner {
 	char name[RMEM_NAME_SIZE];
 	struct store *store;
 	struct owner *next;
-	uint64_t last_txn;
+	uint64_t last_txn, last_word;
 	uint64_t next_addr;
 	uint64_t quota;
 	uint64_t mapped;

@@ -45,6 +45,11 @@ uint64_t owner_last_txn(const struct owner *owner)
 	return owner->last_txn;
 }
 
+uint64_t owner_last_word(const struct owner *owner)
+{
+	return owner->last_word;
+}
+
 struct region *owner_regions(const struct owner *owner)
 {
 	return owner->count ? owner->by_tag[0] : NULL;

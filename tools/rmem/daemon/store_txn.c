@@ -207,11 +207,11 @@ static enum rmem_status may_go(struct owner *owner, uint64_t txn, uint64_t count
 	return count ? look_through(owner) : RMEM_EMPTY;
 }
 
-enum rmem_status store_go(struct owner *owner, uint64_t txn, uint64_t count)
+enum rmem_status store_go(struct owner *owner, uint64_t txn, uint64_t word, uint64_t count)
 {
 	enum rmem_status status;
 
-	if (txn && txn == owner->last_txn) {
+	if (txn && txn == owner->last_txn && word == owner->last_word) {
 		store_discard(owner);
 		return RMEM_OK;
 	}
@@ -226,8 +226,9 @@ enum rmem_status store_go(struct owner *owner, uint64_t txn, uint64_t count)
 	if (status)
 		return status;
 	owner->last_txn = txn;
+	owner->last_word = word;
 	if (owner->store->path)
-		owner_log(owner, (struct log_entry){ .type = LOG_COMMIT, .number = txn }, NULL);
+		owner_log(owner, (struct log_entry){ .type = LOG_COMMIT, .number = txn, .addr = word }, NULL);
 	owner->store->stats.txns++;
 	return RMEM_OK;
 }

@@ -99,15 +99,17 @@ static int check_age(const struct rmem *r, bool restarted, const struct rmem_wel
 static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 {
 	bool restarted = r->known && memcmp(r->start, welcome->start, sizeof(r->start));
+	uint64_t last = le64toh(welcome->last_txn);
+	bool took_place = txn_took_place(r, last, le64toh(welcome->last_word));
 	int ret = check_age(r, restarted, welcome);
 
 	if (ret)
 		return ret;
 	r->request_ms = r->connect_ms;
-	ret = regions_learn(r, restarted, le64toh(welcome->last_txn));
+	ret = regions_learn(r, restarted, took_place);
 	r->request_ms = r->connect_ms > REQUEST_MS ? r->connect_ms : REQUEST_MS;
 	if (!ret)
-		ret = txn_reconnected(r, restarted, le64toh(welcome->last_txn));
+		ret = txn_reconnected(r, restarted, took_place, last);
 	if (ret || !restarted)
 		return ret;
 	return fail(-ESTALE, "donor %s: it has restarted: %s", r->host, welcome->persists ?

@@ -148,6 +148,7 @@ struct txn {
 	struct rmem_wire_op *ops; /* kept until answered */
 	size_t count, room;
 	uint64_t last;		  /* committed */
+	uint64_t word;		  /* random, of the transaction that goes, or broke */
 };
 
 struct rmem {
@@ -259,7 +260,7 @@ void region_drop(struct region *region); /* it is less busy */
 void region_remove(struct rmem *r, uint64_t tag);
 
 /* region.c */
-int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn);
+int regions_learn(struct rmem *r, bool restarted, bool took_place); /* did the transaction in doubt? */
 
 /* buffer.c */
 uint8_t *buffer_at(const struct rmem *r, unsigned int index);
@@ -285,9 +286,9 @@ void data_sent(struct rmem *r, unsigned int index);
 void data_fail(struct rmem *r);
 
 /* txn.c */
-int txn_reconnected(struct rmem *r, bool restarted, uint64_t last);
+int txn_reconnected(struct rmem *r, bool restarted, bool took_place, uint64_t last);
 void txn_drop(struct rmem *r);
-bool txn_took_place(const struct rmem *r, uint64_t last); /* the one in doubt; @last: the donor's last one */
+bool txn_took_place(const struct rmem *r, uint64_t last, uint64_t word); /* the one in doubt; @last: the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no transaction is under way. -ENOTCONN */
 void txn_run(struct rmem *r); /* sends what can be sent */

@@ -98,18 +98,16 @@ static int learn(struct rmem *r, struct table *t)
 
 /*
  * Keeps slabs that the donor took while there was no connection, and tells the program. The tag of such a slab may already have
- * another slab, if the answer to an ALLOC was lost. A slab that our own transaction has freed does not count here; @last_txn says
- * whether that transaction took place.
+ * another slab, if the answer to an ALLOC was lost. A slab that our own transaction has freed does not count here; @took_place says
+ * whether that transaction, which was in doubt, took place.
  */
-static void keep_evicted(struct rmem *r, struct table *fresh, uint64_t last_txn)
+static void keep_evicted(struct rmem *r, struct table *fresh, bool took_place)
 {
-	bool committed = txn_took_place(r, last_txn);
-
 	for (size_t i = 0; i < r->table.count; i++) {
 		struct region *old = r->table.by_tag[i], *now = table_find(fresh, old->known.tag), copy = *old;
 
 		if (!(old->known.flags & RMEM_SLAB) || (now && now->known.addr == old->known.addr) ||
-		    (committed && txn_frees(r, old->known.tag)))
+		    (took_place && txn_frees(r, old->known.tag)))
 			continue;
 		copy.busy = 0;
 		copy.noticed = false;
@@ -117,7 +115,7 @@ static void keep_evicted(struct rmem *r, struct table *fresh, uint64_t last_txn)
 	}
 }
 
-int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn)
+int regions_learn(struct rmem *r, bool restarted, bool took_place)
 {
 	struct table fresh = { 0 };
 	int ret = learn(r, &fresh);
@@ -127,7 +125,7 @@ int regions_learn(struct rmem *r, bool restarted, uint64_t last_txn)
 		return ret;
 	}
 	if (!restarted)
-		keep_evicted(r, &fresh, last_txn);
+		keep_evicted(r, &fresh, took_place);
 	table_free(&r->table);
 	r->table = fresh;
 	evict_early(r);

@@ -86,7 +86,8 @@ struct rmem *rmem_connect_async(const struct rmem_options *options, struct rmem_
  *			it is forgotten. If the new connection broke at once, the next call reports this restart once more.
  *	-EPROTO		also: the donor does not have a transaction that was committed: it runs on an older copy of its folder, or
  *			has lost it. Nothing has changed here. With the right folder the next call succeeds; otherwise
- *			rmem_close(), and connect as a new client, which knows nothing of the past
+ *			rmem_close(), and connect as a new client, which knows nothing of the past. Or an rmem_txn_go() broke,
+ *			and another process of this name has committed since: the transaction that broke did not take place
  *	others as rmem_connect(); the connection remains down
  */
 int rmem_reconnect(struct rmem *r);

@@ -20,17 +20,17 @@ void txn_drop(struct rmem *r)
 	r->txn.state = TXN_OPEN;
 }
 
-bool txn_took_place(const struct rmem *r, uint64_t last)
+bool txn_took_place(const struct rmem *r, uint64_t last, uint64_t word)
 {
-	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1;
+	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1 && word == r->txn.word;
 }
 
-/* The donor has told its last transaction, @last. It is the one in doubt, or the one before it. */
-int txn_reconnected(struct rmem *r, bool restarted, uint64_t last)
+/* The donor has told its last transaction, @last. It is the one in doubt (@took_place), or the one before it. */
+int txn_reconnected(struct rmem *r, bool restarted, bool took_place, uint64_t last)
 {
 	struct txn *t = &r->txn;
 
-	if (txn_took_place(r, last)) {
+	if (took_place) {
 		txn_drop(r);
 		t->state = TXN_COMMITTED;
 	} else if (restarted && t->count) {
@@ -221,7 +221,7 @@ static void send_part(struct rmem *r)
 static void send_go(struct rmem *r)
 {
 	struct txn *t = &r->txn;
-	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count) };
+	struct rmem_go_request body = { .txn = htole64(t->last + 1), .count = htole64(t->count), .word = htole64(t->word) };
 
 	t->go.phase = GO_SENT;
 	send_message(r, RMEM_GO, &body, sizeof(body));
@@ -274,6 +274,8 @@ static int go_or_say(struct rmem *r, struct rmem_op *op)
 	if (!t->count)
 		return fail(-ENODATA, "transaction: nothing is queued");
 	op_begin(op);
+	if (t->state == TXN_OPEN)
+		rmem_random(&t->word, sizeof(t->word));
 	t->state = TXN_GOING;
 	t->go.phase = GO_QUEUE;
 	t->go.op = op;
