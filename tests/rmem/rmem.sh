@@ -24,8 +24,12 @@ clients_are() {
 	done
 }
 
-# donor HOST [OPTION...]: runs rmemd there, which listens. Sets $donor, the process of its shell (run), and $donor_out.
+# shellcheck disable=SC2016 # expanded in the guest
+made_first='rmemd=$1 && until [ "$1" = --persist ]; do shift; done
+	[ -e "$2/index.json" ] || "$rmemd" --init --config /root/rmemd.conf --persist "$2"'
+# donor HOST [OPTION...]: makes its folder if it has none, and runs rmemd there, which listens. Sets $donor, the process of its shell (run), and $donor_out.
 donor() {
+	case " ${*:2} " in *" --persist "*) on "$1" sh -c "$made_first" sh "$build/rmemd" "${@:2}" ;; esac
 	run "$1" "$build/rmemd" --config /root/rmemd.conf "${@:2}"
 	donor=$pid donor_out=$out
 	"${need:-wait_for}" 60 listening "$1" 7471

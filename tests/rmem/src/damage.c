@@ -112,7 +112,7 @@ static void flip(const char *path, off_t at, unsigned int bits)
 /* The copy must be refused, in a text that has these words. */
 static int refused(const char *what, const char *words, const char *more)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	char *why = NULL;
 	struct store *store = store_open(&options, &why);
 	int ret = 0;
@@ -130,7 +130,7 @@ static int refused(const char *what, const char *words, const char *more)
 /* The copy must open, as the store was at some time since its last checkpoint; @whole: as it was in the end. */
 static int accepted(const char *what, bool whole)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	uint64_t units = shared->units, acked = shared->acked, used = shared->used;
 	char *why = NULL;
 	struct store *store = store_open(&options, &why);
@@ -261,7 +261,7 @@ static void say_copying(void)
 /* Makes a store of one region in the copy's place. The region's file has 1 in all bytes, the log has 2 for a part of a page. */
 static int one_region(char path[600])
 {
-	struct store_options options = { .dir = copy, .segment = 1 };
+	struct store_options options = { .dir = copy, .create = true, .segment = 1 };
 	struct region *region;
 	struct store *store;
 	char *why = NULL;
@@ -291,7 +291,7 @@ static int one_region(char path[600])
 /* Without a checkpoint under way each page must be good. During a checkpoint, a page may be torn if the log has bytes for it. */
 static int torn_pages(void)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	char path[600], *why = NULL;
 	struct store *store;
 	int ret;
@@ -330,7 +330,7 @@ static int old_region(void)
 /* A page changes on the disk while the store is open, and a part of it is written: that gives it no good checksum. */
 static int changed_while_open(void)
 {
-	struct store_options options = { .dir = copy, .segment = 1 };
+	struct store_options options = { .dir = copy, .create = true, .segment = 1 };
 	char path[600], *why = NULL;
 	struct region *region;
 	struct store *store;
@@ -367,7 +367,7 @@ static void reopen(int fd, const char *path)
 /* A process is moved: its descriptors belong to other files then. @without: a file that did not come along; "": all did. */
 static int moved(const char *without)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	char path[600], *why = NULL;
 	enum rmem_status status;
 	struct region *region;
@@ -422,7 +422,7 @@ static int dead_tail(void)
 static int old_index(void)
 {
 	char path[600];
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	struct region *region;
 	struct store *store;
 	char *why = NULL;
@@ -443,7 +443,7 @@ static int old_index(void)
 /* An index of before transactions had words is read all the same. */
 static int index_without_words(void)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	struct store *store;
 	char path[600], *why = NULL;
 	off_t before;
@@ -511,7 +511,7 @@ static int fill(struct store *store)
 
 static int full_disk(void)
 {
-	struct store_options options = { .dir = copy };
+	struct store_options options = { .dir = copy, .create = true };
 	char *why = NULL;
 	struct store *store;
 	struct owner *owner;
@@ -586,7 +586,7 @@ static int limits(void)
 /* A donor takes no transaction that would keep all others waiting, whether it persists (@dir) or not. */
 static int too_many_records(const char *dir)
 {
-	struct store_options options = { .dir = dir };
+	struct store_options options = { .dir = dir, .create = true };
 	struct rmem_wire_op ops[64];
 	char *why = NULL;
 	struct store *store;
@@ -616,7 +616,7 @@ static int too_many_records(const char *dir)
 /* The same for what is not logged, as is all of a donor that does not persist, and slabs of one that does. (fill() has the rest.) */
 static int too_much_to_copy(const char *dir)
 {
-	struct store_options options = { .dir = dir };
+	struct store_options options = { .dir = dir, .create = true };
 	char *why = NULL;
 	struct store *store;
 	struct owner *owner;

@@ -134,6 +134,15 @@ static bool listens(void)
 	return ok;
 }
 
+static void make_folder(void)
+{
+	char *command = text("'%s/../rmemd' --init --config '%s/conf'", programs, dir);
+
+	if (system(command))
+		fail(75, "%s", command);
+	free(command);
+}
+
 /* Starts a donor that ends before its @at'th step, or after it. */
 static void start_donor(uint64_t at, bool after)
 {
@@ -266,6 +275,7 @@ static void run_point(enum dies dies, bool after, uint64_t at, uint64_t again)
 	snprintf(point, sizeof(point), "%s step %llu, %s it, then step %llu of the recovery", names[dies], (unsigned long long)at,
 		 after ? "after" : "before", (unsigned long long)again);
 	clean();
+	make_folder();
 	start_donor(NOTHING, false);
 	if (!donor_up())
 		fail(75, "the donor does not start");

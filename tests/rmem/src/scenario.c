@@ -315,7 +315,9 @@ static void do_txn(struct run *run, unsigned int who)
 
 static void come(struct run *run)
 {
-	struct store_options options = { .dir = run->scenario->dir, .segment = run->shared->segment ?: SEGMENT, .region_gone = gone };
+	struct store_options options = {
+		.dir = run->scenario->dir, .create = true, .segment = run->shared->segment ?: SEGMENT, .region_gone = gone
+	};
 	char *why;
 
 	phase(run, PHASE_OPEN);

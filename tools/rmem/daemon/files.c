@@ -41,25 +41,33 @@ static int sync_parent(const char *path)
 	return ret;
 }
 
+static int is_empty(struct store *store)
+{
+	return store_fault(&store->why, "%s: it has no regions: is it mounted? If it is to be new: rmemd --init", store->path);
+}
+
 int files_open(struct store *store)
 {
-	bool made = mkdir(store->path, 0700) == 0;
+	bool made = store->options.create && mkdir(store->path, 0700) == 0;
 
-	if (!made && errno != EEXIST)
+	if (store->options.create && !made && errno != EEXIST)
 		return store_fault(&store->why, "%s: %s: make the folder above it", store->path, strerror(errno));
 	store->dir = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (store->dir < 0)
-		return store_fault(&store->why, "%s: %s: name a folder of rmemd's own", store->path, strerror(errno));
+		return store_fault(&store->why, "%s: %s: %s", store->path, strerror(errno), errno == ENOENT ?
+				   "mount it; if it is to be new: rmemd --init" : "name a folder of rmemd's own");
 	if (flock(store->dir, LOCK_EX | LOCK_NB))
 		return store_fault(&store->why, "%s: %s", store->path, errno == EWOULDBLOCK ?
 				   "another rmemd uses it: end that one, or name another folder" : strerror(errno));
 	/* An earlier run may have made the folder and ended before this. A parent that can't be synced was made by others. */
 	if (sync_parent(store->path) && (made || (errno != EACCES && errno != EINVAL)))
 		return folder_fault(store, "..");
-	if (mkdirat(store->dir, "regions", 0700) && errno != EEXIST)
+	if (store->options.create && mkdirat(store->dir, "regions", 0700) && errno != EEXIST)
 		return folder_fault(store, "regions");
 	store->regions = openat(store->dir, "regions", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return store->regions < 0 ? folder_fault(store, "regions") : 0;
+	if (store->regions >= 0)
+		return 0;
+	return errno == ENOENT ? is_empty(store) : folder_fault(store, "regions");
 }
 
 void files_close(struct store *store)
@@ -265,7 +273,7 @@ static int parse_index(struct store *store, json_t *all, uint64_t *log)
 		return -1;
 	if (format != FORMAT)
 		return store_fault(&store->why, "%s/%s: its format is %d, and this rmemd reads %d: start the rmemd that wrote it, "
-				   "or give an empty directory", store->path, INDEX, format, FORMAT);
+				   "or give another directory", store->path, INDEX, format, FORMAT);
 	*log = first;
 	json_array_foreach(owners, i, owner)
 		if (read_owner(store, owner))
@@ -300,9 +308,11 @@ int files_read_index(struct store *store, uint64_t *log)
 	*log = 0;
 	if (fd < 0 && errno != ENOENT)
 		return folder_fault(store, INDEX);
+	if (fd < 0 && (each_file(store, store->dir, newer_log, log) ||
+		       each_file(store, store->regions, region_without_index, NULL)))
+		return -1;
 	if (fd < 0)
-		return each_file(store, store->dir, newer_log, log) ||
-		       each_file(store, store->regions, region_without_index, NULL) ? -1 : 0;
+		return store->options.create ? 0 : is_empty(store);
 	all = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
 	close(fd);
 	ret = all ? parse_index(store, all, log) : -1;

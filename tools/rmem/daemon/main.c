@@ -15,6 +15,7 @@
 
 struct arguments {
 	const char *conf, *persist, *listen, *device;
+	bool init;
 };
 
 static void usage(FILE *to)
@@ -23,6 +24,7 @@ static void usage(FILE *to)
 		"usage: rmemd [OPTIONS]\n\n"
 		"  --config FILE          the settings; " CONF_PATH "\n"
 		"  --persist DIR          keep regions over a restart\n"
+		"  --init                 make that directory, and end\n"
 		"  --listen ADDRESS:PORT  where clients connect to\n"
 		"  --device NAME          the RDMA device\n"
 		"  --version, --help\n\n"
@@ -35,6 +37,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 	static const struct option options[] = {
 		{ "config", required_argument, NULL, 'c' }, { "persist", required_argument, NULL, 'p' },
 		{ "listen", required_argument, NULL, 'l' }, { "device", required_argument, NULL, 'd' },
+		{ "init", no_argument, NULL, 'i' },
 		{ "version", no_argument, NULL, 'V' },	    { "help", no_argument, NULL, 'h' },
 		{ }
 	};
@@ -46,6 +49,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 		case 'p': arguments->persist = optarg; break;
 		case 'l': arguments->listen = optarg; break;
 		case 'd': arguments->device = optarg; break;
+		case 'i': arguments->init = true; break;
 		case 'V': printf("rmemd %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;
 		case 'h': usage(stdout); return printed() ? EXIT_FAILED : EXIT_OK;
 		default: return EXIT_USAGE;
@@ -75,11 +79,11 @@ static int read_settings(const struct arguments *arguments)
 	return arguments->listen ? conf_listen(&donor.conf, arguments->listen) : 0;
 }
 
-static int open_store(void)
+static int open_store(bool create)
 {
 	const struct conf *conf = &donor.conf;
 	const struct store_options options = {
-		.dir = conf->persist, .huge = conf->huge, .memory = conf->memory, .headroom = conf->headroom,
+		.dir = conf->persist, .create = create, .huge = conf->huge, .memory = conf->memory, .headroom = conf->headroom,
 		.region_gone = client_region_gone,
 	};
 	char *why = NULL;
@@ -104,9 +108,22 @@ static void warn_of_device(void)
 		say(LOG_WARNING, "device %s: it is not there yet: no client can connect until it is", donor.conf.device);
 }
 
+/* Whoever starts rmemd with a folder that is not mounted must not get a new donor, so a folder is made only when that is asked for. */
+static int init(void)
+{
+	if (!donor.conf.persist) {
+		fault("--init: there is no directory to make: name it with --persist, or in %s", donor.conf_path);
+		return EXIT_USAGE;
+	}
+	if (open_store(true))
+		return EXIT_FAILED;
+	store_close(donor.store);
+	return EXIT_OK;
+}
+
 static int run(void)
 {
-	if (open_store())
+	if (open_store(false))
 		return EXIT_FAILED;
 	warn_of_device();
 	if (serve_open()) {
@@ -137,7 +154,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILED;
 	rmem_random(donor.start, sizeof(donor.start));
 	donor.started = now_ms();
-	code = read_settings(&arguments) ? EXIT_USAGE : run();
+	code = read_settings(&arguments) ? EXIT_USAGE : arguments.init ? init() : run();
 	conf_free(&donor.conf);
 	return code;
 }
