@@ -206,6 +206,8 @@ static void load(struct node *node, const char *path)
 			continue;
 		snprintf(below, sizeof(below), "%.2000s/%s", path, entry->d_name);
 		lstat(below, &st);
+		if (S_ISLNK(st.st_mode))
+			continue; /* not in the model, and gone after a crash */
 		child = new_node(node, S_ISDIR(st.st_mode));
 		names_set(&node->now, entry->d_name, child);
 		names_set(&node->durable, entry->d_name, child);

@@ -6,6 +6,7 @@
  *	regions/	a file for each region: its bytes at that time or later, the number of the checkpoint that wrote the file
  *			last, and a checksum of each page
  *	log.N		what came after the last checkpoint
+ *	host		a link to the name of the host whose rmemd uses the folder
  *
  * When a checkpoint begins, all of the log is synced. The checkpoint copies the log to the files of regions, and syncs these.
  * Then it makes a new log, and a new index by a rename. Only then it removes the old log. If it ends before the rename, for
@@ -32,6 +33,12 @@ int files_end_replay(struct store *store);
 /* Is the folder still the one that this process wrote? It is another one after a move to a host that does not share it. */
 int files_check(struct store *store);
 int files_checkpoint(struct store *store);
+/* Refuses a folder that another host uses, and says that this one does. */
+int host_take(struct store *store);
+/* Makes the link in the folder name this host, if the process has moved. */
+int host_follow(struct store *store);
+/* No rmemd uses the folder any more. */
+void host_leave(struct store *store);
 void files_close(struct store *store);
 
 #endif

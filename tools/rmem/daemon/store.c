@@ -27,6 +27,8 @@ enum rmem_status store_sync(struct store *store, char **why)
 		return RMEM_OK;
 	if (log->failed)
 		return not_durable(store, why);
+	if (host_follow(store))
+		return not_durable(store, why);
 	store->settled = log->logged + log->used;
 	if (log->lsn == log->synced)
 		return RMEM_OK;
@@ -129,7 +131,7 @@ static int recover(struct store *store)
 	uint64_t first;
 	int found;
 
-	if (files_open(store) || log_init(&store->log, store->dir, store->path, &store->why))
+	if (files_open(store) || host_take(store) || log_init(&store->log, store->dir, store->path, &store->why))
 		return -1;
 	found = files_read_index(store, &first);
 	if (found < 0 || (found && (log_open(&store->log, first) || files_read_regions(store) ||
@@ -198,6 +200,7 @@ void store_close(struct store *store)
 		if (!sync_log(store))
 			log_append(&store->log, &(struct log_entry){ .type = LOG_CLOSED }, NULL);
 		log_sync(&store->log);
+		host_leave(store);
 	}
 	store_free(store);
 }

@@ -42,7 +42,7 @@ struct region {
 };
 
 struct store_options {
-	const char *dir;	/* NULL: nothing persists. One rmemd at a time uses it (flock) */
+	const char *dir;	/* NULL: nothing persists. One rmemd at a time uses it (see files_host.c) */
 	bool create;		/* make the folder (0700), or what must be in it, if it is not there. Otherwise that is an error */
 	bool huge;		/* hugetlb pages of 2 MiB: the memory of a region is rounded up to them, region.size is not */
 	uint64_t memory;	/* the most bytes in all regions; 0: no such limit */

@@ -62,6 +62,7 @@ static inline uint64_t queue_charge(size_t entries)
 struct store {
 	struct store_options options;
 	char *path; /* NULL: nothing persists */
+	char host[65]; /* where this process runs, by the link in the folder */
 	int dir;
 	int regions;
 	int index; /* the file as it was written last */
