@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""suite.py FOLDER MODULE [TEST]: one module of rdma-core's tests on rxe0, or one test of it.
+"""suite.py FOLDER MODULE [TEST]: one module of rdma-core's tests, or one test of it, on device $DEVICE or rxe0.
 
 Prints "TEST RESULT" for each test, RESULT being ok, skip or fail; before that "TEST start", so that a
 test that kills Python is seen too.
 """
 import importlib
+import os
 import sys
 import unittest
 
 folder, name, *only = sys.argv[1:]
 sys.path[0:0] = [folder + '/tests', folder]
-sys.argv[1:] = ['--dev', 'rxe0']
+sys.argv[1:] = ['--dev', os.environ.get('DEVICE', 'rxe0')]
 importlib.import_module('args_parser').parser.parse_args()
 
 
