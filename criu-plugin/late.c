@@ -10,7 +10,10 @@
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "dump.h"
 #include "restore.h"
@@ -18,6 +21,7 @@
 #define PAUSE_TIMEOUT	"/sys/module/rdma_rxe/parameters/pause_timeout"
 #define NAMED		3	/* connections that the line names */
 #define SECOND		1000000000ULL
+#define DAEMON_WARNING	"<28>"	/* LOG_DAEMON | LOG_WARNING of syslog.h, which CRIU's names exclude */
 
 static uint64_t now(clockid_t clock)
 {
@@ -106,11 +110,29 @@ static void name_connections(struct peers *list)
 	}
 }
 
+/*
+ * A line to the host's journal, since container runtimes remove the log of a
+ * restore that went well. syslog(3) would wait for a journal that stands still.
+ */
+static void tell_host(const char *text)
+{
+	const struct sockaddr_un addr = { AF_UNIX, "/dev/log" };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char line[sizeof(struct peers) + 256];
+	int length = snprintf(line, sizeof(line), DAEMON_WARNING "criu: rdma: %s", text);
+
+	if (fd < 0)
+		return;
+	sendto(fd, line, length, 0, (const struct sockaddr *)&addr, sizeof(addr));
+	close(fd);
+}
+
 int check_time(void)
 {
 	const RdmaInventoryEntry *inventory = saved.inventory;
 	uint64_t time = now(CLOCK_REALTIME), limit;
 	struct peers list = {};
+	char text[sizeof(list) + 128];
 
 	/* The program that gives the word knows whether peers wait. */
 	if (commit_is_asked() ||
@@ -124,13 +146,13 @@ int check_time(void)
 	if (!list.count)
 		return 0;
 	time = (time - inventory->stop_time) / SECOND;
+	snprintf(text, sizeof(text), "stopped %llu s ago, and peers wait for %u s: %s%u connection%s: %s%s",
+		 (unsigned long long)time, inventory->pause_timeout,
+		 refuses_late() ? "" : "they may have given up ", list.count,
+		 list.count == 1 ? "" : "s", list.text, more_peers(&list));
 	if (refuses_late())
-		return fail("too late (late = refuse): stopped %llu s ago, and peers wait for %u s: %u connection%s: %s%s",
-			    (unsigned long long)time, inventory->pause_timeout,
-			    list.count, list.count == 1 ? "" : "s", list.text,
-			    more_peers(&list));
-	warn("late: stopped %llu s ago, and peers wait for %u s: they may have given up %u connection%s: %s%s",
-	     (unsigned long long)time, inventory->pause_timeout, list.count,
-	     list.count == 1 ? "" : "s", list.text, more_peers(&list));
+		return fail("too late (late = refuse): %s", text);
+	warn("late: %s", text);
+	tell_host(text);
 	return 0;
 }
