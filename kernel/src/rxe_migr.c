@@ -135,7 +135,8 @@ void rxe_migr_qp_destroy(struct rxe_qp *qp)
 
 	/* tasks must run to purge packets, each of which has a reference to the QP */
 	mutex_lock(&qp->migr.mutex);
-	if (qp->migr_state != RXE_MIGR_QP_RUNNING || qp->migr.waits) {
+	if (qp->migr_state != RXE_MIGR_QP_RUNNING ||
+	    qp->migr.rest == RXE_MIGR_REST_ENDS) {
 		rxe_migr_disable(qp);
 		rxe_migr_enable(qp);
 	}

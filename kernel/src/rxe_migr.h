@@ -76,12 +76,22 @@ enum rxe_migr_speech {
 	RXE_MIGR_SPEECH_TOLD,	/* HEARD before our last STOP, and has not answered that */
 };
 
+/* How a QP comes to rest, and leaves it. rxe_migr_state.c has the legal arcs. */
+enum rxe_migr_rest {
+	RXE_MIGR_REST_NONE,	/* its migr_state alone says what its tasks do */
+	RXE_MIGR_REST_ARRIVING,	/* UC, stopped: packets sent before may still come */
+	RXE_MIGR_REST_HUSHED,	/* the same, and the requester is at rest */
+	RXE_MIGR_REST_FULL,	/* stopped: both tasks are at rest */
+	RXE_MIGR_REST_ENDS,	/* it goes on: its tasks wait for rxe_migr_release_qp() */
+};
+
 struct rxe_migr_qp {
 	struct mutex		mutex;
 	struct delayed_work	work;		/* rxe_migr_work() */
 	enum rxe_migr_peer_state peer;
 	enum rxe_migr_call_state call;
 	enum rxe_migr_speech	speech;
+	enum rxe_migr_rest	rest;		/* see rxe_migr_set_rest() */
 	unsigned long		deadline;	/* jiffies, valid if has_deadline */
 	unsigned long		wait_begin;	/* jiffies: when the wait for deadline began */
 	u64			grace_end;	/* jiffies_64: until then a retry is free */
@@ -108,11 +118,8 @@ struct rxe_migr_qp {
 	bool			has_sq_psn;	/* attr.sq_psn is of this connection */
 	bool			stop_acked;	/* the peer has answered our last STOP */
 	bool			last_known;	/* last_psn is valid */
-	bool			arriving;	/* UC, stopped: packets sent before may still come */
-	bool			hushed;		/* UC, stopped: the requester is at rest */
 	bool			ack_owed;	/* UC: the peer's STOP is to be answered */
 	bool			gave_up;	/* RC: the QP failed at its deadline */
-	bool			waits;		/* between rxe_migr_go_qp() and rxe_migr_release_qp() */
 	bool			dead;		/* being destroyed: queue no work */
 };
 

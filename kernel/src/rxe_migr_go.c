@@ -21,13 +21,12 @@ void rxe_migr_go_qp(struct rxe_qp *qp)
 	}
 
 	rxe_migr_disable(qp);
-	qp->migr.waits = true;
 	rxe_migr_rewind(qp);
 	rxe_migr_go_conn(qp);
 	rxe_migr_unbury(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	qp->migr.hushed = false;
+	rxe_migr_set_rest(qp, RXE_MIGR_REST_ENDS);
 	if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
 		qp->migr.tries = 0;
 		qp->migr.next_tx = jiffies + rxe_migr_first_wait(qp);
@@ -66,7 +65,7 @@ void rxe_migr_release_qp(struct rxe_qp *qp)
 
 	mutex_lock(&qp->migr.mutex);
 	/* unless a move of the peer was applied meanwhile: then the tasks run */
-	if (qp->migr.waits) {
+	if (qp->migr.rest == RXE_MIGR_REST_ENDS) {
 		/* a modify verb may have enabled them */
 		rxe_migr_disable(qp);
 		rxe_migr_enable(qp);

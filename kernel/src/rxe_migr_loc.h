@@ -55,11 +55,20 @@ static inline bool rxe_migr_newer(u32 a, u32 b)
 	return (s32)(a - b) > 0;
 }
 
+/* Does the responder of a stopped QP still run? qp->state_lock is held. */
+static inline bool rxe_migr_takes_in(const struct rxe_qp *qp)
+{
+	return qp->migr.rest == RXE_MIGR_REST_ARRIVING ||
+	       qp->migr.rest == RXE_MIGR_REST_HUSHED;
+}
+
 /* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);
 void rxe_migr_set_call(struct rxe_qp *qp, enum rxe_migr_call_state to);
 void rxe_migr_set_speech(struct rxe_qp *qp, enum rxe_migr_speech to);
+/* qp->migr.mutex is held, too. */
+void rxe_migr_set_rest(struct rxe_qp *qp, enum rxe_migr_rest to);
 void rxe_migr_give_grace(struct rxe_qp *qp);
 /* qp->state_lock is held, or nothing can change the QP: see rxe_migr_connected(). */
 bool rxe_migr_connected(struct rxe_qp *qp);
@@ -76,7 +85,7 @@ struct rxe_qp *rxe_migr_next_qp(struct rxe_ucontext *uc, unsigned long *index);
 /*
  * rxe_migr_task.c: the tasks of a QP, and packets that wait for them. Called from
  * the task, or while it is disabled under qp->migr.mutex. The last three are called
- * under that mutex only.
+ * under that mutex only. rxe_migr_enable() takes qp->state_lock.
  */
 void rxe_migr_purge(struct rxe_qp *qp, struct sk_buff_head *pkts);
 void rxe_migr_purge_requests(struct rxe_qp *qp);

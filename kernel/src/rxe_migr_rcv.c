@@ -461,7 +461,7 @@ bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp)
 		return true;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !qp->migr.arriving) ||
+	drop = (qp->migr_state == RXE_MIGR_QP_STOPPED && !rxe_migr_takes_in(qp)) ||
 	       (qp->migr_state == RXE_MIGR_QP_PAUSED &&
 		qp_type(qp) != IB_QPT_UC);
 	nak = drop && qp->migr_state == RXE_MIGR_QP_STOPPED &&

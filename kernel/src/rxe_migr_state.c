@@ -172,6 +172,43 @@ void rxe_migr_set_speech(struct rxe_qp *qp, enum rxe_migr_speech to)
 		qp->migr.speech = to;
 }
 
+/* ------------------------------------------------- how it comes to rest -- */
+
+/*
+ * NONE     -> ARRIVING	 UC, with a peer: it stops
+ * NONE     -> FULL	 UC, without a peer: it is hushed; another type: it is drained
+ * NONE     -> ENDS	 a QP that was restored, or created since the stop, goes on
+ * ARRIVING -> HUSHED	 it is hushed
+ * HUSHED   -> FULL	 it is drained: all has arrived, or is waited for no longer
+ * FULL     -> ENDS	 abort: it goes on
+ * ENDS     -> NONE	 it is released, or before that a move of its peer is applied,
+ *			 or it is destroyed
+ *
+ * Forbidden: ARRIVING -> FULL: the peer must be told first, or it would send on.
+ * ARRIVING and HUSHED -> ENDS: all QPs of a context are drained before one goes on.
+ * ENDS -> ARRIVING and FULL: all of them are released before one is stopped again.
+ * FULL -> NONE: a QP that is destroyed while it is stopped stays at rest.
+ */
+static const u8 rxe_migr_rest_arcs[] = {
+	[RXE_MIGR_REST_NONE]	 = BIT(RXE_MIGR_REST_ARRIVING) |
+				   BIT(RXE_MIGR_REST_FULL) |
+				   BIT(RXE_MIGR_REST_ENDS),
+	[RXE_MIGR_REST_ARRIVING] = BIT(RXE_MIGR_REST_HUSHED),
+	[RXE_MIGR_REST_HUSHED]	 = BIT(RXE_MIGR_REST_FULL),
+	[RXE_MIGR_REST_FULL]	 = BIT(RXE_MIGR_REST_ENDS),
+	[RXE_MIGR_REST_ENDS]	 = BIT(RXE_MIGR_REST_NONE),
+};
+
+/* Both locks are held, so one of them is enough to read it. */
+void rxe_migr_set_rest(struct rxe_qp *qp, enum rxe_migr_rest to)
+{
+	lockdep_assert_held(&qp->migr.mutex);
+	lockdep_assert_held(&qp->state_lock);
+
+	if (rxe_migr_is_arc(rxe_migr_rest_arcs, qp->migr.rest, to))
+		qp->migr.rest = to;
+}
+
 /* --------------------------------------------------- what is asked of it -- */
 
 /* Does a time-out or an RNR NAK cost no retry now? From the completer */

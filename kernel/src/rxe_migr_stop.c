@@ -19,8 +19,8 @@ void rxe_migr_stop_qp(struct rxe_qp *qp)
 		if (qp->migr.call != RXE_MIGR_CALL_AWAITED &&
 		    qp->migr.call != RXE_MIGR_CALL_MISSED)
 			rxe_migr_sgid(&qp->pri_av, &qp->migr.old_gid);
-		qp->migr.arriving = qp_type(qp) == IB_QPT_UC &&
-				    rxe_migr_connected(qp);
+		if (qp_type(qp) == IB_QPT_UC && rxe_migr_connected(qp))
+			rxe_migr_set_rest(qp, RXE_MIGR_REST_ARRIVING);
 		spin_lock(&qp->req_pkts.lock);
 		qp->migr.seen_psn = READ_ONCE(qp->resp.psn);
 		spin_unlock(&qp->req_pkts.lock);
@@ -53,7 +53,8 @@ void rxe_migr_hush_qp(struct rxe_qp *qp)
 	mutex_lock(&qp->migr.mutex);
 	rxe_disable_task(&qp->send_task);
 	spin_lock_irqsave(&qp->state_lock, flags);
-	qp->migr.hushed = true;
+	rxe_migr_set_rest(qp, rxe_migr_takes_in(qp) ? RXE_MIGR_REST_HUSHED :
+						      RXE_MIGR_REST_FULL);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	mutex_unlock(&qp->migr.mutex);
 
@@ -78,7 +79,7 @@ bool rxe_migr_arrived(struct rxe_qp *qp)
 	empty = skb_queue_empty(&qp->req_pkts);
 	seen = m->seen_psn;
 	spin_unlock(&qp->req_pkts.lock);
-	if (!m->arriving || !rxe_migr_connected(qp))
+	if (!rxe_migr_takes_in(qp) || !rxe_migr_connected(qp))
 		arrived = true;
 	else if (!empty)
 		arrived = false;
@@ -103,7 +104,7 @@ void rxe_migr_drain_qp(struct rxe_qp *qp)
 	mutex_lock(&qp->migr.mutex);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	qp->migr.arriving = false;
+	rxe_migr_set_rest(qp, RXE_MIGR_REST_FULL);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	rxe_migr_disable(qp);

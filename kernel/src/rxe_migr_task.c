@@ -101,7 +101,7 @@ bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !qp->migr.arriving && !rxe_migr_ending(qp);
+		hold = qp->valid && !rxe_migr_takes_in(qp) && !rxe_migr_ending(qp);
 		break;
 	case RXE_MIGR_QP_PAUSED:
 		hold = qp->valid && !rxe_migr_flushing(qp) &&
@@ -133,7 +133,14 @@ void rxe_migr_disable(struct rxe_qp *qp)
  */
 void rxe_migr_enable(struct rxe_qp *qp)
 {
-	qp->migr.waits = false;
+	unsigned long flags;
+
+	/* a QP that ends while it is stopped stays at rest: its tasks only flush */
+	spin_lock_irqsave(&qp->state_lock, flags);
+	if (qp->migr.rest == RXE_MIGR_REST_ENDS)
+		rxe_migr_set_rest(qp, RXE_MIGR_REST_NONE);
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
 	/* upstream leaves the task disabled if it could not allocate resources */
 	if (!qp->attr.max_dest_rd_atomic || qp->resp.resources)
 		rxe_enable_task(&qp->recv_task);

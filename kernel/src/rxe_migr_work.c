@@ -165,11 +165,13 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 	mutex_lock(&qp->migr.mutex);
 	spin_lock_irqsave(&qp->state_lock, flags);
 	owed = qp->migr.ack_owed && qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
-	       (qp->migr_state != RXE_MIGR_QP_STOPPED || qp->migr.hushed);
+	       (qp->migr_state != RXE_MIGR_QP_STOPPED ||
+		qp->migr.rest == RXE_MIGR_REST_HUSHED ||
+		qp->migr.rest == RXE_MIGR_REST_FULL);
 	qp->migr.ack_owed = false;	/* if the answer is lost, STOP comes again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (owed && !qp->migr.hushed && !qp->migr.waits) {
+	if (owed && qp->migr.rest == RXE_MIGR_REST_NONE) {
 		rxe_disable_task(&qp->send_task);
 		rxe_enable_task(&qp->send_task);
 		rxe_sched_task(&qp->send_task);
@@ -247,7 +249,7 @@ static void rxe_migr_give_up(struct rxe_qp *qp)
 	if (qp_state(qp) != IB_QPS_ERR)
 		rxe_qp_error(qp);
 enable:
-	if (!qp->migr.waits) {
+	if (qp->migr.rest != RXE_MIGR_REST_ENDS) {
 		rxe_enable_task(&qp->send_task);
 		rxe_sched_task(&qp->send_task);
 	}
