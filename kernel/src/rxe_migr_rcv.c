@@ -16,7 +16,7 @@ static bool rxe_migr_stopped_since(const struct rxe_qp *qp, u32 epoch)
  * The peer has stopped: pause. Or it is still stopped, and asks this QP to wait for
  * longer: then the packet has a higher renewal number. False: the packet is old.
  */
-static bool rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
+static bool rxe_migr_note_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
 {
 	u32 epoch = be32_to_cpu(hdr->epoch);
 	u16 renewal = be16_to_cpu(hdr->renewal);
@@ -215,6 +215,39 @@ static void rxe_migr_note_last(struct rxe_qp *qp,
 	qp->migr.last_known = true;
 }
 
+/* A UC QP answers only when its requester is at rest: see rxe_migr_ack_stop(). */
+static int rxe_migr_rcv_stop(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr)
+{
+	if (!rxe_migr_note_stop(qp, hdr))
+		return -ESTALE;
+	if (qp_type(qp) != IB_QPT_UC)
+		return RXE_MIGR_OPCODE_STOP_ACK;
+
+	rxe_migr_note_last(qp, hdr);
+	qp->migr.ack_owed = true;
+
+	return 0;
+}
+
+static int rxe_migr_rcv_stop_ack(struct rxe_qp *qp,
+				 const struct rxe_migr_hdr *hdr)
+{
+	bool gone = !!(hdr->flags & cpu_to_be16(RXE_MIGR_FLAG_GONE));
+
+	if (be32_to_cpu(hdr->epoch) != qp->migr.epoch)
+		return -ESTALE;
+	/* a peer that has not spoken yet may be about to connect */
+	if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
+		return 0;
+
+	rxe_migr_note_answer(qp, hdr, gone);
+	rxe_migr_note_wait(qp, hdr);
+	if (!gone)
+		rxe_migr_note_last(qp, hdr);
+
+	return 0;
+}
+
 /*
  * Can the peer be as far as its RESUME_ACK says? It has what it acknowledged, and nothing
  * that was never sent. Else this QP is an old copy: its dump was restored before, or the
@@ -240,21 +273,30 @@ static bool rxe_migr_is_possible(struct rxe_qp *qp,
 	       psn_compare(next, sent) <= 0;
 }
 
-/*
- * Act on a packet whose MAC was checked. authentic: its sender has the key. wired: it
- * was not looped back, so its sender is on another device. Returns the opcode of the
- * answer, 0, or a negative error if the packet is refused.
- */
-static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
-			const union ib_gid *from, bool authentic, bool wired)
+static int rxe_migr_rcv_resume_ack(struct rxe_qp *qp,
+				   const struct rxe_migr_hdr *hdr)
 {
-	bool from_peer = !memcmp(from->raw, qp->pri_av.grh.dgid.raw,
-				 sizeof(from->raw));
-	u32 epoch = be32_to_cpu(hdr->epoch);
-	struct rxe_migr_hdr mine = {};
-	bool gone;
+	if (be32_to_cpu(hdr->epoch) != qp->migr.epoch)
+		return -ESTALE;
 
-	lockdep_assert_held(&qp->state_lock);
+	rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
+	if (!rxe_migr_is_possible(qp, hdr))
+		return -ESTALE;
+	rxe_migr_resumed_qp(qp, !!(hdr->flags &
+				   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
+
+	return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?
+		RXE_MIGR_OPCODE_RESUME : 0;
+}
+
+/*
+ * Is the packet of this QP's connection, and does it come from its peer? A RESUME may come
+ * from another address. rxe_migr_rcv_moved() checks where a MOVED comes from.
+ */
+static int rxe_migr_check(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
+			  const union ib_gid *from)
+{
+	struct rxe_migr_hdr mine = {};
 
 	/* a QP that gave up waiting does not answer GONE, so the peer's move goes back */
 	if (!rxe_migr_connected(qp) && !qp->migr.gave_up &&
@@ -274,50 +316,45 @@ static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
 		return -EINVAL;
 
 	if (hdr->opcode == RXE_MIGR_OPCODE_MOVED)
-		return rxe_migr_rcv_moved(qp, hdr, from, authentic);
-
+		return 0;
 	if (memcmp(hdr->new_gid, from->raw, sizeof(hdr->new_gid)))
 		return -EINVAL;
-
-	if (hdr->opcode == RXE_MIGR_OPCODE_RESUME)
-		return rxe_migr_rcv_resume(qp, hdr, authentic, wired);
-
-	if (!from_peer)
+	if (hdr->opcode != RXE_MIGR_OPCODE_RESUME &&
+	    memcmp(from->raw, qp->pri_av.grh.dgid.raw, sizeof(from->raw)))
 		return -EINVAL;
+
+	return 0;
+}
+
+/*
+ * Act on a packet whose MAC was checked. authentic: its sender has the key. wired: it
+ * was not looped back, so its sender is on another device. Returns the opcode of the
+ * answer, 0, or a negative error if the packet is refused.
+ */
+static int rxe_migr_act(struct rxe_qp *qp, const struct rxe_migr_hdr *hdr,
+			const union ib_gid *from, bool authentic, bool wired)
+{
+	int err;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	err = rxe_migr_check(qp, hdr, from);
+	if (err)
+		return err;
 
 	switch (hdr->opcode) {
 	case RXE_MIGR_OPCODE_STOP:
-		if (!rxe_migr_rcv_stop(qp, hdr))
-			return -ESTALE;
-		if (qp_type(qp) != IB_QPT_UC)
-			return RXE_MIGR_OPCODE_STOP_ACK;
-		rxe_migr_note_last(qp, hdr);
-		qp->migr.ack_owed = true;
-		return 0;
-	case RXE_MIGR_OPCODE_NAK_STOPPED:
-		return rxe_migr_rcv_stop(qp, hdr) ? 0 : -ESTALE;
+		return rxe_migr_rcv_stop(qp, hdr);
 	case RXE_MIGR_OPCODE_STOP_ACK:
-		if (epoch != qp->migr.epoch)
-			return -ESTALE;
-		gone = !!(hdr->flags & cpu_to_be16(RXE_MIGR_FLAG_GONE));
-		/* a peer that has not spoken yet may be about to connect */
-		if (gone && qp->migr.speech != RXE_MIGR_SPEECH_TOLD)
-			return 0;
-		rxe_migr_note_answer(qp, hdr, gone);
-		rxe_migr_note_wait(qp, hdr);
-		if (!gone)
-			rxe_migr_note_last(qp, hdr);
-		return 0;
+		return rxe_migr_rcv_stop_ack(qp, hdr);
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		return rxe_migr_note_stop(qp, hdr) ? 0 : -ESTALE;
+	case RXE_MIGR_OPCODE_RESUME:
+		return rxe_migr_rcv_resume(qp, hdr, authentic, wired);
 	case RXE_MIGR_OPCODE_RESUME_ACK:
-		if (epoch != qp->migr.epoch)
-			return -ESTALE;
-		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_HEARD);
-		if (!rxe_migr_is_possible(qp, hdr))
-			return -ESTALE;
-		rxe_migr_resumed_qp(qp, !!(hdr->flags &
-					   cpu_to_be16(RXE_MIGR_FLAG_WAITS)));
-		return qp->migr.call == RXE_MIGR_CALL_CONFIRM ?
-			RXE_MIGR_OPCODE_RESUME : 0;
+		return rxe_migr_rcv_resume_ack(qp, hdr);
+	case RXE_MIGR_OPCODE_MOVED:
+		return rxe_migr_rcv_moved(qp, hdr, from, authentic);
 	}
 
 	return -EINVAL;
