@@ -79,25 +79,82 @@ void rxe_migr_kick(struct rxe_qp *qp, unsigned long delay)
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 }
 
+/* Is there a move of the peer, and can this QP follow it now? */
+static bool rxe_migr_take_move(struct rxe_qp *qp, struct rxe_migr_move *move)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&qp->state_lock, flags);
+	*move = qp->migr.move;
+	qp->migr.move.pending = false;
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		move->pending = false;	/* the peer will call again */
+	spin_unlock_irqrestore(&qp->state_lock, flags);
+
+	return move->pending;
+}
+
+/* The peer has moved, so it goes on, unless it has stopped again meanwhile. */
+static void rxe_migr_peer_moved(struct rxe_qp *qp, u32 epoch)
+{
+	bool unsure = qp_type(qp) == IB_QPT_UC && rxe_migr_connected(qp) &&
+		      qp->migr_state == RXE_MIGR_QP_PAUSED &&
+		      qp->migr.call != RXE_MIGR_CALL_AWAITED;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
+	    rxe_migr_newer(qp->migr.stop_epoch, epoch))
+		return;
+
+	qp->migr.last_known = false;
+	rxe_migr_set_peer(qp, unsure ? RXE_MIGR_PEER_UNSURE :
+				       RXE_MIGR_PEER_GOES);
+	rxe_migr_unpause(qp);
+	if (qp->migr_state == RXE_MIGR_QP_RUNNING)
+		rxe_migr_give_grace(qp);
+}
+
+/* Note where the peer is now. Is the peer to be answered? */
+static bool rxe_migr_follow(struct rxe_qp *qp, const struct rxe_migr_move *move)
+{
+	bool awaited = qp->migr.call == RXE_MIGR_CALL_AWAITED;
+	struct rxe_av *av = &qp->pri_av;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	rxe_migr_call_at(to_rdev(qp->ibqp.device), av, &move->gid);
+	/* its address moves along, and may still be one of this device's, too */
+	if (move->wired)
+		eth_zero_addr(av->dmac);
+	qp->migr.peer_epoch = move->epoch;
+	qp->migr.peer_old_gid = move->old_gid;
+	rxe_migr_peer_moved(qp, move->epoch);
+	if (!move->told)
+		rxe_migr_sgid(av, &qp->migr.old_gid);
+	if (awaited) {
+		qp->migr.tries = 0;
+		qp->migr.next_tx = jiffies;
+	}
+
+	/*
+	 * Either the peer called us at this address and gets an answer, or it does
+	 * not know this address yet: then our own RESUME, which is unanswered,
+	 * tells it.
+	 */
+	return (!move->told || !awaited) && !qp->migr.gave_up;
+}
+
 /* The peer has moved: call it at its new address from now on. */
 static void rxe_migr_apply_move(struct rxe_qp *qp)
 {
-	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
-	struct rxe_av *av = &qp->pri_av;
 	struct rxe_migr_move move;
 	unsigned long flags;
 	union ib_gid was;
-	bool awaited, answer;
+	bool answer;
 
 	mutex_lock(&qp->migr.mutex);
-
-	spin_lock_irqsave(&qp->state_lock, flags);
-	move = qp->migr.move;
-	qp->migr.move.pending = false;
-	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
-		move.pending = false;	/* the peer will call again */
-	spin_unlock_irqrestore(&qp->state_lock, flags);
-	if (!move.pending)
+	if (!rxe_migr_take_move(qp, &move))
 		goto unlock;
 
 	rxe_migr_disable(qp);
@@ -108,39 +165,8 @@ static void rxe_migr_apply_move(struct rxe_qp *qp)
 	rxe_migr_rewind(qp);
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	memcpy(was.raw, av->grh.dgid.raw, sizeof(was.raw));
-	rxe_migr_call_at(rxe, av, &move.gid);
-	/* its address moves along, and may still be one of this device's, too */
-	if (move.wired)
-		eth_zero_addr(av->dmac);
-	qp->migr.peer_epoch = move.epoch;
-	qp->migr.peer_old_gid = move.old_gid;
-	awaited = qp->migr.call == RXE_MIGR_CALL_AWAITED;
-	/* unless the peer has stopped again meanwhile */
-	if (qp->migr.peer != RXE_MIGR_PEER_STOPPED ||
-	    !rxe_migr_newer(qp->migr.stop_epoch, move.epoch)) {
-		qp->migr.last_known = false;
-		rxe_migr_set_peer(qp, qp_type(qp) == IB_QPT_UC &&
-				      rxe_migr_connected(qp) &&
-				      qp->migr_state == RXE_MIGR_QP_PAUSED &&
-				      !awaited ? RXE_MIGR_PEER_UNSURE :
-						 RXE_MIGR_PEER_GOES);
-		rxe_migr_unpause(qp);
-		if (qp->migr_state == RXE_MIGR_QP_RUNNING)
-			rxe_migr_give_grace(qp);
-	}
-	/*
-	 * Either the peer called us at this address and gets an answer, or it does
-	 * not know this address yet: then our own RESUME, which is unanswered,
-	 * tells it.
-	 */
-	answer = (!move.told || !awaited) && !qp->migr.gave_up;
-	if (!move.told)
-		rxe_migr_sgid(av, &qp->migr.old_gid);
-	if (awaited) {
-		qp->migr.tries = 0;
-		qp->migr.next_tx = jiffies;
-	}
+	memcpy(was.raw, qp->pri_av.grh.dgid.raw, sizeof(was.raw));
+	answer = rxe_migr_follow(qp, &move);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 	sk_dst_reset(qp->sk->sk);
 	if (memcmp(was.raw, move.gid.raw, sizeof(was.raw)))
@@ -302,11 +328,44 @@ static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 }
 
+/*
+ * What does the QP repeat now, as its state is, until its peer answers? 0: nothing, or
+ * no more. If the peer is deaf, the QP goes on, and calls it all the same.
+ */
+static u8 rxe_migr_repeats(struct rxe_qp *qp)
+{
+	struct rxe_migr_qp *m = &qp->migr;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	if (qp->migr_state == RXE_MIGR_QP_STOPPED)
+		return !m->stop_acked && m->tries < RXE_MIGR_TRIES &&
+		       rxe_migr_connected(qp) && m->renewal_ns ?
+			RXE_MIGR_OPCODE_STOP : 0;
+
+	if (m->call == RXE_MIGR_CALL_AWAITED) {
+		if (rxe_migr_peer_is_deaf(qp)) {
+			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
+			rxe_migr_note_resume(qp);
+			rxe_sched_task(&qp->send_task);
+		}
+		return RXE_MIGR_OPCODE_RESUME;
+	}
+
+	if (m->call == RXE_MIGR_CALL_CONFIRM) {
+		if (m->tries < RXE_MIGR_TRIES)
+			return RXE_MIGR_OPCODE_RESUME;
+		rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+	}
+
+	return 0;
+}
+
 static void rxe_migr_run(struct rxe_qp *qp)
 {
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, left, delay = 0;
-	bool give_up, move, ack, alive, seek = false;
+	bool give_up, move, ack, alive, seek;
 	unsigned int tries = 0;
 	u8 opcode = 0;
 
@@ -326,26 +385,12 @@ static void rxe_migr_run(struct rxe_qp *qp)
 	if (!alive) {
 		rxe_migr_end_call(qp);
 		m->has_deadline = false;
-	} else if (give_up) {
-		/* below, without the lock */
-	} else if (qp->migr_state == RXE_MIGR_QP_STOPPED) {
-		if (!m->stop_acked && m->tries < RXE_MIGR_TRIES &&
-		    rxe_migr_connected(qp) && m->renewal_ns)
-			opcode = RXE_MIGR_OPCODE_STOP;
-	} else if (m->call == RXE_MIGR_CALL_AWAITED) {
-		if (rxe_migr_peer_is_deaf(qp)) {
-			rxe_migr_set_state(qp, RXE_MIGR_QP_RUNNING);
-			rxe_migr_note_resume(qp);
-			rxe_sched_task(&qp->send_task);
-		}
-		opcode = RXE_MIGR_OPCODE_RESUME;
-		seek = m->tries;	/* no answer: the peer may have moved, too */
-	} else if (m->call == RXE_MIGR_CALL_CONFIRM) {
-		if (m->tries < RXE_MIGR_TRIES)
-			opcode = RXE_MIGR_OPCODE_RESUME;
-		else
-			rxe_migr_set_call(qp, RXE_MIGR_CALL_NONE);
+	} else if (!give_up) {	/* that is below, without the lock */
+		opcode = rxe_migr_repeats(qp);
 	}
+	/* no answer to a RESUME: the peer may have moved, too */
+	seek = opcode == RXE_MIGR_OPCODE_RESUME && m->tries &&
+	       m->call == RXE_MIGR_CALL_AWAITED;
 	left = rxe_migr_left(m->next_tx);
 	if (opcode && left) {
 		delay = left;
