@@ -185,6 +185,59 @@ static void rxe_migr_say_wait(struct rxe_qp *qp, struct rxe_migr_hdr *hdr)
 	hdr->wait = cpu_to_be16(rxe_migr_wait_s(qp));
 }
 
+/* May RESUME be sent? It calls the peer, confirms its answer, or asks whether it speaks. */
+static bool rxe_migr_may_call(struct rxe_qp *qp)
+{
+	return rxe_migr_owes_resume(qp) ||
+	       qp->migr.call == RXE_MIGR_CALL_CONFIRM ||
+	       rxe_migr_peer_is_unknown(qp);
+}
+
+/* What this QP says with this opcode. The caller adds the numbers of both QPs. */
+static void rxe_migr_fill(struct rxe_qp *qp, u8 opcode, struct rxe_migr_hdr *hdr)
+{
+	bool resume = opcode == RXE_MIGR_OPCODE_RESUME;
+	bool uc = qp_type(qp) == IB_QPT_UC;
+	union ib_gid gid;
+	u32 epoch, psn;
+
+	lockdep_assert_held(&qp->state_lock);
+
+	rxe_migr_sgid(&qp->pri_av, &gid);
+	memcpy(hdr->new_gid, gid.raw, sizeof(hdr->new_gid));
+	rxe_migr_bind(qp, hdr);
+	switch (opcode) {
+	case RXE_MIGR_OPCODE_RESUME:
+	case RXE_MIGR_OPCODE_STOP:
+	case RXE_MIGR_OPCODE_NAK_STOPPED:
+		epoch = qp->migr.epoch;
+		psn = uc ? qp->req.psn : qp->comp.psn;
+		hdr->renewal = cpu_to_be16(qp->migr.renewal);
+		if (resume)
+			rxe_migr_say_wait(qp, hdr);
+		if (resume && qp->migr.call != RXE_MIGR_CALL_AWAITED)
+			memcpy(hdr->old_gid, gid.raw, sizeof(hdr->old_gid));
+		else
+			memcpy(hdr->old_gid, qp->migr.old_gid.raw,
+			       sizeof(hdr->old_gid));
+		if (resume && qp->migr.call == RXE_MIGR_CALL_CONFIRM)
+			hdr->flags |= cpu_to_be16(RXE_MIGR_FLAG_HEARD);
+		break;
+	case RXE_MIGR_OPCODE_STOP_ACK:
+		epoch = qp->migr.stop_epoch;
+		psn = uc ? qp->req.psn : qp->resp.psn - 1;
+		rxe_migr_say_wait(qp, hdr);
+		break;
+	default:
+		epoch = qp->migr.peer_epoch;
+		psn = qp->resp.psn - 1;
+		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
+			hdr->flags |= cpu_to_be16(RXE_MIGR_FLAG_WAITS);
+	}
+	hdr->epoch = cpu_to_be32(epoch);
+	hdr->psn = cpu_to_be32(psn & BTH_PSN_MASK);
+}
+
 /*
  * Send a packet of ours to the QP's peer: to dgid, or if that is NULL to where the
  * peer is known to be. A lost packet is no error: what must arrive is repeated.
@@ -194,58 +247,19 @@ int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid)
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	struct rxe_migr_hdr hdr = {};
 	unsigned long flags;
-	union ib_gid gid;
 	struct rxe_av av;
-	u32 epoch, psn;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
-	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_owes_resume(qp) &&
-	    qp->migr.call != RXE_MIGR_CALL_CONFIRM &&
-	    !rxe_migr_peer_is_unknown(qp)) {
+	if (opcode == RXE_MIGR_OPCODE_RESUME && !rxe_migr_may_call(qp)) {
 		spin_unlock_irqrestore(&qp->state_lock, flags);
 		return 0;
 	}
 	av = qp->pri_av;
-	rxe_migr_sgid(&av, &gid);
-	memcpy(hdr.new_gid, gid.raw, sizeof(hdr.new_gid));
-	rxe_migr_bind(qp, &hdr);
-	switch (opcode) {
-	case RXE_MIGR_OPCODE_RESUME:
-	case RXE_MIGR_OPCODE_STOP:
-	case RXE_MIGR_OPCODE_NAK_STOPPED:
-		epoch = qp->migr.epoch;
-		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn : qp->comp.psn;
-		hdr.renewal = cpu_to_be16(qp->migr.renewal);
-		if (opcode == RXE_MIGR_OPCODE_RESUME)
-			rxe_migr_say_wait(qp, &hdr);
-		if (opcode == RXE_MIGR_OPCODE_RESUME &&
-		    qp->migr.call != RXE_MIGR_CALL_AWAITED)
-			memcpy(hdr.old_gid, gid.raw, sizeof(hdr.old_gid));
-		else
-			memcpy(hdr.old_gid, qp->migr.old_gid.raw,
-			       sizeof(hdr.old_gid));
-		if (opcode == RXE_MIGR_OPCODE_RESUME &&
-		    qp->migr.call == RXE_MIGR_CALL_CONFIRM)
-			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_HEARD);
-		break;
-	case RXE_MIGR_OPCODE_STOP_ACK:
-		epoch = qp->migr.stop_epoch;
-		rxe_migr_say_wait(qp, &hdr);
-		psn = qp_type(qp) == IB_QPT_UC ? qp->req.psn :
-						 qp->resp.psn - 1;
-		break;
-	default:
-		epoch = qp->migr.peer_epoch;
-		psn = qp->resp.psn - 1;
-		if (qp->migr.peer == RXE_MIGR_PEER_UNSURE)
-			hdr.flags |= cpu_to_be16(RXE_MIGR_FLAG_WAITS);
-	}
+	rxe_migr_fill(qp, opcode, &hdr);
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
 	hdr.src_qpn = cpu_to_be32(qp_num(qp));
 	hdr.dest_qpn = cpu_to_be32(qp->attr.dest_qp_num);
-	hdr.epoch = cpu_to_be32(epoch);
-	hdr.psn = cpu_to_be32(psn & BTH_PSN_MASK);
 
 	if (dgid && memcmp(dgid, av.grh.dgid.raw, sizeof(*dgid))) {
 		rxe_migr_call_at(rxe, &av, dgid);
