@@ -37,13 +37,47 @@ static bool rxe_migr_has_missed(struct rxe_qp *qp)
 	       (qp_state(qp) == IB_QPS_ERR || qp->migr.gave_up);
 }
 
+/* Add one QP to the answer, and send what the caller asks for. */
+static void rxe_migr_query_qp(const struct rxe_ucontext *uc, struct rxe_qp *qp,
+			      bool stopped, u32 flags,
+			      struct rxe_migr_query *resp)
+{
+	bool unknown;
+
+	spin_lock_irq(&qp->state_lock);
+	if (qp->migr_state == RXE_MIGR_QP_RUNNING &&
+	    qp->migr.speech != RXE_MIGR_SPEECH_NEVER &&
+	    (flags & RXE_MIGR_QUERY_ASK_ANEW))
+		rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_ASKED);
+	unknown = rxe_migr_peer_is_unknown(qp);
+	resp->num_unknown += unknown;
+	resp->num_qp++;
+	resp->num_resuming += rxe_migr_is_resuming(qp);
+	resp->num_paused += rxe_migr_is_resuming(qp) &&
+			    qp->migr_state == RXE_MIGR_QP_PAUSED;
+	resp->num_failed += rxe_migr_has_missed(qp);
+	if (stopped)
+		resp->wait_ns = min(resp->wait_ns,
+				    rxe_migr_peer_waits(qp, uc->migr.stop_ns));
+	if (stopped && rxe_migr_peer_is_silent(qp)) {
+		resp->num_silent++;
+		resp->silent_qpn = qp_num(qp);
+	}
+	spin_unlock_irq(&qp->state_lock);
+
+	if (unknown && (flags & (RXE_MIGR_QUERY_ASK | RXE_MIGR_QUERY_ASK_ANEW)))
+		rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
+	if (stopped && (flags & RXE_MIGR_QUERY_RENEW))
+		rxe_migr_renew_stop(qp);
+}
+
 static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_ucontext *uc = rxe_migr_caller(attrs);
 	struct rxe_migr_query resp = {};
 	unsigned long index;
 	struct rxe_qp *qp;
-	bool unknown, stopped;
+	bool stopped;
 	u32 flags;
 	int err;
 
@@ -59,31 +93,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_QUERY)(struct uverbs_attr_bundle *attr
 	resp.wait_ns = U64_MAX;
 	stopped = READ_ONCE(uc->migr.state) == RXE_MIGR_CTX_STOPPED;
 	rxe_migr_for_each_qp(qp, index, uc) {
-		spin_lock_irq(&qp->state_lock);
-		if (qp->migr_state == RXE_MIGR_QP_RUNNING &&
-		    qp->migr.speech != RXE_MIGR_SPEECH_NEVER &&
-		    (flags & RXE_MIGR_QUERY_ASK_ANEW))
-			rxe_migr_set_speech(qp, RXE_MIGR_SPEECH_ASKED);
-		unknown = rxe_migr_peer_is_unknown(qp);
-		resp.num_unknown += unknown;
-		resp.num_qp++;
-		resp.num_resuming += rxe_migr_is_resuming(qp);
-		resp.num_paused += rxe_migr_is_resuming(qp) &&
-			qp->migr_state == RXE_MIGR_QP_PAUSED;
-		resp.num_failed += rxe_migr_has_missed(qp);
-		if (stopped)
-			resp.wait_ns = min(resp.wait_ns,
-				rxe_migr_peer_waits(qp, uc->migr.stop_ns));
-		if (stopped && rxe_migr_peer_is_silent(qp)) {
-			resp.num_silent++;
-			resp.silent_qpn = qp_num(qp);
-		}
-		spin_unlock_irq(&qp->state_lock);
-		if (unknown && (flags & (RXE_MIGR_QUERY_ASK |
-					 RXE_MIGR_QUERY_ASK_ANEW)))
-			rxe_migr_send(qp, RXE_MIGR_OPCODE_RESUME);
-		if (stopped && (flags & RXE_MIGR_QUERY_RENEW))
-			rxe_migr_renew_stop(qp);
+		rxe_migr_query_qp(uc, qp, stopped, flags, &resp);
 		cond_resched();
 	}
 	spin_lock(&uc->migr.lock);
