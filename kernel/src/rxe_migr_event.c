@@ -105,17 +105,54 @@ static int rxe_migr_refill_completion(struct rxe_cq *cq)
 	return rxe_migr_check_queued(list, last);
 }
 
+static int rxe_migr_refill_cq_event(struct rxe_cq *cq, struct ib_event *ev)
+{
+	struct list_head *list = &cq->ibcq.uobject->uevent.event_list;
+	struct list_head *last = list->prev;
+
+	ev->device = cq->ibcq.device;
+	ev->element.cq = &cq->ibcq;
+	cq->ibcq.event_handler(ev, cq->ibcq.cq_context);
+
+	return rxe_migr_check_queued(list, last);
+}
+
+static int rxe_migr_refill_qp_event(struct rxe_qp *qp, struct ib_event *ev)
+{
+	struct list_head *list = &qp->ibqp.uobject->uevent.event_list;
+	struct list_head *last = list->prev;
+
+	if (!qp->ibqp.event_handler)
+		return -EINVAL;
+	ev->device = qp->ibqp.device;
+	ev->element.qp = &qp->ibqp;
+	qp->ibqp.event_handler(ev, qp->ibqp.qp_context);
+
+	return rxe_migr_check_queued(list, last);
+}
+
+static int rxe_migr_refill_srq_event(struct rxe_srq *srq, struct ib_event *ev)
+{
+	struct list_head *list = &srq->ibsrq.uobject->uevent.event_list;
+	struct list_head *last = list->prev;
+
+	if (!srq->ibsrq.event_handler)
+		return -EINVAL;
+	ev->device = srq->ibsrq.device;
+	ev->element.srq = &srq->ibsrq;
+	srq->ibsrq.event_handler(ev, srq->ibsrq.srq_context);
+
+	return rxe_migr_check_queued(list, last);
+}
+
 int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 			  const struct rxe_migr_rec *hdr, size_t length)
 {
 	const struct rxe_migr_rec_event *rec = (const void *)hdr;
-	struct ib_uevent_object *uevent;
-	struct list_head *last;
 	struct ib_event ev = {};
 	struct ib_uobject *uobj;
 	struct rxe_srq *srq;
 	struct rxe_qp *qp;
-	struct rxe_cq *cq;
 	u32 event;
 
 	if (length < sizeof(*rec))
@@ -133,38 +170,16 @@ int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		uobj = rxe_migr_ucq(ufile, hdr);
 		if (!uobj)
 			return -EINVAL;
-		cq = to_rcq(uobj->object);
 		if (event == RXE_MIGR_EVENT_COMPLETION)
-			return rxe_migr_refill_completion(cq);
-		uevent = &cq->ibcq.uobject->uevent;
-		last = uevent->event_list.prev;
-		ev.device = cq->ibcq.device;
-		ev.element.cq = &cq->ibcq;
-		cq->ibcq.event_handler(&ev, cq->ibcq.cq_context);
-		break;
+			return rxe_migr_refill_completion(to_rcq(uobj->object));
+		return rxe_migr_refill_cq_event(to_rcq(uobj->object), &ev);
 	case RXE_MIGR_REC_QP:
 		qp = rxe_migr_uqp(ufile, hdr);
-		if (!qp || !qp->ibqp.event_handler)
-			return -EINVAL;
-		uevent = &qp->ibqp.uobject->uevent;
-		last = uevent->event_list.prev;
-		ev.device = qp->ibqp.device;
-		ev.element.qp = &qp->ibqp;
-		qp->ibqp.event_handler(&ev, qp->ibqp.qp_context);
-		break;
+		return qp ? rxe_migr_refill_qp_event(qp, &ev) : -EINVAL;
 	case RXE_MIGR_REC_SRQ:
 		srq = rxe_migr_usrq(ufile, hdr);
-		if (!srq || !srq->ibsrq.event_handler)
-			return -EINVAL;
-		uevent = &srq->ibsrq.uobject->uevent;
-		last = uevent->event_list.prev;
-		ev.device = srq->ibsrq.device;
-		ev.element.srq = &srq->ibsrq;
-		srq->ibsrq.event_handler(&ev, srq->ibsrq.srq_context);
-		break;
-	default:
-		return -EINVAL;
+		return srq ? rxe_migr_refill_srq_event(srq, &ev) : -EINVAL;
 	}
 
-	return rxe_migr_check_queued(&uevent->event_list, last);
+	return -EINVAL;
 }
