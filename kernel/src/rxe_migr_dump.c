@@ -107,15 +107,15 @@ static struct rxe_pool *rxe_migr_pool_of(struct rxe_dev *rxe, u16 object_id)
 }
 
 /*
- * Hold the driver's object, so that it can be read while its program runs: a destroy
- * waits in rxe_cleanup() until it is put. Returns NULL if the object is being destroyed,
- * or if the driver has no such object. A destroy sets usecnt to -1 before rxe_cleanup()
- * takes the object from its pool, under the lock that is held here. But usecnt is also
- * -1 while a region is registered anew. So usecnt does not count if locked says that
- * no object can be destroyed.
+ * Take a reference to the driver's object, so that it can be read while its program
+ * runs: a destroy waits in rxe_cleanup() until the reference is put. Returns NULL if the
+ * object is being destroyed, or if the driver has no such object. A destroy sets usecnt
+ * to -1 before rxe_cleanup() takes the object from its pool, under the lock that is held
+ * here. But usecnt is also -1 while a region is registered anew. So usecnt does not count
+ * if locked says that no object can be destroyed.
  */
-static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
-					   struct ib_uobject *uobj, bool locked)
+static struct rxe_pool_elem *rxe_migr_ref(struct rxe_dev *rxe,
+					  struct ib_uobject *uobj, bool locked)
 {
 	struct rxe_pool *pool = rxe_migr_pool_of(rxe, uobj->uapi_object->id);
 	struct rxe_pool_elem *elem = NULL;
@@ -135,8 +135,8 @@ static struct rxe_pool_elem *rxe_migr_hold(struct rxe_dev *rxe,
 	return elem;
 }
 
-static void rxe_migr_dump_held(struct ib_uobject *uobj,
-			       struct rxe_migr_sink *sink)
+static void rxe_migr_dump_referenced(struct ib_uobject *uobj,
+				     struct rxe_migr_sink *sink)
 {
 	switch (uobj->uapi_object->id) {
 	case UVERBS_OBJECT_PD:
@@ -173,10 +173,10 @@ static void rxe_migr_dump_object(struct rxe_dev *rxe, struct ib_uobject *uobj,
 		return;
 	}
 
-	elem = rxe_migr_hold(rxe, uobj, sink->all->locked);
+	elem = rxe_migr_ref(rxe, uobj, sink->all->locked);
 	if (!elem)
 		return;
-	rxe_migr_dump_held(uobj, sink);
+	rxe_migr_dump_referenced(uobj, sink);
 	__rxe_put(elem);
 }
 

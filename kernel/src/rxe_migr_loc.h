@@ -250,7 +250,8 @@ void rxe_migr_give_file(struct file *file, struct task_struct *task);
 /*
  * ufile->hw_destroy_rwsem is held for all of these: for writing to refill, and to
  * stop and dump. It is held for reading to dump the context of a program that runs:
- * then the dump holds one object after the other, and objects change meanwhile.
+ * then the dump has a reference to one object after the other, and objects change
+ * meanwhile.
  */
 
 /* rxe_migr_rec.c: what all records share. */

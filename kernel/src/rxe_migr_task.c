@@ -65,26 +65,26 @@ static bool rxe_migr_ending(struct rxe_qp *qp)
 bool rxe_migr_sender_waits(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold;
+	bool wait;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !rxe_migr_ending(qp);
+		wait = qp->valid && !rxe_migr_ending(qp);
 		break;
 	case RXE_MIGR_QP_PAUSED:
 	case RXE_MIGR_QP_RESUMING:
-		hold = qp->valid && !rxe_migr_flushing(qp);
+		wait = qp->valid && !rxe_migr_flushing(qp);
 		break;
 	default:
-		hold = false;
+		wait = false;
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (hold)
+	if (wait)
 		rxe_migr_purge(qp, &qp->resp_pkts);
 
-	return hold;
+	return wait;
 }
 
 /*
@@ -96,26 +96,26 @@ bool rxe_migr_sender_waits(struct rxe_qp *qp)
 bool rxe_migr_receiver_waits(struct rxe_qp *qp)
 {
 	unsigned long flags;
-	bool hold;
+	bool wait;
 
 	spin_lock_irqsave(&qp->state_lock, flags);
 	switch (qp->migr_state) {
 	case RXE_MIGR_QP_STOPPED:
-		hold = qp->valid && !rxe_migr_takes_in(qp) && !rxe_migr_ending(qp);
+		wait = qp->valid && !rxe_migr_takes_in(qp) && !rxe_migr_ending(qp);
 		break;
 	case RXE_MIGR_QP_PAUSED:
-		hold = qp->valid && !rxe_migr_flushing(qp) &&
+		wait = qp->valid && !rxe_migr_flushing(qp) &&
 		       qp_type(qp) != IB_QPT_UC;
 		break;
 	default:
-		hold = false;
+		wait = false;
 	}
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
-	if (hold)
+	if (wait)
 		rxe_migr_purge_requests(qp);
 
-	return hold;
+	return wait;
 }
 
 /* ------------------------------------------------------- beginning again -- */
