@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# A static library for what the plugin and godwit both look up in /proc and /sys, and ask the kernel's network. It is part of
-# both, and not installed.
+# A static library for what the plugin and godwit both look up in /proc and /sys, and ask the kernel's network, and for the
+# standard files of all commands. It is part of each, and not installed.
 
 common_dir := tools/common
 common_headers := $(wildcard $(common_dir)/*.h)

@@ -2,22 +2,13 @@
 #ifndef COMMON_STANDARD_H
 #define COMMON_STANDARD_H
 
-#include <fcntl.h>
-#include <unistd.h>
-
 /*
  * Call this first in main(). Of the descriptors 0, 1 and 2 those that are closed become /dev/null. Else the first file that the
  * program opens would be one of them, and get what the program says.
  */
-static inline void open_standard(void)
-{
-	int fd;
+void open_standard(void);
 
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= STDIN_FILENO && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
+/* Was all of the standard output written? If not, say so, and give lost in place of 0. The first call that fails says it. */
+int end_output(const char *program, int code, int lost);
 
 #endif /* COMMON_STANDARD_H */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "host.h"
 #include "move/move.h"
+#include "standard.h"
 #include "text.h"
 
 /* One line for each thing that we look at: it is ok, or why not. */
@@ -177,7 +178,7 @@ static int check(struct move *m)
 		there = look_there(m);
 	ok = ok && !json_array_size(m->plan.problems) && !json_array_size(there);
 	print(m, ok, host, there);
-	code = end_output(ok ? EXIT_OK : EXIT_REFUSED, EXIT_REFUSED);
+	code = end_output("godwit", ok ? EXIT_OK : EXIT_REFUSED, EXIT_REFUSED);
 	dest_close(&m->dest);
 	return code;
 }

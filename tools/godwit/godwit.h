@@ -108,8 +108,6 @@ const char *only_argument(int argc, char **argv, int at, const char *what);
 int failed(int code);
 /* The same; with --json also an object with it. */
 int failed_as(bool json, int code);
-/* Was all of the standard output written? If not, say so, and give lost in place of EXIT_OK. The first call that fails says it. */
-int end_output(int code, int lost);
 /* A process id. If text is none, the program says so and ends. */
 pid_t parse_pid(const char *text);
 /* The same for a number of seconds. */

@@ -43,17 +43,17 @@ int main(int argc, char **argv)
 		usage();
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		print_usage(stdout);
-		return end_output(EXIT_OK, EXIT_REFUSED);
+		return end_output("godwit", EXIT_OK, EXIT_REFUSED);
 	}
 	if (!strcmp(argv[1], "--version")) {
 		printf("godwit %s\n", GODWIT_VERSION);
-		return end_output(EXIT_OK, EXIT_REFUSED);
+		return end_output("godwit", EXIT_OK, EXIT_REFUSED);
 	}
 	if (print_help(argc - 1, argv + 1))
-		return end_output(EXIT_OK, EXIT_REFUSED);
+		return end_output("godwit", EXIT_OK, EXIT_REFUSED);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
-			return end_output(commands[i].function(argc - 1, argv + 1), commands[i].lost);
+			return end_output("godwit", commands[i].function(argc - 1, argv + 1), commands[i].lost);
 	fprintf(stderr, "godwit: there is no command '%s'\n", argv[1]);
 	usage();
 }

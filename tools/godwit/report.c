@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "report.h"
+#include "standard.h"
 #include "text.h"
 
 static bool shown, tty;
@@ -177,7 +178,7 @@ int report_could(const struct report *report, bool json)
 		print_json(report, "could", NULL);
 	else
 		printf("godwit: %s can move to %s; nothing was stopped\n", what(report), report->host);
-	return end_output(EXIT_OK, EXIT_REFUSED);
+	return end_output("godwit", EXIT_OK, EXIT_REFUSED);
 }
 
 int report_failed(int code, const struct report *report, bool json)

@@ -2,7 +2,6 @@
 /*
  * The usage, and how a subcommand fails. A file of its own: main.c calls the subcommands, and they call this.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,18 +95,6 @@ int failed_as(bool json, int code)
 		json_decref(object);
 	}
 	return failed(code);
-}
-
-int end_output(int code, int lost)
-{
-	static bool said;
-
-	errno = EIO;	/* if the error was before */
-	if (said || (!fflush(stdout) && !ferror(stdout)))
-		return code;
-	said = true;
-	fprintf(stderr, "godwit: output: %s\n", strerror(errno));
-	return code == EXIT_OK ? lost : code;
 }
 
 static int parse_number(const char *text, int most, const char *what)

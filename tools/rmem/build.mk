@@ -50,17 +50,17 @@ $(rmemd_obj) $(rmemctl_obj) $(rmemswap_obj) $(librmem_obj) $(librvm_obj) $(rmem_
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(rmem_cflags) -fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-$(BUILD)/rmemd: $(rmemd_obj) $(rmem_service_obj) $(rmem_common_obj)
+$(BUILD)/rmemd: $(rmemd_obj) $(rmem_service_obj) $(rmem_common_obj) $(common_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lz -lm
 
-$(BUILD)/rmemctl: $(rmemctl_obj)
+$(BUILD)/rmemctl: $(rmemctl_obj) $(common_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -ljansson
 
 $(rmemswap_obj): rmem_cflags += -I/usr/include/libnl3
 
-$(BUILD)/rmemswap: $(rmemswap_obj) $(rmem_service_obj) $(rmem_common_obj)
+$(BUILD)/rmemswap: $(rmemswap_obj) $(rmem_service_obj) $(rmem_common_obj) $(common_lib)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -levent_core -libverbs -lsodium -linih -ljansson -lsystemd -lnl-genl-3 -lnl-3 -lpthread
 

@@ -39,15 +39,6 @@ static void usage(FILE *to)
 
 /* ------------------------------------------------------------------ printing */
 
-static int printed(int code)
-{
-	errno = EIO; /* if the error was before */
-	if (!fflush(stdout) && !ferror(stdout))
-		return code;
-	fprintf(stderr, "rmemctl: output: %s\n", strerror(errno));
-	return EXIT_REFUSED;
-}
-
 /* Prints key and value pairs as rdma(8) does, without lists and without keys that have no value. */
 static void print_pairs(const json_t *object)
 {
@@ -149,7 +140,7 @@ static int show(const json_t *answer, const char *command, bool json)
 	}
 	if (!ok)
 		fprintf(stderr, "rmemctl: %s\n", error ? error : "rmemd refused, and does not say why");
-	return printed(ok ? EXIT_OK : EXIT_REFUSED);
+	return end_output("rmemctl", ok ? EXIT_OK : EXIT_REFUSED, EXIT_REFUSED);
 }
 
 /* ------------------------------------------------------------------ commands */
@@ -226,8 +217,8 @@ int main(int argc, char **argv)
 		switch (c) {
 		case 'j': json = true; break;
 		case 's': path = optarg; break;
-		case 'V': printf("rmemctl %s\n", RMEM_PROGRAM_VERSION); return printed(EXIT_OK);
-		case 'h': usage(stdout); return printed(EXIT_OK);
+		case 'V': printf("rmemctl %s\n", RMEM_PROGRAM_VERSION); return end_output("rmemctl", EXIT_OK, EXIT_REFUSED);
+		case 'h': usage(stdout); return end_output("rmemctl", EXIT_OK, EXIT_REFUSED);
 		default: return EXIT_USAGE;
 		}
 	}

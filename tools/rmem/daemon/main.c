@@ -50,8 +50,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 		case 'l': arguments->listen = optarg; break;
 		case 'd': arguments->device = optarg; break;
 		case 'i': arguments->init = true; break;
-		case 'V': printf("rmemd %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;
-		case 'h': usage(stdout); return printed() ? EXIT_FAILED : EXIT_OK;
+		case 'V': printf("rmemd %s\n", RMEM_PROGRAM_VERSION); return end_output(say_as, EXIT_OK, EXIT_FAILED);
+		case 'h': usage(stdout); return end_output(say_as, EXIT_OK, EXIT_FAILED);
 		default: return EXIT_USAGE;
 		}
 	}

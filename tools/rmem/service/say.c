@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -47,12 +46,6 @@ int fault(const char *format, ...)
 	say_line(LOG_ERR, format, ap);
 	va_end(ap);
 	return -1;
-}
-
-int printed(void)
-{
-	errno = EIO; /* if the error was before */
-	return fflush(stdout) || ferror(stdout) ? fault("output: %s", strerror(errno)) : 0;
 }
 
 void *xcalloc(size_t n, size_t size)

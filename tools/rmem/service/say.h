@@ -13,7 +13,6 @@ extern const char *say_as; /* the program's own name, which its main() sets firs
 void say(int priority, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with LOG_ERR. Returns -1. */
 int fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int printed(void); /* was all of stdout written? Returns 0, or -1 after a message. */
 /* These two end the program if there is no memory. */
 void *xcalloc(size_t n, size_t size);
 char *xstrdup(const char *text);

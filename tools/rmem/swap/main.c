@@ -69,8 +69,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *a)
 			if (!number("count", optarg, &a->count))
 				return EXIT_USAGE;
 			break;
-		case 'V': printf("rmemswap %s\n", RMEM_PROGRAM_VERSION); return printed() ? EXIT_FAILED : EXIT_OK;
-		case 'h': usage(stdout); return printed() ? EXIT_FAILED : EXIT_OK;
+		case 'V': printf("rmemswap %s\n", RMEM_PROGRAM_VERSION); return end_output(say_as, EXIT_OK, EXIT_FAILED);
+		case 'h': usage(stdout); return end_output(say_as, EXIT_OK, EXIT_FAILED);
 		default: return EXIT_USAGE;
 		}
 	}

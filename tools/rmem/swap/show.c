@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "rmemswap.h"
+#include "standard.h"
 
 /* The values that are shown, in this order. */
 static const struct shown {
@@ -229,7 +230,7 @@ int status_command(bool json, bool slabs)
 	else
 		print_devices(status, slabs);
 	json_decref(status);
-	return printed() ? EXIT_FAILED : EXIT_OK;
+	return end_output(say_as, EXIT_OK, EXIT_FAILED);
 }
 
 /* ------------------------------------------------------------------ top */
@@ -353,8 +354,7 @@ int top_command(unsigned int interval, unsigned int count, bool json)
 		json_decref(before);
 		before = now;
 		then = t;
-		if (code == EXIT_OK && printed())
-			code = EXIT_FAILED;
+		code = end_output(say_as, code, EXIT_FAILED);
 		if (!count || i < count)
 			sleep(interval); /* a signal ends it */
 	}
@@ -480,5 +480,5 @@ int drain_command(const char *donor, const char *socket_path, bool json)
 	kernel_close(&k);
 	if (!ret)
 		print_drained(&where);
-	return ret || printed() ? EXIT_FAILED : EXIT_OK;
+	return ret ? EXIT_FAILED : end_output(say_as, EXIT_OK, EXIT_FAILED);
 }
