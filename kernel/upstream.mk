@@ -26,13 +26,13 @@ build/kernel/upstream/.done: $(KERNEL_SOURCE) build/kernel-version
 		'linux-source-6.12/scripts/spelling.txt' 'linux-source-6.12/scripts/const_structs.checkpatch'
 	$(Q)touch $@
 
-# rxe_kbuild NAME,HEADERS
-define rxe_kbuild
-$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/linux/$(RXE) W=1 \
-		CONFIG_RDMA_RXE=m CONFIG_DEBUG_INFO_BTF_MODULES= \
-		KCFLAGS="-I$$(CURDIR)/build/$(1)/linux/drivers/infiniband/core \
-		-I$$(CURDIR)/build/$(1)/linux/include/uapi $$(WERROR) $$(KERNEL_CFLAGS)" modules
+# kbuild NAME,HEADERS,FOLDER,INCLUDED-FOLDERS,ARGUMENTS: the module in build/NAME/FOLDER
+define kbuild
+$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/$(3) W=1 \
+		$(5) CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="$(4:%=-I$$(CURDIR)/%) $$(WERROR) $$(KERNEL_CFLAGS)" modules
 endef
+
+rxe_kbuild = $(call kbuild,$(1),$(2),linux/$(RXE),$(addprefix build/$(1)/linux/,drivers/infiniband/core include/uapi),CONFIG_RDMA_RXE=m)
 
 # kernel_build NAME,HEADERS
 define kernel_build

@@ -7,11 +7,7 @@ rmem_swap_files := $(wildcard kernel/rmem_swap/*.[ch] kernel/rmem_swap/Kbuild)
 
 ALL += build/kernel/rmem_swap.ko
 
-# rmem_swap_kbuild NAME,HEADERS
-define rmem_swap_kbuild
-$$(MAKE) $(if $(V),V=1,-s) --no-print-directory -C $(2) M=$$(CURDIR)/build/$(1)/rmem_swap W=1 \
-		CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-I$$(CURDIR)/kernel/uapi $$(WERROR) $$(KERNEL_CFLAGS)" modules
-endef
+rmem_swap_kbuild = $(call kbuild,$(1),$(2),rmem_swap,kernel/uapi)
 
 # rmem_swap_build NAME,HEADERS
 define rmem_swap_build
