@@ -161,7 +161,7 @@ static void check_usage(struct move *m, int argc, char **argv)
 		wrong_usage("'%s': give a PID or --container, not both", argv[optind]);
 	if (!m->host)
 		wrong_usage("say where to: --to HOST");
-	if (m->container.name && (m->copy.n || m->device_map || m->gids_asked))
+	if (m->container.name && (m->copy.n || m->devices_asked || m->gids_asked))
 		wrong_usage("--copy, --device and --gid are for a PID, not for --container");
 	if (!m->container.name && (m->container.parent || m->volumes.n))
 		wrong_usage("--parent and --copy-volume are for --container");

@@ -281,18 +281,11 @@ static int check_here(struct move *m)
 
 static int prepare_there(struct move *m)
 {
-	char *gid_map = move_gid_map_text(m->plan.gids);
-	json_t *env = json_object(), *answer;
-
-	if (*gid_map)
-		json_object_set_new(env, "GODWIT_SGID_MAP", json_string(gid_map));
-	free(gid_map);
-	if (m->device_map)
-		json_object_set_new(env, "GODWIT_DEVICE_MAP", json_string(m->device_map));
-	answer = dest_ask(&m->dest, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*, s:O*, s:O}", "op", "prepare",
+	json_t *answer = dest_ask(&m->dest, json_pack("{s:s, s:s, s:o, s:i, s:o, s:O*, s:O*, s:O}", "op", "prepare",
 		"images", m->images_base, "addresses", addresses_json(&m->addresses),
-		"limit_ms", m->limit_ms, "env", env, "container", m->container.facts,
+		"limit_ms", m->limit_ms, "env", move_plugin_env(m), "container", m->container.facts,
 		"mntns", m->plan.mntns.differences, "outside", m->plan.outside), CHECK_MS);
+
 	netns_drop_sysctls(container_netns(m));
 	json_decref(answer);
 	return answer ? dest_ping(&m->dest) : -1;

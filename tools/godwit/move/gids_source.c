@@ -10,38 +10,25 @@
 #include "move.h"
 #include "text.h"
 
-/* The NEW of this OLD in the map of devices, up to a comma or its end; or NULL. */
-static const char *device_asked(const struct move *m, const char *old, size_t len)
-{
-	for (const char *at = m->device_map; at && *at; at = strchr(at, ','), at += !!at)
-		if (!strncmp(at, old, len) && at[len] == '=')
-			return at + len + 1;
-	return NULL;
-}
-
 int move_device(struct move *m, const char *text)
 {
-	const char *pair = parse_text(text);
+	char *rest = xstrdup(parse_text(text)), *old, *new;
 
-	do {
-		size_t len = strcspn(pair, ","), old = strcspn(pair, "=");
-
-		if (!old || old + 1 >= len)
+	m->devices_asked = m->devices_asked ?: json_object();
+	while ((new = strsep(&rest, ","))) {
+		old = strsep(&new, "=");
+		if (!*old || !new || !*new)
 			return fault("--device %s: it is not of the form OLD=NEW", text);
-		if (device_asked(m, pair, old))
-			return fault("--device %s: %.*s was given before", text, (int)old, pair);
-		m->device_map = xasprintf("%s%s%.*s", m->device_map ?: "", m->device_map ? "," : "", (int)len, pair);
-		pair += len;
-	} while (*pair++ == ',');
+		if (json_object_get(m->devices_asked, old))
+			return fault("--device %s: %s was given before", text, old);
+		json_object_set_new(m->devices_asked, old, json_string(new));
+	}
 	return 0;
 }
 
-/* The name that a device of ours has there. */
-static void device_there(const struct move *m, const char *device, char there[64])
+static const char *device_asked(const struct move *m, const char *old)
 {
-	const char *asked = device_asked(m, device, strlen(device)) ?: device;
-
-	snprintf(there, 64, "%.*s", (int)strcspn(asked, ","), asked);
+	return json_string_value(json_object_get(m->devices_asked, old));
 }
 
 /* As the operator writes a GID: IPv4 without ::ffff: */
@@ -77,10 +64,9 @@ static json_t *gids_here(json_t *known, const char *device)
 static void map_context_gids(struct move *m, const struct context *c, json_t *known, json_t *problems)
 {
 	json_t *here = gids_here(known, c->device), *old = plan_context_gids(c, here), *gids, *text;
-	char there[64];
+	const char *there = device_asked(m, c->device) ?: c->device;
 	size_t i;
 
-	device_there(m, c->device, there);
 	gids = json_object_get(json_object_get(m->dest.hello, "devices"), there);
 	json_array_foreach(old, i, text) {
 		const char *name = json_string_value(text), *new;
@@ -98,26 +84,12 @@ static void map_context_gids(struct move *m, const struct context *c, json_t *kn
 	json_decref(old);
 }
 
-static bool has_device(const struct move *m, const char *name, size_t len)
+static bool has_device(const struct move *m, const char *name)
 {
-	for (size_t i = 0; i < m->plan.contexts.n; i++) {
-		const char *device = m->plan.contexts.context[i].device;
-
-		if (strlen(device) == len && !strncmp(device, name, len))
+	for (size_t i = 0; i < m->plan.contexts.n; i++)
+		if (!strcmp(m->plan.contexts.context[i].device, name))
 			return true;
-	}
 	return false;
-}
-
-static void refuse_unused_devices(const struct move *m, json_t *problems)
-{
-	for (const char *at = m->device_map; at; at = strchr(at, ','), at += !!at) {
-		int old = strcspn(at, "=");
-
-		if (!has_device(m, at, old))
-			json_array_append_new(problems, json_sprintf("--device %.*s: the process has no device %.*s open",
-								     (int)strcspn(at, ","), at, old, at));
-	}
 }
 
 void move_map_gids(struct move *m, json_t *problems)
@@ -128,7 +100,10 @@ void move_map_gids(struct move *m, json_t *problems)
 	for (size_t i = 0; i < m->plan.contexts.n; i++)
 		map_context_gids(m, &m->plan.contexts.context[i], known, problems);
 	json_decref(known);
-	refuse_unused_devices(m, problems);
+	json_object_foreach(m->devices_asked, old, new)
+		if (!has_device(m, old))
+			json_array_append_new(problems, json_sprintf("--device %s=%s: the process has no device %s open",
+								     old, json_string_value(new), old));
 	json_object_foreach(m->gids_asked, old, new)
 		if (!json_object_get(m->plan.gids, old))
 			json_array_append_new(problems, json_sprintf("--gid %s=%s: the process sends from no such GID",
@@ -138,29 +113,44 @@ void move_map_gids(struct move *m, json_t *problems)
 void move_map_devices(struct move *m)
 {
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
-		char there[64];
+		struct context *c = &m->plan.contexts.context[i];
+		const char *asked = device_asked(m, c->device);
 
-		device_there(m, m->plan.contexts.context[i].device, there);
-		strcpy(m->plan.contexts.context[i].device, there);
+		if (asked)
+			snprintf(c->device, sizeof(c->device), "%s", asked);
 	}
 }
 
-/* "OLD=NEW,OLD=NEW" */
-char *move_gid_map_text(json_t *gids)
+/* As the plugin reads it: "OLD=NEW,OLD=NEW" */
+static void set_map(json_t *env, const char *variable, json_t *map)
 {
-	char *text = xstrdup("");
+	char *text = NULL, *longer;
 	const char *old;
-	json_t *entry;
+	json_t *new;
 
-	json_object_foreach(gids, old, entry) {
-		const char *new = json_string_value(json_object_get(entry, "there"));
-		char *longer;
-
-		if (!new || !strcmp(new, old))
-			continue;
-		longer = xasprintf("%s%s%s=%s", text, *text ? "," : "", old, new);
+	json_object_foreach(map, old, new) {
+		longer = xasprintf("%s%s%s=%s", text ?: "", text ? "," : "", old, json_string_value(new));
 		free(text);
 		text = longer;
 	}
-	return text;
+	if (text)
+		json_object_set_new(env, variable, json_string(text));
+	free(text);
+}
+
+json_t *move_plugin_env(const struct move *m)
+{
+	json_t *env = json_object(), *gids = json_object(), *entry;
+	const char *old;
+
+	json_object_foreach(m->plan.gids, old, entry) {
+		const char *new = json_string_value(json_object_get(entry, "there"));
+
+		if (new && strcmp(new, old))
+			json_object_set_new(gids, old, json_string(new));
+	}
+	set_map(env, "GODWIT_SGID_MAP", gids);
+	set_map(env, "GODWIT_DEVICE_MAP", m->devices_asked);
+	json_decref(gids);
+	return env;
 }

@@ -49,8 +49,7 @@ struct move {
 	struct addresses addresses;
 	struct paths copy;	/* files to take along */
 	struct paths share;	/* files, and folders of files, that both hosts share, as the operator says */
-	const char *device_map;	/* OLD=NEW,... or NULL */
-	json_t *gids_asked;	/* {OLD: NEW}, or NULL */
+	json_t *devices_asked, *gids_asked;	/* {OLD: NEW}, or NULL */
 	int limit_ms;
 	bool json, leave_images, dry_run;
 	/* as it goes */
@@ -104,13 +103,13 @@ int move_check(struct move *m);
 /*
  * gids_source.c: move_device() takes a --device OLD=NEW,...; -1 with fault(). Call the others, in this order, once the
  * destination has said hello. move_map_gids(): m->plan.gids gets what each GID becomes there. move_map_devices(): the contexts
- * of m->plan get the names of their devices there. move_gid_map_text(): the GIDs that change, in the form that the CRIU plugin
- * reads; free it.
+ * of m->plan get the names of their devices there. move_plugin_env(): which of both change, as variables of the environment for
+ * the CRIU plugin there.
  */
 int move_device(struct move *m, const char *text);
 void move_map_gids(struct move *m, json_t *problems);
 void move_map_devices(struct move *m);
-char *move_gid_map_text(json_t *gids);
+json_t *move_plugin_env(const struct move *m);
 
 /* freeze_source.c. 1, with fault(): CRIU failed, and all runs as before. -1 with fault(). */
 int move_freeze_and_dump(struct move *m);
