@@ -3,7 +3,6 @@
  * godwit check: can this host take part in a move? Can this process move, and if not, why?
  */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,24 +203,25 @@ static int check_first(struct move *m)
 	return failed_as(m->json, EXIT_REFUSED);
 }
 
+const struct option check_options[] = {
+	{ "address", required_argument, NULL, 'a' },
+	{ "copy", required_argument, NULL, 'c' },
+	{ "device", required_argument, NULL, 'd' },
+	{ "gid", required_argument, NULL, 'g' },
+	{ "images", required_argument, NULL, 'i' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "shared", required_argument, NULL, 'S' },
+	{ "ssh", required_argument, NULL, 's' },
+	{ "to", required_argument, NULL, 't' },
+	{ }
+};
+
 int cmd_check(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "address", required_argument, NULL, 'a' },
-		{ "copy", required_argument, NULL, 'c' },
-		{ "device", required_argument, NULL, 'd' },
-		{ "gid", required_argument, NULL, 'g' },
-		{ "images", required_argument, NULL, 'i' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "shared", required_argument, NULL, 'S' },
-		{ "ssh", required_argument, NULL, 's' },
-		{ "to", required_argument, NULL, 't' },
-		{ }
-	};
 	struct move m = MOVE_INIT;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "ja:t:", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "ja:t:", check_options, NULL)) != -1)
 		switch (c) {
 		case 'a':
 			if (address_parse(&m.addresses, optarg))

@@ -2,7 +2,6 @@
 /*
  * godwit dump: what RDMA objects a process has. It runs on meanwhile.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include "host.h"
 #include "rdma.h"
@@ -44,20 +43,21 @@ static void print(const struct contexts *list, bool all)
 	}
 }
 
+const struct option dump_options[] = {
+	{ "all", no_argument, NULL, 'a' },
+	{ "json", no_argument, NULL, 'j' },
+	{ }
+};
+
 int cmd_dump(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "all", no_argument, NULL, 'a' },
-		{ }
-	};
 	struct contexts contexts = { 0 };
 	bool json = false, all = false;
 	struct tree tree;
 	pid_t pid;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "ja", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "ja", dump_options, NULL)) != -1) {
 		json |= c == 'j';
 		all |= c == 'a';
 		if (c == '?')

@@ -5,6 +5,7 @@
 #ifndef GODWIT_H
 #define GODWIT_H
 
+#include <getopt.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -95,6 +96,9 @@ int cmd_migrate(int argc, char **argv);
 int cmd_settle(int argc, char **argv);
 int cmd_show(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+
+/* What those that have options take, by name: --help prints them. */
+extern const struct option check_options[], dump_options[], link_options[], migrate_options[], show_options[], status_options[];
 
 void print_usage(FILE *f);
 void usage(void) __attribute__((noreturn));	/* print it, and end the program */

@@ -4,7 +4,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,17 +266,22 @@ static int check_arguments(const struct link *l)
 	return 0;
 }
 
+const struct option link_options[] = {
+	{ "address", required_argument, NULL, 'a' },
+	{ "container", required_argument, NULL, 'c' },
+	{ "ifname", required_argument, NULL, 'i' },
+	{ "mac", required_argument, NULL, 'm' },
+	{ "netns", required_argument, NULL, 'n' },
+	{ "parent", required_argument, NULL, 'p' },
+	{ "type", required_argument, NULL, 't' },
+	{ }
+};
+
 static int parse_add(struct link *l, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "netns", required_argument, NULL, 'n' }, { "container", required_argument, NULL, 'c' },
-		{ "parent", required_argument, NULL, 'p' }, { "type", required_argument, NULL, 't' },
-		{ "address", required_argument, NULL, 'a' }, { "mac", required_argument, NULL, 'm' },
-		{ "ifname", required_argument, NULL, 'i' }, { 0 },
-	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "", link_options, NULL)) != -1)
 		switch (c) {
 		case 'n': l->netns = parse_text(optarg); break;
 		case 'c': l->container = parse_text(optarg); break;

@@ -4,7 +4,6 @@
  * brings the move to its end.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,30 +166,31 @@ static void check_usage(struct move *m, int argc, char **argv)
 		wrong_usage("--parent and --copy-volume are for --container");
 }
 
+const struct option migrate_options[] = {
+	{ "address", required_argument, NULL, 'a' },
+	{ "container", required_argument, NULL, 'C' },
+	{ "copy", required_argument, NULL, 'c' },
+	{ "copy-volume", required_argument, NULL, 'V' },
+	{ "device", required_argument, NULL, 'd' },
+	{ "dry-run", no_argument, NULL, 'n' },
+	{ "gid", required_argument, NULL, 'g' },
+	{ "images", required_argument, NULL, 'i' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "leave-images", no_argument, NULL, 'l' },
+	{ "limit", required_argument, NULL, 'L' },
+	{ "parent", required_argument, NULL, 'p' },
+	{ "shared", required_argument, NULL, 'S' },
+	{ "ssh", required_argument, NULL, 's' },
+	{ "to", required_argument, NULL, 't' },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ }
+};
+
 static void parse(struct move *m, int argc, char **argv, bool *verbose)
 {
-	static const struct option options[] = {
-		{ "to", required_argument, NULL, 't' },
-		{ "address", required_argument, NULL, 'a' },
-		{ "container", required_argument, NULL, 'C' },
-		{ "copy", required_argument, NULL, 'c' },
-		{ "copy-volume", required_argument, NULL, 'V' },
-		{ "device", required_argument, NULL, 'd' },
-		{ "dry-run", no_argument, NULL, 'n' },
-		{ "gid", required_argument, NULL, 'g' },
-		{ "images", required_argument, NULL, 'i' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "leave-images", no_argument, NULL, 'l' },
-		{ "limit", required_argument, NULL, 'L' },
-		{ "parent", required_argument, NULL, 'p' },
-		{ "shared", required_argument, NULL, 'S' },
-		{ "ssh", required_argument, NULL, 's' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ }
-	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "t:a:v", options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "t:a:v", migrate_options, NULL)) != -1)
 		switch (c) {
 		case 't': m->host = parse_text(optarg); break;
 		case 'a':

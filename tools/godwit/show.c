@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,19 +264,20 @@ static void print(json_t *inventory, json_t *contexts, bool all)
 	}
 }
 
+const struct option show_options[] = {
+	{ "all", no_argument, NULL, 'a' },
+	{ "json", no_argument, NULL, 'j' },
+	{ }
+};
+
 int cmd_show(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "all", no_argument, NULL, 'a' },
-		{ }
-	};
 	json_t *inventory, *contexts = json_array(), *records;
 	bool json = false, all = false;
 	const char *images;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "ja", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "ja", show_options, NULL)) != -1) {
 		json |= c == 'j';
 		all |= c == 'a';
 		if (c == '?')

@@ -5,7 +5,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,15 +197,16 @@ static void leave_out_sysctls(json_t *moves)
 		netns_forget_sysctls(json_object_get(json_object_get(move, "container"), "netns"));
 }
 
+const struct option status_options[] = { { "json", no_argument, NULL, 'j' }, { } };
+
 int cmd_status(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", no_argument, NULL, 'j' }, { } };
 	struct status status = { .qps = json_array(), .devices = json_object(), .unanswered = json_array() };
 	bool json = false;
 	json_t *moves;
 	int c, ret;
 
-	while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "j", status_options, NULL)) != -1) {
 		json |= c == 'j';
 		if (c == '?')
 			usage();

@@ -10,19 +10,16 @@
 #include "godwit.h"
 
 static const struct {
-	const char *name, *arguments, *does, *options;
+	const char *name, *arguments, *does;
+	const struct option *options;
 } commands[] = {
-	{ "check", "[PID] [--to HOST]", "can this host, this process move? each RDMA object; why not?",
-	  "--address --copy --device --gid --images --json --shared --ssh" },
-	{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME",
-	  "--address --container --copy --copy-volume --device --dry-run --gid --images --json --leave-images --limit --parent "
-	  "--shared --ssh --verbose" },
-	{ "status", "", "what is stopped, paused or resuming here, and moves that are not over", "--json" },
-	{ "dump", "PID", "the RDMA objects of a process", "--all --json" },
-	{ "show", "IMAGES", "the RDMA part of a checkpoint", "--all --json" },
+	{ "check", "[PID] [--to HOST]", "can this host, this process move? each RDMA object; why not?", check_options },
+	{ "migrate", "PID --to HOST", "move a process and its children, or --container NAME", migrate_options },
+	{ "status", "", "what is stopped, paused or resuming here, and moves that are not over", status_options },
+	{ "dump", "PID", "the RDMA objects of a process", dump_options },
+	{ "show", "IMAGES", "the RDMA part of a checkpoint", show_options },
 	{ "key", "COMMAND [FILE]", "the cluster's key: set, generate, show, add, rotate, drop-old, clear, load", NULL },
-	{ "link", "add|del NAME", "a device of its own for a container",
-	  "--address --container --ifname --mac --netns --parent --type" },
+	{ "link", "add|del NAME", "a device of its own for a container", link_options },
 	{ "settle", "ID commit|abort", "decide about a process that is held here", NULL },
 };
 
@@ -42,6 +39,14 @@ void usage(void)
 	exit(EXIT_USAGE);
 }
 
+static void print_options(const struct option *option)
+{
+	if (option)
+		printf("\noptions:");
+	for (; option && option->name; option++)
+		printf(" --%s%s", option->name, option[1].name ? "" : "\n");
+}
+
 bool print_help(int argc, char **argv)
 {
 	bool asked = false;
@@ -51,8 +56,7 @@ bool print_help(int argc, char **argv)
 	for (size_t i = 0; asked && i < N_COMMANDS; i++)
 		if (!strcmp(argv[0], commands[i].name)) {
 			printf("usage: godwit %s %s\n\n  %s\n", argv[0], commands[i].arguments, commands[i].does);
-			if (commands[i].options)
-				printf("\noptions: %s\n", commands[i].options);
+			print_options(commands[i].options);
 			printf("\nSee godwit(1).\n");
 			return true;
 		}
