@@ -364,7 +364,6 @@ static void on_period(evutil_socket_t fd, short what, void *arg)
 	uint64_t bytes = look();
 
 	(void)fd, (void)what, (void)arg;
-	donor.changed = true; /* store_sync() looks whether we have moved to another host */
 	if (current.asking) {
 		if (!waits() || now_ms() >= current.deadline)
 			answered(bytes);

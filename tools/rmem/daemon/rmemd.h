@@ -271,6 +271,8 @@ extern struct donor donor;
 
 /* Everything done so far is durable when this returns. If the disk fails, rmemd ends here. */
 void serve_sync(void);
+/* The same also if nothing was changed, so that the folder names this host after a move. */
+void serve_sync_unchanged(void);
 void serve_end(int code);
 /* accept() has failed with @err. True: the connection stays in the queue, so the socket would be readable again at once. */
 bool accept_must_wait(int err);

@@ -14,10 +14,11 @@
 
 #include "rmemd.h"
 
-#define PROBE_S 5 /* how often silent clients are looked for */
+#define PROBE_S 5  /* how often silent clients are looked for */
+#define FOLLOW_S 1 /* how often rmemd looks whether it has moved to another host */
 
 static int listener = -1;
-static struct event *acceptable, *accept_later, *probe, *signals[3];
+static struct event *acceptable, *accept_later, *probe, *follow, *signals[3];
 
 /* ------------------------------------------------------------------ accepting */
 
@@ -146,6 +147,12 @@ static void on_probe(evutil_socket_t fd, short what, void *arg)
 		client_probe(c);
 }
 
+static void on_follow(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd, (void)what, (void)arg;
+	serve_sync_unchanged();
+}
+
 static void open_signals(void)
 {
 	signals[0] = event_or_die(SIGTERM, EV_SIGNAL | EV_PERSIST, on_end, NULL);
@@ -159,7 +166,7 @@ static void open_signals(void)
 
 int serve_open(void)
 {
-	const struct timeval probe_time = { .tv_sec = PROBE_S };
+	const struct timeval probe_time = { .tv_sec = PROBE_S }, follow_time = { .tv_sec = FOLLOW_S };
 
 	signal(SIGPIPE, SIG_IGN);
 	donor.base = event_base_new();
@@ -168,6 +175,8 @@ int serve_open(void)
 	open_signals();
 	probe = event_or_die(-1, EV_PERSIST, on_probe, NULL);
 	event_add(probe, &probe_time);
+	follow = event_or_die(-1, EV_PERSIST, on_follow, NULL);
+	event_add(follow, &follow_time);
 	pressure_open();
 	if (open_listener())
 		return -1;
@@ -231,6 +240,7 @@ void serve_close(void)
 	}
 	free_event(&accept_later);
 	free_event(&probe);
+	free_event(&follow);
 	pressure_close();
 	for (unsigned int i = 0; i < 3; i++)
 		free_event(&signals[i]);

@@ -27,6 +27,10 @@ enum rmem_status store_sync(struct store *store, char **why)
 		return RMEM_OK;
 	if (log->failed)
 		return not_durable(store, why);
+	/*
+	 * Before anybody is answered. After a move a commit in a folder that only looks the same would be lost, and the host that
+	 * was left could still start another rmemd.
+	 */
 	if (host_follow(store))
 		return not_durable(store, why);
 	store->settled = log->logged + log->used;

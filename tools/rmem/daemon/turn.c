@@ -22,17 +22,21 @@ bool accept_must_wait(int err)
 	return err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
 }
 
-void serve_sync(void)
+void serve_sync_unchanged(void)
 {
 	char *why = NULL;
 
-	if (!donor.changed)
-		return;
 	donor.changed = false;
 	if (store_sync(donor.store, &why) == RMEM_OK)
 		return;
 	say(LOG_CRIT, "%s: nothing is answered any more", why ? why : "the log failed");
 	_exit(EXIT_FAILED);
+}
+
+void serve_sync(void)
+{
+	if (donor.changed)
+		serve_sync_unchanged();
 }
 
 void serve_end(int code)
