@@ -109,12 +109,17 @@ static void flip(const char *path, off_t at, unsigned int bits)
 	close(fd);
 }
 
+/* It is made if it is not there. @segment: 0 is the default */
+static struct store *open_at(const char *dir, uint64_t segment, char **why)
+{
+	return store_open(&(struct store_options){ .dir = dir, .create = true, .segment = segment }, why);
+}
+
 /* The copy must be refused, in a text that has these words. */
 static int refused(const char *what, const char *words, const char *more)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	char *why = NULL;
-	struct store *store = store_open(&options, &why);
+	struct store *store = open_at(copy, 0, &why);
 	int ret = 0;
 
 	if (store)
@@ -130,10 +135,9 @@ static int refused(const char *what, const char *words, const char *more)
 /* The copy must open, as the store was at some time since its last checkpoint; @whole: as it was in the end. */
 static int accepted(const char *what, bool whole)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	uint64_t units = shared->units, acked = shared->acked, used = shared->used;
 	char *why = NULL;
-	struct store *store = store_open(&options, &why);
+	struct store *store = open_at(copy, 0, &why);
 	int ret;
 
 	if (!store) {
@@ -261,13 +265,12 @@ static void say_copying(void)
 /* Makes a store of one region in the copy's place. The region's file has 1 in all bytes, the log has 2 for a part of a page. */
 static int one_region(char path[600])
 {
-	struct store_options options = { .dir = copy, .create = true, .segment = 1 };
 	struct region *region;
 	struct store *store;
 	char *why = NULL;
 
 	shell("rm -rf %s", copy);
-	store = store_open(&options, &why);
+	store = open_at(copy, 1, &why);
 	if (!store || store_alloc(store_owner(store, "one"), 1, PAGES * 4096, 0, &region) || store_sync(store, &why))
 		return failed("an empty folder", why);
 	path_of(path, "regions", "");
@@ -276,8 +279,7 @@ static int one_region(char path[600])
 	if (store_flush(region->owner, region->addr, region->size) || store_sync(store, &why))
 		return failed("a flush", why);
 	store_close(store);
-	options.segment = 0;
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	region = store ? region_of_tag(store_owner(store, "one"), 1) : NULL;
 	if (!region)
 		return failed("one region", why);
@@ -291,7 +293,6 @@ static int one_region(char path[600])
 /* Without a checkpoint under way each page must be good. During a checkpoint, a page may be torn if the log has bytes for it. */
 static int torn_pages(void)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	char path[600], *why = NULL;
 	struct store *store;
 	int ret;
@@ -305,7 +306,7 @@ static int torn_pages(void)
 	flip(path, TORN + 4096, 0xff);
 	if (ret)
 		return ret;
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	if (!store)
 		return failed("a torn page", why);
 	for (uint64_t i = 0; i < PAGES * 4096 && !ret; i++)
@@ -330,13 +331,12 @@ static int old_region(void)
 /* A page changes on the disk while the store is open, and a part of it is written: that gives it no good checksum. */
 static int changed_while_open(void)
 {
-	struct store_options options = { .dir = copy, .create = true, .segment = 1 };
 	char path[600], *why = NULL;
 	struct region *region;
 	struct store *store;
 	int ret = one_region(path);
 
-	store = store_open(&options, &why);
+	store = open_at(copy, 1, &why);
 	region = store ? region_of_tag(store_owner(store, "one"), 1) : NULL;
 	if (ret || !region)
 		return failed("one region", why);
@@ -367,7 +367,6 @@ static void reopen(int fd, const char *path)
 /* A process is moved: its descriptors belong to other files then. @without: a file that did not come along; "": all did. */
 static int moved(const char *without)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	char path[600], *why = NULL;
 	enum rmem_status status;
 	struct region *region;
@@ -375,7 +374,7 @@ static int moved(const char *without)
 	int ret = 0;
 
 	copy_folder();
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	if (!store)
 		return failed("a copy", why);
 	shell("mv %s %s.1 && cp -a %s.1 %s", copy, copy, copy, copy);
@@ -422,14 +421,13 @@ static int dead_tail(void)
 static int old_index(void)
 {
 	char path[600];
-	struct store_options options = { .dir = copy, .create = true };
 	struct region *region;
 	struct store *store;
 	char *why = NULL;
 
 	copy_folder();
 	shell("cp -a %s/index.json %s.index", copy, copy);
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	if (!store || store_alloc(store_owner(store, "new"), 1, 1, 0, &region) || store_sync(store, &why))
 		return failed("a copy", why);
 	if (refused("a second rmemd", "another rmemd", ""))
@@ -443,7 +441,6 @@ static int old_index(void)
 /* An index of before transactions had words is read all the same. */
 static int index_without_words(void)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	struct store *store;
 	char path[600], *why = NULL;
 	off_t before;
@@ -459,7 +456,7 @@ static int index_without_words(void)
 	      "EOF", path);
 	if (size_of(path) >= before)
 		return failed("an index without words", "it was not made");
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	if (!store)
 		return failed("an index without words", why);
 	store_close(store);
@@ -511,7 +508,6 @@ static int fill(struct store *store)
 
 static int full_disk(void)
 {
-	struct store_options options = { .dir = copy, .create = true };
 	char *why = NULL;
 	struct store *store;
 	struct owner *owner;
@@ -519,12 +515,12 @@ static int full_disk(void)
 	int ret;
 
 	shell("rm -rf %s", copy);
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	ret = store ? fill(store) : failed("an empty folder", why);
 	store_close(store);
 	if (ret)
 		return ret;
-	store = store_open(&options, &why);
+	store = open_at(copy, 0, &why);
 	if (!store)
 		return failed("after a full disk", why);
 	owner = store_owner(store, ".full");
@@ -586,7 +582,6 @@ static int limits(void)
 /* A donor takes no transaction that would keep all others waiting, whether it persists (@dir) or not. */
 static int too_many_records(const char *dir)
 {
-	struct store_options options = { .dir = dir, .create = true };
 	struct rmem_wire_op ops[64];
 	char *why = NULL;
 	struct store *store;
@@ -595,7 +590,7 @@ static int too_many_records(const char *dir)
 	uint64_t n;
 
 	shell("rm -rf %s", copy);
-	store = store_open(&options, &why);
+	store = open_at(dir, 0, &why);
 	if (!store)
 		return failed("many records", why);
 	owner = store_owner(store, "many");
@@ -616,14 +611,13 @@ static int too_many_records(const char *dir)
 /* The same for what is not logged, as is all of a donor that does not persist, and slabs of one that does. (fill() has the rest.) */
 static int too_much_to_copy(const char *dir)
 {
-	struct store_options options = { .dir = dir, .create = true };
 	char *why = NULL;
 	struct store *store;
 	struct owner *owner;
 	struct region *a, *b;
 
 	shell("rm -rf %s", copy);
-	store = store_open(&options, &why);
+	store = open_at(dir, 0, &why);
 	if (!store)
 		return failed("much to copy", why);
 	owner = store_owner(store, "much");
