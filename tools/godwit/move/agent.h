@@ -27,8 +27,16 @@ enum stage {
 	STAGE_END,		/* the agent ends */
 };
 
+/* What the tasks have done so far. This stands beside the stage, since the source sees STAGE_COMMITTED in all three. */
+enum tasks {
+	TASKS_FROZEN,
+	TASKS_GO,		/* CRIU, or its plugin, has taken the commit: they may have run */
+	TASKS_RAN,		/* CRIU has ended: they have run. This alone is written down */
+};
+
 struct agent {
 	enum stage stage;
+	enum tasks tasks;
 	const char *id;
 	int lock;		/* state_lock() */
 	struct wire wire;	/* -1: nobody is connected */
@@ -40,7 +48,7 @@ struct agent {
 	char *images;
 	struct incoming incoming;
 	struct addresses addresses;
-	bool adding;		/* we have added the addresses, or are about to */
+	bool adding;		/* we have added the addresses, or are about to; no stage, since not each move has addresses */
 	json_t *copied;		/* copied files that came: files_dest.c */
 	/*
 	 * What the source says of a container that moves (container.h); NULL: processes move. We add "has_netns": its
@@ -53,13 +61,11 @@ struct agent {
 	struct criu criu;	/* for a container: podman, without a socket */
 	/*
 	 * Who keeps the restored tasks frozen: the CRIU plugin, which asks at commit_sk before their connections resume;
-	 * or, without RDMA, CRIU itself, which waits for our answer (gate) before it lets them go.
+	 * or, without RDMA, CRIU itself, which waits for our answer before it lets them go (gate: it waits now).
 	 */
 	int commit_sk, plugin_sk;	/* our end, and the plugin's until CRIU has it */
 	int commit_listener;	/* the plugin in podman's CRIU connects here; or -1 */
 	bool gate;
-	bool goes;		/* the plugin has taken the commit: tasks may have run */
-	bool ran;		/* they have run */
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for whoever goes on when we are killed */
 	struct proc_id plugin_id;	/* for a container: the CRIU that podman's runtime started */
@@ -73,14 +79,14 @@ struct agent {
 	int64_t moving_ms;	/* when, in ms after the commit, all peers without an answer were last seen stopped */
 	int64_t told;		/* the last TELL_MS period after the commit in which the source was told that we wait */
 	json_t *warnings;
-	bool over;		/* nothing is left to do; what is written down stays */
 };
 
 /*
- * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down. agent_save() writes down what must be
- * undone or settled, and agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): what is below
- * a->root was restored, and is written down with the next stage. agent_restored(): the nth of these processes.
- * agent_stage_in(): the stage in a state that was written down; STAGE_IDLE: it is of a source.
+ * state_dest.c: a->stage changes here alone. agent_enter_stage() also writes it down; at STAGE_IDLE and STAGE_END it removes what
+ * was written down. agent_save() writes down what must be undone or settled, and agent_load() reads it when the agent is gone. -1
+ * with fault(). agent_note_restored(): what is below a->root was restored, and is written down with the next stage.
+ * agent_restored(): the nth of these processes. agent_stage_in(): the stage in a state that was written down; STAGE_IDLE: it is
+ * of a source.
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);

@@ -40,7 +40,7 @@ static void end_quiet(struct agent *a)
 /* The plugin has taken the commit: from now on the tasks outlive CRIU. */
 void agent_plugin_goes(struct agent *a)
 {
-	a->goes = true;
+	a->tasks = TASKS_GO;
 	end_quiet(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
 		close_fd(&a->commit_sk);	/* if CRIU has ended, the loop hears of it */
@@ -55,7 +55,7 @@ static void let_go(struct agent *a)
 		return;
 	}
 	a->gate = false;
-	a->goes = true;
+	a->tasks = TASKS_GO;
 	end_quiet(a);
 	criu_answer(&a->criu, true);
 	fault_clear();
@@ -229,14 +229,14 @@ void agent_criu_died_late(struct agent *a)
 	hear_plugin_out(a);
 	if (a->container)
 		agent_await_criu(a);
-	if (a->goes && see_through(a) == 0) {
+	if (a->tasks != TASKS_FROZEN && see_through(a) == 0) {
 		if (a->container)
 			agent_warn(a, why);
 		free(why);
 		return;
 	}
 	free(why);
-	if (a->goes)
+	if (a->tasks != TASKS_FROZEN)
 		all_lost(a);
 	else
 		agent_set_stage(a, STAGE_READY);
@@ -267,7 +267,7 @@ void agent_take_over(struct agent *a)
 	if (a->stage != STAGE_COMMITTED)
 		return;
 	a->committed_ns = now_ns();
-	if (a->ran) {
+	if (a->tasks == TASKS_RAN) {
 		find_again(a);
 		return;
 	}

@@ -129,7 +129,7 @@ static int op_bye(struct agent *a, json_t *message, json_t **answer)
 		settle_in(a, json_is_true(json_object_get(message, "leave_images")));
 	*answer = json_pack("{s:b, s:O}", "bye", 1, "warnings", a->warnings);
 	if (a->stage == STAGE_LOST)
-		a->over = true;	/* what is written down stays, for who asks later */
+		agent_set_stage(a, STAGE_END);	/* what is written down stays, for who asks later */
 	else
 		agent_enter_stage(a, STAGE_END);
 	return 0;

@@ -197,7 +197,7 @@ static void over(struct agent *a)
 		agent_keep_files(a);
 		images_remove(a->images);
 	}
-	a->over = true;
+	agent_set_stage(a, STAGE_END);
 }
 
 static void remove_files(struct agent *a)
@@ -208,7 +208,7 @@ static void remove_files(struct agent *a)
 
 static void loop(struct agent *a)
 {
-	while (a->stage != STAGE_END && !a->over) {
+	while (a->stage != STAGE_END) {
 		/* agent_tell() closes wire.out if a message could not be sent: then that message reached nobody. */
 		bool unheard = a->wire.in >= 0 && a->wire.out < 0;
 		struct pollfd p[] = {

@@ -29,7 +29,7 @@ static const unsigned int next_stages[] = {
 	[STAGE_READY] = 1 << STAGE_COMMITTED | 1 << STAGE_REMOVING,
 	[STAGE_COMMITTED] = 1 << STAGE_RUNNING | 1 << STAGE_LOST | 1 << STAGE_READY,	/* STAGE_READY: nothing was let go */
 	[STAGE_RUNNING] = 1 << STAGE_END,
-	[STAGE_LOST] = 1 << STAGE_REMOVING,	/* on a person's word */
+	[STAGE_LOST] = 1 << STAGE_REMOVING | 1 << STAGE_END,	/* STAGE_REMOVING: on a person's word */
 	[STAGE_END] = 0,
 };
 
@@ -111,7 +111,7 @@ int agent_save(struct agent *a)
 		"agent", (int)getpid(), "images", a->images, "addresses", addresses_json(&a->addresses),
 		"added", a->adding, "copied", a->copied, "criu_id", id_json(&a->criu_id),
 		"root_id", id_json(&a->root_id), "restored", a->restored, "container", a->container,
-		"plugin_id", id_json(&a->plugin_id), "ran", a->ran));
+		"plugin_id", id_json(&a->plugin_id), "ran", a->tasks == TASKS_RAN));
 }
 
 int agent_load(struct agent *a)
@@ -133,7 +133,7 @@ int agent_load(struct agent *a)
 	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
 	a->root_id = id_from_json(json_object_get(state, "root_id"));
 	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
-	a->ran = json_is_true(json_object_get(state, "ran"));
+	a->tasks = json_is_true(json_object_get(state, "ran")) ? TASKS_RAN : TASKS_FROZEN;
 	a->root = a->root_id.pid;
 	a->restored = json_incref(json_object_get(state, "restored"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
