@@ -108,7 +108,7 @@ static struct rs_slab *find_slab(struct rs_donor *d, const struct rs_named *name
 	return slab && rs_slab_of(slab, d, RS_MAPPED) && slab->addr == named->addr ? slab : NULL;
 }
 
-/* The slab is unmapped in any case, within the time of grace. */
+/* Saves the slab's pages, until @until at the latest, and then unmaps the slab, saved or not. */
 static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 {
 	unsigned int index = slab - d->dev->slabs;

@@ -18,8 +18,8 @@
  * NEW     -> DOWN	it could not be connected, or its RDMA device went
  * UP      -> DOWN	lost
  * any but LEAVING -> LEAVING	DONOR_DEL, DEV_DEL
- * LEAVING -> UP	it was UP, and has pages that the disk does not take, or had such and did not answer in time; or the task
- *		that waited was killed
+ * LEAVING -> UP	it was UP, and has pages that the disk refuses; or it had some and did not answer in time; or the task that
+ *		waited was killed
  *
  * Forbidden: DOWN -> UP: DONOR_ADD makes a new one that takes its place.
  */
@@ -440,7 +440,7 @@ static bool begin_leave(struct rs_donor *d)
 	return true;
 }
 
-/* What is on its way to the disk may fail there. */
+/* May @d have the only copy of a page? Writes to the disk that are under way may still fail. */
 static bool may_be_alone(struct rs_donor *d)
 {
 	struct rs_dev *dev = d->dev;

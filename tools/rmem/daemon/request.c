@@ -5,10 +5,10 @@
 
 #include "rmemd.h"
 
-/* A handler returns the answer's status, and stores its body and the body's size. Or BAD: the connection ends, for r->why. */
+/* A handler returns the answer's status, and stores its body and the body's size. BAD ends the connection; r->why says why. */
 #define BAD RMEM_BAD_MESSAGE
 
-#define LIST_BYTES (UINT64_C(16) << 30) /* of regions that are registered in a turn, which takes a second or two */
+#define LIST_BYTES (UINT64_C(16) << 30) /* of regions to register in a turn, which then takes one or two seconds */
 
 struct request {
 	struct client *c;
@@ -87,8 +87,8 @@ bool request_crowded(void)
 
 /*
  * A client that connects can use a region when it is listed, so it is registered now. That takes long for much memory, and other
- * clients get their answers between two turns. If the device does not take a region, the list is refused: without the region it would
- * say that the region is gone.
+ * clients get their answers between two turns. If the device does not take a region, the list is refused: a list without the region
+ * would tell the client that it is gone.
  */
 static enum rmem_status do_list(struct request *r)
 {

@@ -39,7 +39,7 @@ void op_connected(struct rmem_op *op, int error)
 	op_done(op, error);
 }
 
-/* Its parts are still under way. */
+/* The op has failed, and its parts may still be under way. Returns the first error. */
 int op_refused(struct rmem_op *op, const char *what, unsigned int status)
 {
 	if (op->result)
