@@ -137,21 +137,26 @@ struct outside {
 	const struct rings *rings;
 };
 
+/* Another godwit holds a file only while it looks at it. */
+static bool is_outside(const struct outside *o, pid_t pid)
+{
+	return tree_leaves(o->tree, pid) && !proc_is_ours(pid);
+}
+
 static int outside_fd(const struct proc_fd *fd, void *arg)
 {
 	struct outside *o = arg;
 	char device[64];
 
-	/* Another godwit holds these files only while it looks at them. */
 	if (tree_has(o->tree, fd->pid))
 		return 0;
 	if (S_ISCHR(fd->st.st_mode) && rdma_node(fd->st.st_rdev, device) == FILE_UVERBS) {
 		for (size_t i = 0; i < o->list->n; i++)
-			if (holders_have(&o->list->context[i].holders, fd) && !proc_is_ours(fd->pid))
+			if (holders_have(&o->list->context[i].holders, fd) && is_outside(o, fd->pid))
 				o->list->context[i].holders.outsider = fd->pid;
 	} else if (is_event_file(fd)) {
 		for (size_t i = 0; i < o->files->n; i++)
-			if (holders_have(&o->files->file[i].holders, fd) && !proc_is_ours(fd->pid))
+			if (holders_have(&o->files->file[i].holders, fd) && is_outside(o, fd->pid))
 				o->files->file[i].holders.outsider = fd->pid;
 	}
 	return 0;
@@ -171,7 +176,7 @@ static int outside_map(const struct proc_map *map, void *arg)
 		return 0;
 	ring = rings_find(o->rings, o->list, device, map->offset);
 	/* A ring of a device that is gone may have this number and offset, too. */
-	if (ring && same_file(&o->list->context[ring->context].st, &st))
+	if (ring && same_file(&o->list->context[ring->context].st, &st) && tree_leaves(o->tree, map->pid))
 		o->list->context[ring->context].holders.outsider = map->pid;
 	return 0;
 }
@@ -205,7 +210,7 @@ static int has_open(const struct proc_end *end, void *arg)
 {
 	struct outside_search *s = arg;
 
-	if (tree_has(s->tree, end->pid) || !proc_same_file(s->fd->pid, s->fd->fd, end->pid, end->fd) ||
+	if (!proc_same_file(s->fd->pid, s->fd->fd, end->pid, end->fd) || !tree_leaves(s->tree, end->pid) ||
 	    proc_is_ours(end->pid))
 		return 0;
 	s->pid = end->pid;

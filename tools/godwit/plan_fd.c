@@ -90,7 +90,7 @@ static int see_slave(const struct proc_end *end, void *arg)
 {
 	struct pty_search *s = arg;
 
-	s->elsewhere |= !tree_has(s->tree, end->pid);
+	s->elsewhere |= tree_leaves(s->tree, end->pid);
 	return s->elsewhere;
 }
 
@@ -100,7 +100,7 @@ static int see_master(const struct proc_end *end, void *arg)
 
 	if (master_number(end->pid, end->fd) != s->number)
 		return 0;
-	if (tree_has(s->tree, end->pid))
+	if (tree_takes(s->tree, end->pid))
 		s->master = true;
 	else
 		s->elsewhere = true;
@@ -176,9 +176,9 @@ static int see_end(const struct proc_end *end, void *arg)
 {
 	struct search *s = arg;
 
-	if (tree_has(s->tree, end->pid))
+	if (tree_takes(s->tree, end->pid))
 		s->inside = true;
-	else if (!s->holder)
+	else if (!s->holder && tree_leaves(s->tree, end->pid))
 		s->holder = end->pid;
 	return 0;
 }

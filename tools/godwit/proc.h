@@ -34,6 +34,10 @@ void tree_see_signals(struct tree *tree);
 int tree_told_to_end(const struct tree *tree, pid_t *pid);
 void tree_free(struct tree *tree);
 bool tree_has(const struct tree *tree, pid_t pid);
+/* Is this a process of the tree, or was it forked below the tree since that was read? */
+bool tree_takes(const struct tree *tree, pid_t pid);
+/* Does it stay here when the tree goes? A process that has ended does not. */
+bool tree_leaves(const struct tree *tree, pid_t pid);
 /* Has the process ended? (Its first thread may have ended alone.) */
 bool task_has_ended(const struct task *task);
 /* How many tasks still run: were not killed, and are no zombies. */

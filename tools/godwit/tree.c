@@ -105,6 +105,18 @@ bool tree_has(const struct tree *tree, pid_t pid)
 	return false;
 }
 
+bool tree_takes(const struct tree *tree, pid_t pid)
+{
+	while (pid && !tree_has(tree, pid))
+		pid = proc_parent(pid);
+	return pid;
+}
+
+bool tree_leaves(const struct tree *tree, pid_t pid)
+{
+	return !tree_takes(tree, pid) && (!kill(pid, 0) || errno != ESRCH);
+}
+
 static bool gone(const struct task *task, int timeout_ms)
 {
 	struct pollfd p = { .fd = task->pidfd, .events = POLLIN };
