@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests with containers of podman's. After ../lib.sh, and ../godwit/move.sh if they move.
+# For tests with containers of podman's. After ../lib.sh, and ../move.sh if they move.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
 # podman_at HOST ARGUMENT...: runs podman there; a wide limit ends a podman that is stuck
@@ -109,7 +109,7 @@ exact_inside() {
 	done
 }
 
-# ---- for moves that don't take place: with ../godwit/faults.sh, after contained_hosts ----
+# ---- for moves that don't take place: with ../faults.sh, after contained_hosts ----
 
 # patient_traffic: sets things up for traffic that outlives many moves
 patient_traffic() {

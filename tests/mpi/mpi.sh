@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests that move a rank of an MPI job. After ../godwit/move.sh.
+# For tests that move a rank of an MPI job. After ../move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 #
 # All ranks except the last are at h3, under prterun. The last rank is at h1, under a daemon of its own, prted. These two move

@@ -26,6 +26,14 @@ build/tests/criu-take: tests/programs/criu-take.c $(verbs_headers) $(verbs_lib)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@ $< $(VERBS_LIBS)
 
+cm_programs := build/tests/cm-talk build/tests/cm-hold
+ALL += $(cm_programs)
+
+$(cm_programs): build/tests/%: tests/programs/%.c
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -o $@ $< -lrdmacm -libverbs -pthread
+
 build/tests/tap: tests/programs/tap.c
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests of remote memory. After ../lib.sh and ../godwit/move.sh.
+# For tests of remote memory. After ../lib.sh and ../move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
 settings="headroom = 16M" # of [donor]

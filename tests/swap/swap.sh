@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests of remote swap: h3 swaps to a device with donors at other hosts. After ../lib.sh, ../godwit/move.sh, ../rmem/rmem.sh.
+# For tests of remote swap: h3 swaps to a device with donors at other hosts. After ../lib.sh, ../move.sh, ../rmem/rmem.sh.
 # shellcheck disable=SC2034,SC2154 # those set some, tests use others
 
 disk=/dev/disk/by-id/virtio-lab

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# For tests that move other people's benchmarks. After ../godwit/move.sh.
+# For tests that move other people's benchmarks. After ../move.sh.
 # shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
 
 # Programs that poll must give way to the driver's worker: hosts have one CPU, and a polling program takes all the rest of it.
