@@ -130,6 +130,16 @@ const char *text_why(char *text)
 	return *line ? line : "it does not say why";
 }
 
+bool is_one_of(const char *word, const char *list)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+		if (strcspn(at, " ") == len && !strncmp(at, word, len))
+			return true;
+	return !len;
+}
+
 void problem(json_t *list, const char *format, ...)
 {
 	char text[1024];

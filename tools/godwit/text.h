@@ -29,6 +29,9 @@ char *text_last_line(char *text);
 /* The same, for a message: why a program failed that said this, or nothing (also NULL). */
 const char *text_why(char *text);
 
+/* Is it one of the words in the list, with spaces between them? "" is. */
+bool is_one_of(const char *word, const char *list);
+
 /* Add a line that says why something can't be done. A hundred of them tell enough. */
 void problem(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -38,7 +38,9 @@ int container_find(struct move *m);
  * restart policy, "apparmor": its profile, or ""}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
-uint64_t container_volumes_size(const struct move *m);	/* of those that are copied, in bytes */
+/* volumes_source.c: those of the facts. container_volumes_size(): of those that are copied, in bytes. */
+json_t *container_volumes(struct move *m);
+uint64_t container_volumes_size(const struct move *m);
 /* The network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 
