@@ -330,7 +330,7 @@ static int save_volume(struct move *m, json_t *volume)
 	char *messages = xasprintf("%s/" MESSAGES, m->images), *line;
 	const char *const argv[] = {
 		"tar", "--create", "--force-local", "--file", file, "--directory", source, "--numeric-owner", "--acls", "--xattrs",
-		"--xattrs-include=*", "--sparse", ".", NULL,
+		"--xattrs-include=*", "--sparse", "--sort=name", ".", NULL,
 	};
 	int ret = start(m, argv, messages) ?: await_end(m);
 

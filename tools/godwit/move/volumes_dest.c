@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
  * Volumes of a container, which are copied. podman makes them here before the container is frozen. tar puts their content into
- * them, with the owner and the mode of the volume itself, before podman restores the container.
+ * them, with the owner and the mode of the volume itself, and compares it, before podman restores the container.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -136,18 +136,83 @@ int agent_make_volumes(struct agent *a)
 	return 0;
 }
 
-static int fill(const struct agent *a, json_t *volume)
+/* The archive of a volume, what tar lists of it and of what has come of it, and the folder of the volume. */
+struct copy {
+	const char *name;
+	char *archive, *sent, *here, *folder;
+};
+
+static int extract(const struct copy *c)
 {
-	const char *name = container_fact(volume, "volume");
-	char *file = xasprintf("%s/volume-%s.tar", a->images, name), *path = path_from_json(json_object_get(volume, "place"));
 	const char *const argv[] = {
-		"tar", "--extract", "--force-local", "--file", file, "--directory", path ?: "", "--numeric-owner", "--same-owner",
+		"tar", "--extract", "--force-local", "--file", c->archive, "--directory", c->folder, "--numeric-owner", "--same-owner",
 		"--preserve-permissions", "--acls", "--xattrs", "--xattrs-include=*", NULL,
 	};
-	int ret = run_or_fault(argv, "volume %s: tar can't write it", name);
 
-	free(path);
-	free(file);
+	return run_or_fault(argv, "volume %s: tar can't write it", c->name);
+}
+
+/* List into a file what is in the archive, or, if it is NULL, what tar would put into one. (--list says more by itself.) */
+static int list(const struct copy *c, const char *archive, const char *file)
+{
+	const char *const argv[] = {
+		"tar", archive ? "--list" : "--create", "--verbose", archive ? "--full-time" : "--verbose", "--full-time", "--force-local",
+		"--file", archive ?: "/dev/null", "--directory", c->folder, "--index-file", file, "--numeric-owner", "--acls", "--xattrs",
+		"--xattrs-include=*", "--sort=name", ".", NULL,
+	};
+
+	return run_or_fault(argv, "volume %s: tar can't list it", c->name);
+}
+
+/* fault(): the first line that differs. */
+static int compare_lists(const struct copy *c)
+{
+	FILE *sent = fopen(c->sent, "re"), *here = fopen(c->here, "re");
+	char *line = NULL, *other = NULL;
+	size_t size = 0, other_size = 0;
+	int ret = sent && here ? 0 : fault("volume %s: its lists can't be read: %s", c->name, strerror(errno));
+	bool more, other_more;
+
+	do {
+		more = !ret && getline(&line, &size, sent) > 0;
+		other_more = !ret && getline(&other, &other_size, here) > 0;
+		if (more != other_more || (more && strcmp(line, other)))
+			ret = fault("volume %s: it is not what was sent: %s", c->name, text_last_line(more ? line : other));
+	} while (more && !ret);
+	if (sent)
+		fclose(sent);
+	if (here)
+		fclose(here);
+	free(line);
+	free(other);
+	return ret;
+}
+
+/* tar compares what files hold, but no owner of a folder or link, and not whether there is more. The lists tell that. */
+static int compare(const struct copy *c)
+{
+	const char *const argv[] = {
+		"tar", "--compare", "--force-local", "--file", c->archive, "--directory", c->folder, "--numeric-owner", NULL,
+	};
+
+	return run_or_fault(argv, "volume %s: it is not what was sent", c->name) ?:
+		list(c, c->archive, c->sent) ?: list(c, NULL, c->here) ?: compare_lists(c);
+}
+
+static int fill(const struct agent *a, json_t *volume)
+{
+	struct copy c = { .name = container_fact(volume, "volume") };
+	int ret;
+
+	c.archive = xasprintf("%s/volume-%s.tar", a->images, c.name);
+	c.sent = xasprintf("%s.sent", c.archive);
+	c.here = xasprintf("%s.here", c.archive);
+	c.folder = path_from_json(json_object_get(volume, "place")) ?: xstrdup("");
+	ret = extract(&c) ?: compare(&c);
+	free(c.archive);
+	free(c.sent);
+	free(c.here);
+	free(c.folder);
 	return ret;
 }
 

@@ -39,6 +39,32 @@ static bool volume_is_plain(struct move *m, const char *name, const char *destin
 	return plain;
 }
 
+/* What another container writes while we copy might be copied half. One that is paused may go on. */
+static bool is_ours_alone(struct move *m, const char *name)
+{
+	char *filter = xasprintf("volume=%s", name);
+	const char *const argv[] = { "podman", "ps", "--all", "--no-trunc", "--filter", filter, "--format", "json", NULL };
+	json_t *list = run_json(argv), *user;
+	bool alone = list;
+	size_t i;
+
+	if (!list)
+		plan_problem(&m->plan, "volume %s: podman does not say which containers have it: see to it", name);
+	json_array_foreach(list, i, user) {
+		const char *other = json_string_value(json_array_get(json_object_get(user, "Names"), 0)) ?: "?";
+
+		if (!is_one_of(container_fact(user, "State"), "running paused stopping") ||
+		    !strcmp(container_fact(user, "Id"), container_fact(m->container.inspected, "Id")))
+			continue;
+		plan_problem(&m->plan, "volume %s: container %s has it, too, and may write to it while it is copied: podman stop %s",
+			     name, other, other);
+		alone = false;
+	}
+	json_decref(list);
+	free(filter);
+	return alone;
+}
+
 /* Bytes on the disk. */
 static json_t *size_of(const char *folder)
 {
@@ -74,7 +100,7 @@ static json_t *volume(struct move *m, json_t *mount)
 		if (!paths_list(&m->volumes, name))
 			plan_problem(&m->plan, "volume %s, at %s in the container: its content is on this host: give "
 				     "--copy-volume %s", name, destination, name);
-		else if (volume_is_plain(m, name, destination))
+		else if (volume_is_plain(m, name, destination) && is_ours_alone(m, name))
 			fact = json_pack("{s:o, s:o, s:o, s:o}", "volume", text_json(name), "destination", text_json(destination),
 					 "source", path_json(source), "bytes", size_of(source));
 	} else if (real && paths_cover(&m->share, real)) {
