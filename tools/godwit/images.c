@@ -73,6 +73,15 @@ uint64_t images_space(const char *base)
 	return space < left ? space : left;
 }
 
+bool images_beside(const char *base, const char *folder)
+{
+	struct statfs one, other;
+
+	file_system_of(base, &one);
+	file_system_of(folder, &other);
+	return !memcmp(&one.f_fsid, &other.f_fsid, sizeof(one.f_fsid));
+}
+
 /* -------------------------------------------------------------- sending -- */
 
 struct sending {

@@ -17,6 +17,7 @@ int images_remove(const char *dir);
 /* How many bytes can still be written below base; if base is in memory, not more than is free of that. */
 uint64_t images_space(const char *base);
 bool images_in_memory(const char *base);
+bool images_beside(const char *base, const char *folder);	/* on one file system */
 
 /* Called after each piece with the bytes so far; other than 0 stops it all. */
 typedef int images_progress(void *arg, uint64_t bytes);

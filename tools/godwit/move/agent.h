@@ -142,7 +142,7 @@ void agent_check_room(json_t *message, const char *base, json_t *problems);	/* r
  * check_container_dest.c: what is missing here is added to problems. At "prepare", make the network namespace, and look at
  * the device files; -1 with fault().
  */
-void agent_check_container(json_t *container, json_t *problems);
+void agent_check_container(json_t *message, json_t *problems);
 int agent_prepare_container(struct agent *a);
 
 /*

@@ -54,18 +54,43 @@ static int check_runtime(json_t *container)
 	return ret;
 }
 
-static int check_image(json_t *container)
+/*
+ * podman unpacks the archive into its own storage, and the volumes lie there, too. The image has a layer there. (podman info, which
+ * tells the folder, takes long.)
+ */
+static int check_storage(json_t *message, char *layer)
+{
+	const char *base = json_string_value(json_object_get(message, "images")) ?: IMAGES_DIR;
+	uint64_t need = json_integer_value(json_object_get(message, "memory")) + (1 << 20), space = images_space(layer);
+	bool beside = images_beside(base, layer);
+	char *end = strstr(layer, "/overlay/");
+
+	if (space >= (beside ? 2 * need : need))
+		return 0;
+	if (end)
+		*end = '\0';
+	return fault("disk: podman's storage, %s, has room for %llu MiB there, and the container%s may need %llu: make room", layer,
+		     (unsigned long long)space >> 20, beside ? " with its images" : "", (unsigned long long)(beside ? 2 * need : need) >> 20);
+}
+
+static int check_image(json_t *container, json_t *message)
 {
 	const char *image = container_fact(container, "image"), *id = container_fact(container, "image_id"), *name = *image ? image : id;
-	const char *const argv[] = { "podman", "image", "inspect", "--format", "{{.Id}}", name, NULL };
-	char *text = NULL;
+	const char *const argv[] = { "podman", "image", "inspect", "--format", "{{.Id}} {{.GraphDriver.Data.UpperDir}}", name, NULL };
+	char *text = NULL, *line, *layer;
 	int ret = run(argv, NULL, &text);
 
-	if (ret || !text)
+	line = text ? text_last_line(text) : "";
+	layer = strchr(line, ' ');
+	if (layer)
+		*layer++ = '\0';
+	if (ret || !*line)
 		ret = fault("image %s: it is not there: podman save %s | ssh HOST podman load", name, name);
-	else if (strcmp(text_last_line(text), id))
+	else if (strcmp(line, id))
 		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
-			    "load", name, text_last_line(text), id, name);
+			    "load", name, line, id, name);
+	else if (layer && *layer == '/')	/* else the storage is no overlay */
+		ret = check_storage(message, layer);
 	free(text);
 	return ret;
 }
@@ -196,8 +221,9 @@ static int check_node(json_t *node)
 	return ret;
 }
 
-void agent_check_container(json_t *container, json_t *problems)
+void agent_check_container(json_t *message, json_t *problems)
 {
+	json_t *container = json_object_get(message, "container");
 	json_t *netns = json_object_get(container, "netns"), *volume, *secret, *node;
 	size_t i;
 
@@ -212,7 +238,7 @@ void agent_check_container(json_t *container, json_t *problems)
 		note(problems, -1);
 		return;
 	}
-	note(problems, check_image(container));
+	note(problems, check_image(container, message));
 	note(problems, check_absent(container));
 	json_array_foreach(json_object_get(container, "volumes"), i, volume)
 		note(problems, check_volume(volume));

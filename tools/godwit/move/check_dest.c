@@ -385,6 +385,6 @@ json_t *agent_check(struct agent *a, json_t *message, json_t *digests)
 	agent_check_room(message, base ?: IMAGES_DIR, list);
 	check_rdma(list, &a->addresses, message);
 	if (json_object_get(message, "container"))
-		agent_check_container(json_object_get(message, "container"), list);
+		agent_check_container(message, list);
 	return list;
 }
