@@ -83,7 +83,7 @@ goes_on_inside() {
 
 # talk RUNTIME [WITH [server]]: the container web at h1 talks to one at h3, and is the client if nothing else is said. WITH has more
 # words for podman run at h1. A test may choose other options.
-client_options="--qps 4 --size 16K --timeout 16 --retry-cnt 1 --rnr-retry 1" server_options=
+client_options="--qps 4 --size 16K --timeout 17 --retry-cnt 1 --rnr-retry 1" server_options=
 talk() {
 	local before server=h3 client=h1 to=10.78.0.3
 	local -A words=([h1]=${2:-})
