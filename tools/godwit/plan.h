@@ -67,6 +67,15 @@ json_t *plan_json(const struct plan *plan);
  * container.
  */
 bool plan_supervisor(struct plan *plan);
+/* Who ends with a container of podman's: its conmon, then each podman that is connected to it. */
+struct watchers {
+	pid_t *pid;
+	size_t n;
+	const char *unit;	/* the label by which podman names the unit of systemd that made the container, or "" */
+};
+
+/* Would systemd start it anew? who: "container NAME" */
+void plan_watchers(struct plan *plan, const char *who, const struct watchers *w);
 /* plan_ns.c: has the tree namespaces that CRIU does not make again? */
 void plan_namespaces(struct plan *plan);
 /* plan_mounts.c: does the tree's mount namespace, if it is not this host's, go along? -1 with fault(). */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Does somebody watch over the process, and start the program anew when it dies at its source? That may be the runtime of its
- * container, or systemd: the control group of the process tells. We can't know of others, such as a loop in a script.
+ * Does somebody watch over the process or container, and start the program anew when it dies at its source? That may be the
+ * runtime of a process's container, or systemd: control groups tell. We can't know of others, such as a loop in a script.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +116,11 @@ static const struct {
 /* The letters of unit names. (We print the name in a command, and whoever may make control groups chooses names.) */
 #define UNIT_LETTERS	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
 
+static bool is_service(const char *name)
+{
+	return ends_in(name, ".service") && !name[strspn(name, UNIT_LETTERS)];
+}
+
 /*
  * The first name that is no slice is the unit. If that is a user's manager, the units of that manager follow. Scopes, such as
  * those of sessions, are not started anew.
@@ -129,7 +134,7 @@ static bool find_unit(char *cgroup, struct unit *unit)
 		name += *name == '_';	/* systemd puts _ before a name that would be one of the kernel's files */
 		if (ends_in(name, ".slice"))
 			continue;
-		if (!ends_in(name, ".service") || name[strspn(name, UNIT_LETTERS)])
+		if (!is_service(name))
 			return false;
 		unit->name = name;
 		if (unit->uid >= 0 || sscanf(name, "user@%d.service", &unit->uid) != 1)
@@ -194,8 +199,8 @@ static void know_unit(struct plan *plan, struct unit *unit)
 	free(key);
 }
 
-/* Refuse if the manager of the unit would do more than note that the unit dies. */
-static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, const char *end)
+/* Refuse if the manager of the unit would do more than note that the unit dies. who: such as "process 17" */
+static void refuse_deeds(struct plan *plan, const char *who, const struct unit *unit, const char *end)
 {
 	char *whose = unit->uid < 0 ? xstrdup("systemd") : xasprintf("systemd of user %d", unit->uid);
 	char *says = xstrdup(""), *drop_in = xstrdup(""), *old;
@@ -216,8 +221,8 @@ static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, 
 		anew |= begins_with(deeds[i].property, "Restart");
 	}
 	if (*says)
-		plan_problem(plan, "process %d: when it dies here, %s%s %s %s%s (%s): tell it not to%s: printf '%s' | "
-			     "systemctl%s edit --runtime --drop-in zz-godwit --stdin -- '%s'", pid, end, whose,
+		plan_problem(plan, "%s: when it dies here, %s%s %s %s%s (%s): tell it not to%s: printf '%s' | "
+			     "systemctl%s edit --runtime --drop-in zz-godwit --stdin -- '%s'", who, end, whose,
 			     anew ? "starts" : "takes", unit->name, anew ? " anew" : " for failed", says,
 			     unit->uid < 0 ? "" : ", as that user", drop_in, unit->uid < 0 ? "" : " --user", unit->name);
 	free(drop_in);
@@ -226,49 +231,102 @@ static void refuse_deeds(struct plan *plan, pid_t pid, const struct unit *unit, 
 }
 
 /* systemctl shows what counts for the unit that runs. The unit's file may have changed since. */
-static void refuse_limits(struct plan *plan, pid_t pid, const struct unit *unit)
+static void refuse_limits(struct plan *plan, const char *who, const struct unit *unit)
 {
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		const char *value = said(unit, limits[i].property);
 
 		if (*value && strcmp(value, "0") && strcmp(value, "infinity"))
-			plan_problem(plan, "process %d: while it is stopped here, systemd may kill %s (%s=%s): start that "
-				     "without %s=", pid, unit->name, limits[i].setting, value, limits[i].setting);
+			plan_problem(plan, "%s: while it is stopped here, systemd may kill %s (%s=%s): start that "
+				     "without %s=", who, unit->name, limits[i].setting, value, limits[i].setting);
 	}
+}
+
+/* systemd is process 1. */
+static bool systemd_runs(void)
+{
+	return !access("/run/systemd/system", F_OK);
+}
+
+/* A unit that has ended does not watch over processes that it left behind. */
+static bool is_active(struct plan *plan, const char *who, struct unit *unit)
+{
+	know_unit(plan, unit);
+	if (json_is_object(unit->says))
+		return strcmp(said(unit, "ActiveState"), "inactive") && strcmp(said(unit, "ActiveState"), "failed");
+	plan_problem(plan, "%s: it is of %s, and systemd does not say whether it would start that anew: systemctl show: %s", who,
+		     unit->name, json_string_value(unit->says));
+	return false;
+}
+
+/* ends: the unit dies with it. Otherwise the unit may: end says why. */
+static void refuse_unit(struct plan *plan, const char *who, const struct unit *unit, bool ends, const char *end)
+{
+	refuse_deeds(plan, who, unit, ends ? "" : end);
+	if (ends)
+		refuse_limits(plan, who, unit);
 }
 
 /*
  * A unit dies with its main process, or, if it has none, with its last process. If the main process is the tree's parent, such
- * as a script, it may end when the tree does. A unit that has ended does not watch over processes that it left behind.
+ * as a script, it may end when the tree does.
  */
-static void refuse_unit(struct plan *plan, pid_t pid, struct unit *unit)
+static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
 {
-	pid_t main = atoi(said(unit, "MainPID"));
+	char *copy = xstrdup(cgroup), *who = xasprintf("process %d", pid);
+	struct unit unit = { 0 };
 
-	if (!json_is_object(unit->says)) {
-		plan_problem(plan, "process %d: it is of %s, and systemd does not say whether it would start that anew: "
-			     "systemctl show: %s", pid, unit->name, json_string_value(unit->says));
-	} else if (strcmp(said(unit, "ActiveState"), "inactive") && strcmp(said(unit, "ActiveState"), "failed")) {
-		if (!main || tree_has(&plan->tree, main)) {
-			refuse_deeds(plan, pid, unit, "");
-			refuse_limits(plan, pid, unit);
-		} else if (main == proc_parent(pid)) {
-			refuse_deeds(plan, pid, unit, "its parent may end, and ");
-		}
+	if (find_unit(copy, &unit) && systemd_runs() && is_active(plan, who, &unit)) {
+		pid_t main = atoi(said(&unit, "MainPID"));
+		bool ends = !main || tree_has(&plan->tree, main);
+
+		if (ends || main == proc_parent(pid))
+			refuse_unit(plan, who, &unit, ends, "its parent may end, and ");
+	}
+	free(who);
+	free(copy);
+}
+
+/* ------------------------------------------------- of a container of podman's -- */
+
+static bool is_watcher(pid_t pid, const struct watchers *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->pid[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * starter: the unit has started the container, and its main process may wait for it in some way. pid: a watcher in the unit, whose
+ * parent, such as a script, may end when the watcher does; or 0.
+ */
+static void look_at_its_unit(struct plan *plan, const char *who, struct unit *unit, const struct watchers *w, pid_t pid,
+			     bool starter)
+{
+	if (systemd_runs() && is_active(plan, who, unit)) {
+		pid_t main = atoi(said(unit, "MainPID"));
+		bool ends = !main || is_watcher(main, w);
+
+		if (ends || starter || main == proc_parent(pid))
+			refuse_unit(plan, who, unit, ends, "the unit's main process may end, and ");
 	}
 }
 
-static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
+void plan_watchers(struct plan *plan, const char *who, const struct watchers *w)
 {
-	char *copy = xstrdup(cgroup);
-	struct unit unit = { 0 };
+	struct unit named = { .name = w->unit, .uid = -1 };
 
-	/* The folder is there if systemd is process 1. */
-	if (find_unit(copy, &unit) && !access("/run/systemd/system", F_OK)) {
-		know_unit(plan, &unit);
-		refuse_unit(plan, pid, &unit);
+	for (size_t i = 0; i < w->n; i++) {
+		char *cgroup = proc_cgroup(w->pid[i]);
+		struct unit unit = { 0 };
+
+		if (cgroup && find_unit(cgroup, &unit))
+			look_at_its_unit(plan, who, &unit, w, w->pid[i], i == 0);
+		free(cgroup);
 	}
-	free(copy);
+	if (is_service(w->unit))
+		look_at_its_unit(plan, who, &named, w, 0, true);
 }
 
 /* -------------------------------------------------------------- together -- */

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "godwit.h"
 
 struct move;
@@ -41,6 +42,8 @@ void container_facts(struct move *m);
 /* volumes_source.c: those of the facts. container_volumes_size(): of those that are copied, in bytes. */
 json_t *container_volumes(struct move *m);
 uint64_t container_volumes_size(const struct move *m);
+/* watchers_source.c: what would start it again here becomes the plan's problem. label: podman's, of a unit of systemd, or "". */
+void container_look_at_watchers(struct move *m, pid_t conmon, const char *label);
 /* The network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 

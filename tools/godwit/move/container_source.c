@@ -118,7 +118,6 @@ static const struct {
 	{ "HostConfig.UsernsMode", "host", "it has a user namespace, which can't be moved yet: run it without --userns" },
 	{ "HostConfig.PidMode", "private", "it shares its PID namespace: run it without --pid" },
 	{ "HostConfig.IpcMode", "private shareable", "it shares its IPC namespace: run it without --ipc" },
-	{ "Config.Labels.PODMAN_SYSTEMD_UNIT", "", "a systemd unit watches over it, and would start it here again: run it without" },
 	{ "Rootfs", "", "it runs from a folder, not from an image" },
 	{ "GraphDriver.Name", "overlay", "podman's storage is no overlay (podman info), and can't be moved yet" },
 };
@@ -363,6 +362,8 @@ void container_facts(struct move *m)
 	char *version = host_runtime_version(runtime), *restart = restart_policy(inspected);
 
 	look_at_conditions(m);
+	container_look_at_watchers(m, json_integer_value(find(inspected, "State.ConmonPid")),
+				   find_text(inspected, "Config.Labels.PODMAN_SYSTEMD_UNIT"));
 	look_at_last_move(m);
 	if (podman_check("here"))
 		plan_problem(&m->plan, "%s", fault_text());
