@@ -113,6 +113,11 @@ static void lost_work(struct work_struct *work)
 
 /* ------------------------------------------------------------------ connect */
 
+/*
+ * What this allocates may wait for memory, since no page waits for this: a donor has no slab before it is UP, the pages of a lost
+ * donor were run again before another takes its place (lost_work, replace()), and the locks that are held meanwhile are those of
+ * this queue pair alone. NOIO keeps it from writing pages out itself.
+ */
 static void connect_work(struct work_struct *work)
 {
 	struct rs_donor *d = container_of(work, struct rs_donor, connect_work);
