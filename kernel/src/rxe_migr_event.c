@@ -93,56 +93,56 @@ static int rxe_migr_check_queued(const struct list_head *list,
 	return list->prev == last ? -ENOMEM : 0;
 }
 
-static int rxe_migr_refill_completion(struct rxe_cq *cq)
+static int rxe_migr_refill_completion(struct ib_cq *cq)
 {
-	struct list_head *list = &cq->ibcq.uobject->comp_list;
-	struct list_head *last = list->prev;
+	const struct list_head *list = &cq->uobject->comp_list;
+	const struct list_head *last = list->prev;
 
-	if (!cq->ibcq.cq_context)
+	if (!cq->cq_context)
 		return -EINVAL;
-	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	cq->comp_handler(cq, cq->cq_context);
 
 	return rxe_migr_check_queued(list, last);
 }
 
-static int rxe_migr_refill_cq_event(struct rxe_cq *cq, struct ib_event *ev)
+static int rxe_migr_queue_event(const struct list_head *list,
+				void (*handler)(struct ib_event *ev, void *ctx),
+				struct ib_event *ev, void *ctx)
 {
-	struct list_head *list = &cq->ibcq.uobject->uevent.event_list;
-	struct list_head *last = list->prev;
+	const struct list_head *last = list->prev;
 
-	ev->device = cq->ibcq.device;
-	ev->element.cq = &cq->ibcq;
-	cq->ibcq.event_handler(ev, cq->ibcq.cq_context);
+	if (!handler)
+		return -EINVAL;
+	handler(ev, ctx);
 
 	return rxe_migr_check_queued(list, last);
 }
 
-static int rxe_migr_refill_qp_event(struct rxe_qp *qp, struct ib_event *ev)
+static int rxe_migr_refill_cq_event(struct ib_cq *cq, struct ib_event *ev)
 {
-	struct list_head *list = &qp->ibqp.uobject->uevent.event_list;
-	struct list_head *last = list->prev;
+	ev->device = cq->device;
+	ev->element.cq = cq;
 
-	if (!qp->ibqp.event_handler)
-		return -EINVAL;
-	ev->device = qp->ibqp.device;
-	ev->element.qp = &qp->ibqp;
-	qp->ibqp.event_handler(ev, qp->ibqp.qp_context);
-
-	return rxe_migr_check_queued(list, last);
+	return rxe_migr_queue_event(&cq->uobject->uevent.event_list,
+				    cq->event_handler, ev, cq->cq_context);
 }
 
-static int rxe_migr_refill_srq_event(struct rxe_srq *srq, struct ib_event *ev)
+static int rxe_migr_refill_qp_event(struct ib_qp *qp, struct ib_event *ev)
 {
-	struct list_head *list = &srq->ibsrq.uobject->uevent.event_list;
-	struct list_head *last = list->prev;
+	ev->device = qp->device;
+	ev->element.qp = qp;
 
-	if (!srq->ibsrq.event_handler)
-		return -EINVAL;
-	ev->device = srq->ibsrq.device;
-	ev->element.srq = &srq->ibsrq;
-	srq->ibsrq.event_handler(ev, srq->ibsrq.srq_context);
+	return rxe_migr_queue_event(&qp->uobject->uevent.event_list,
+				    qp->event_handler, ev, qp->qp_context);
+}
 
-	return rxe_migr_check_queued(list, last);
+static int rxe_migr_refill_srq_event(struct ib_srq *srq, struct ib_event *ev)
+{
+	ev->device = srq->device;
+	ev->element.srq = srq;
+
+	return rxe_migr_queue_event(&srq->uobject->uevent.event_list,
+				    srq->event_handler, ev, srq->srq_context);
 }
 
 int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
@@ -171,14 +171,15 @@ int rxe_migr_refill_event(struct ib_uverbs_file *ufile,
 		if (!uobj)
 			return -EINVAL;
 		if (event == RXE_MIGR_EVENT_COMPLETION)
-			return rxe_migr_refill_completion(to_rcq(uobj->object));
-		return rxe_migr_refill_cq_event(to_rcq(uobj->object), &ev);
+			return rxe_migr_refill_completion(uobj->object);
+		return rxe_migr_refill_cq_event(uobj->object, &ev);
 	case RXE_MIGR_REC_QP:
 		qp = rxe_migr_uqp(ufile, hdr);
-		return qp ? rxe_migr_refill_qp_event(qp, &ev) : -EINVAL;
+		return qp ? rxe_migr_refill_qp_event(&qp->ibqp, &ev) : -EINVAL;
 	case RXE_MIGR_REC_SRQ:
 		srq = rxe_migr_usrq(ufile, hdr);
-		return srq ? rxe_migr_refill_srq_event(srq, &ev) : -EINVAL;
+		return srq ? rxe_migr_refill_srq_event(&srq->ibsrq, &ev) :
+			     -EINVAL;
 	}
 
 	return -EINVAL;
