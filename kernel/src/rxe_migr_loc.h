@@ -62,6 +62,13 @@ static inline bool rxe_migr_takes_in(const struct rxe_qp *qp)
 	       qp->migr.rest == RXE_MIGR_REST_HUSHED;
 }
 
+/* Does the requester of a stopped QP run no more? qp->state_lock is held. */
+static inline bool rxe_migr_is_hushed(const struct rxe_qp *qp)
+{
+	return qp->migr.rest == RXE_MIGR_REST_HUSHED ||
+	       qp->migr.rest == RXE_MIGR_REST_FULL;
+}
+
 /* rxe_migr_state.c: the table of states. qp->state_lock is held. */
 void rxe_migr_set_state(struct rxe_qp *qp, enum rxe_migr_qp_state to);
 void rxe_migr_set_peer(struct rxe_qp *qp, enum rxe_migr_peer_state to);

@@ -192,8 +192,7 @@ static void rxe_migr_ack_stop(struct rxe_qp *qp)
 	spin_lock_irqsave(&qp->state_lock, flags);
 	owed = qp->migr.ack_owed && qp->migr.peer == RXE_MIGR_PEER_STOPPED &&
 	       (qp->migr_state != RXE_MIGR_QP_STOPPED ||
-		qp->migr.rest == RXE_MIGR_REST_HUSHED ||
-		qp->migr.rest == RXE_MIGR_REST_FULL);
+		rxe_migr_is_hushed(qp));
 	qp->migr.ack_owed = false;	/* if the answer is lost, STOP comes again */
 	spin_unlock_irqrestore(&qp->state_lock, flags);
 
