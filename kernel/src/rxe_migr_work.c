@@ -329,9 +329,10 @@ static void rxe_migr_call_again(struct rxe_qp *qp, u8 opcode,
 
 /*
  * What does the QP repeat now, as its state is, until its peer answers? 0: nothing, or
- * no more. If the peer is deaf, the QP goes on, and calls it all the same.
+ * no more. If the peer is deaf, the QP goes on, and calls it all the same. *seek is set
+ * if the peer has not answered a call: it may have moved, too.
  */
-static u8 rxe_migr_repeats(struct rxe_qp *qp)
+static u8 rxe_migr_repeats(struct rxe_qp *qp, bool *seek)
 {
 	struct rxe_migr_qp *m = &qp->migr;
 
@@ -348,6 +349,7 @@ static u8 rxe_migr_repeats(struct rxe_qp *qp)
 			rxe_migr_note_resume(qp);
 			rxe_sched_task(&qp->send_task);
 		}
+		*seek = m->tries;
 		return RXE_MIGR_OPCODE_RESUME;
 	}
 
@@ -364,7 +366,7 @@ static void rxe_migr_run(struct rxe_qp *qp)
 {
 	struct rxe_migr_qp *m = &qp->migr;
 	unsigned long flags, left, delay = 0;
-	bool give_up, move, ack, alive, seek;
+	bool give_up, move, ack, alive, seek = false;
 	unsigned int tries = 0;
 	u8 opcode = 0;
 
@@ -385,11 +387,8 @@ static void rxe_migr_run(struct rxe_qp *qp)
 		rxe_migr_end_call(qp);
 		m->has_deadline = false;
 	} else if (!give_up) {	/* that is below, without the lock */
-		opcode = rxe_migr_repeats(qp);
+		opcode = rxe_migr_repeats(qp, &seek);
 	}
-	/* no answer to a RESUME: the peer may have moved, too */
-	seek = opcode == RXE_MIGR_OPCODE_RESUME && m->tries &&
-	       m->call == RXE_MIGR_CALL_AWAITED;
 	left = rxe_migr_left(m->next_tx);
 	if (opcode && left) {
 		delay = left;
