@@ -321,16 +321,17 @@ static int await_end(struct move *m)
 
 /*
  * podman's archive of a volume lacks its owner and mode, and podman would leave it here if the move fails. So podman ignores the
- * volumes, and tar writes them beside its archive. volumes_dest.c reads that.
+ * volumes, and tar writes them beside its archive, with a list of each. volumes_dest.c reads that.
  */
 static int save_volume(struct move *m, json_t *volume)
 {
 	const char *name = json_string_value(json_object_get(volume, "volume"));
 	char *source = path_from_json(json_object_get(volume, "source")), *file = xasprintf("%s/volume-%s.tar", m->images, name);
-	char *messages = xasprintf("%s/" MESSAGES, m->images), *line;
+	char *list = xasprintf("%s.list", file), *messages = xasprintf("%s/" MESSAGES, m->images), *line;
 	const char *const argv[] = {
-		"tar", "--create", "--force-local", "--file", file, "--directory", source, "--numeric-owner", "--acls", "--xattrs",
-		"--xattrs-include=*", "--sparse", "--sort=name", ".", NULL,
+		"tar", "--create", "--verbose", "--verbose", "--full-time", "--utc", "--index-file", list, "--force-local",
+		"--file", file, "--directory", source, "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*", "--sparse",
+		"--sort=name", ".", NULL,
 	};
 	int ret = start(m, argv, messages) ?: await_end(m);
 
@@ -340,6 +341,7 @@ static int save_volume(struct move *m, json_t *volume)
 		free(line);
 	}
 	free(messages);
+	free(list);
 	free(file);
 	free(source);
 	return ret;

@@ -136,7 +136,7 @@ int agent_make_volumes(struct agent *a)
 	return 0;
 }
 
-/* The archive of a volume, what tar lists of it and of what has come of it, and the folder of the volume. */
+/* The archive of a volume, what tar listed as it wrote that, what it lists of what has come of it, and the folder of the volume. */
 struct copy {
 	const char *name;
 	char *archive, *sent, *here, *folder;
@@ -152,13 +152,15 @@ static int extract(const struct copy *c)
 	return run_or_fault(argv, "volume %s: tar can't write it", c->name);
 }
 
-/* List into a file what is in the archive, or, if it is NULL, what tar would put into one. (--list says more by itself.) */
-static int list(const struct copy *c, const char *archive, const char *file)
+/*
+ * As save_volume() in podman_source.c has listed it, perhaps in another time zone (--utc). tar reads no file for an archive in
+ * /dev/null.
+ */
+static int list(const struct copy *c)
 {
 	const char *const argv[] = {
-		"tar", archive ? "--list" : "--create", "--verbose", archive ? "--full-time" : "--verbose", "--full-time", "--force-local",
-		"--file", archive ?: "/dev/null", "--directory", c->folder, "--index-file", file, "--numeric-owner", "--acls", "--xattrs",
-		"--xattrs-include=*", "--sort=name", ".", NULL,
+		"tar", "--create", "--verbose", "--verbose", "--full-time", "--utc", "--index-file", c->here, "--file", "/dev/null",
+		"--directory", c->folder, "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*", "--sort=name", ".", NULL,
 	};
 
 	return run_or_fault(argv, "volume %s: tar can't list it", c->name);
@@ -195,8 +197,7 @@ static int compare(const struct copy *c)
 		"tar", "--compare", "--force-local", "--file", c->archive, "--directory", c->folder, "--numeric-owner", NULL,
 	};
 
-	return run_or_fault(argv, "volume %s: it is not what was sent", c->name) ?:
-		list(c, c->archive, c->sent) ?: list(c, NULL, c->here) ?: compare_lists(c);
+	return run_or_fault(argv, "volume %s: it is not what was sent", c->name) ?: list(c) ?: compare_lists(c);
 }
 
 static int fill(const struct agent *a, json_t *volume)
@@ -205,7 +206,7 @@ static int fill(const struct agent *a, json_t *volume)
 	int ret;
 
 	c.archive = xasprintf("%s/volume-%s.tar", a->images, c.name);
-	c.sent = xasprintf("%s.sent", c.archive);
+	c.sent = xasprintf("%s.list", c.archive);
 	c.here = xasprintf("%s.here", c.archive);
 	c.folder = path_from_json(json_object_get(volume, "place")) ?: xstrdup("");
 	ret = extract(&c) ?: compare(&c);
