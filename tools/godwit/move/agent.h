@@ -136,7 +136,9 @@ int agent_flow(const struct addresses *moving, const struct device_here *d, json
  */
 void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems);
 
-void agent_check_room(json_t *message, const char *base, json_t *problems);	/* room_dest.c */
+/* room_dest.c. layer: the folder of a layer in podman's storage; it is cut off at the storage. -1 with fault(). */
+void agent_check_room(json_t *message, const char *base, json_t *problems);
+int agent_check_storage(json_t *message, char *layer);
 
 /*
  * check_container_dest.c: what is missing here is added to problems. At "prepare", make the network namespace, and look at

@@ -54,25 +54,6 @@ static int check_runtime(json_t *container)
 	return ret;
 }
 
-/*
- * podman unpacks the archive into its own storage, and the volumes lie there, too. The image has a layer there. (podman info, which
- * tells the folder, takes long.)
- */
-static int check_storage(json_t *message, char *layer)
-{
-	const char *base = json_string_value(json_object_get(message, "images")) ?: IMAGES_DIR;
-	uint64_t need = json_integer_value(json_object_get(message, "memory")) + (1 << 20), space = images_space(layer);
-	bool beside = images_beside(base, layer);
-	char *end = strstr(layer, "/overlay/");
-
-	if (space >= (beside ? 2 * need : need))
-		return 0;
-	if (end)
-		*end = '\0';
-	return fault("disk: podman's storage, %s, has room for %llu MiB there, and the container%s may need %llu: make room", layer,
-		     (unsigned long long)space >> 20, beside ? " with its images" : "", (unsigned long long)(beside ? 2 * need : need) >> 20);
-}
-
 static int check_image(json_t *container, json_t *message)
 {
 	const char *image = container_fact(container, "image"), *id = container_fact(container, "image_id"), *name = *image ? image : id;
@@ -90,7 +71,7 @@ static int check_image(json_t *container, json_t *message)
 		ret = fault("image %s: another one has that name there, %.12s, not %.12s: podman save %s | ssh HOST podman "
 			    "load", name, line, id, name);
 	else if (layer && *layer == '/')	/* else the storage is no overlay */
-		ret = check_storage(message, layer);
+		ret = agent_check_storage(message, layer);
 	free(text);
 	return ret;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Has the destination room for the process and its images?
+ * Has the destination room for the process, its images, and what podman unpacks of them?
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,12 @@
 #include "text.h"
 
 #define MIB(bytes)	((unsigned long long)(bytes) >> 20)
+#define MORE	(1 << 20)	/* images are as large as the memory, and some hundred kilobytes more */
 
-/*
- * Images are as large as the memory, and some hundred kilobytes more. Without memory for the process the kernel would end some
- * process, be it ours or another.
- */
+/* Without memory for the process the kernel would end some process, be it ours or another. */
 static void check_space(json_t *list, const char *base, uint64_t images, uint64_t in_ram)
 {
-	uint64_t need = images + (1 << 20), space = images_space(base), left = memory_free();
+	uint64_t need = images + MORE, space = images_space(base), left = memory_free();
 	bool in_memory = images_in_memory(base);
 
 	if (space < need)
@@ -28,6 +26,27 @@ static void check_space(json_t *list, const char *base, uint64_t images, uint64_
 		problem(list, "memory: %llu MiB are free there, and the process%s may need %llu: make room%s",
 			MIB(left), in_memory ? " and its images" : "", MIB(in_ram + (in_memory ? images : 0)),
 			in_memory ? ", or give --images" : ", or move it elsewhere");
+}
+
+/*
+ * podman unpacks the archive into its own storage, and the volumes lie there, too. The image has a layer there. (podman info, which
+ * tells the folder, takes long.)
+ */
+int agent_check_storage(json_t *message, char *layer)
+{
+	const char *base = json_string_value(json_object_get(message, "images")) ?: IMAGES_DIR;
+	bool beside = images_beside(base, layer);
+	uint64_t need = json_integer_value(json_object_get(message, "memory")) + MORE, space = images_space(layer);
+	char *end = strstr(layer, "/overlay/");
+
+	if (beside)
+		need *= 2;
+	if (space >= need)
+		return 0;
+	if (end)
+		*end = '\0';
+	return fault("disk: podman's storage, %s, has room for %llu MiB there, and the container%s may need %llu: make room", layer,
+		     MIB(space), beside ? " with its images" : "", MIB(need));
 }
 
 static void check_huge(json_t *list, json_t *huge)
