@@ -4,7 +4,7 @@
 random_h := tests/programs/random.h
 dumps_src := tests/programs/dumps.c tests/programs/dumps.h
 
-ALL += build/tests/traffic build/tests/stopctl build/tests/criu-loop build/tests/criu-take build/tests/tap
+ALL += build/tests/traffic build/tests/stopctl build/tests/criu-loop build/tests/criu-take build/tests/criu-images build/tests/tap
 
 build/tests/traffic: $(wildcard tests/programs/traffic*.[ch])
 	$(call say,CC,$@)
@@ -25,6 +25,12 @@ build/tests/criu-take: tests/programs/criu-take.c $(verbs_headers) $(verbs_lib)
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(VERBS_CFLAGS) -o $@ $< $(VERBS_LIBS)
+
+# The plugin's image code without CRIU. The sanitizers end the program when it touches memory that is not its own.
+build/tests/criu-images: tests/programs/criu-images.c $(addprefix criu-plugin/,error.c image.c records.c share.c) build/criu-plugin/rdma.pb-c.o
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(plugin_cflags) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o $@ $^ -lprotobuf-c -lz
 
 cm_programs := build/tests/cm-talk build/tests/cm-hold
 ALL += $(cm_programs)
