@@ -232,13 +232,26 @@ static void extend(const RdmaInventoryEntry *inventory)
 	rdma_inventory_entry__free_unpacked(read, NULL);
 }
 
+/* Each kind twice, once with data after it */
+static struct records new_records(void)
+{
+	struct records records = { .rec = calloc(2 * ARRAY_SIZE(types) + 1, sizeof(*records.rec)) };
+
+	records.rec[records.count++] = new_context();
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		records.rec[records.count++] = new_record(i, 0);
+		records.rec[records.count++] = new_record(i, 300);
+	}
+	return records;
+}
+
 int main(int argc, char **argv)
 {
 	RdmaContextImageEntry entry = RDMA_CONTEXT_IMAGE_ENTRY__INIT, *entries = &entry;
 	RdmaDeviceEntry device = RDMA_DEVICE_ENTRY__INIT, *devices = &device;
 	RdmaGidEntry gids[] = { RDMA_GID_ENTRY__INIT, RDMA_GID_ENTRY__INIT }, *of_device[] = { &gids[0], &gids[1] };
 	RdmaInventoryEntry inventory = RDMA_INVENTORY_ENTRY__INIT, *read;
-	struct records records = {}, back;
+	struct records records, back;
 	char *needs = NEEDS_RDMA_CM;
 	size_t i;
 
@@ -248,12 +261,7 @@ int main(int argc, char **argv)
 	dir = open(argv[1], O_DIRECTORY | O_RDONLY);
 	MUST(dir >= 0);
 
-	records.rec = calloc(2 * ARRAY_SIZE(types) + 1, sizeof(*records.rec));
-	records.rec[records.count++] = new_context();
-	for (i = 0; i < ARRAY_SIZE(types); i++) {
-		records.rec[records.count++] = new_record(i, 0);
-		records.rec[records.count++] = new_record(i, 300);
-	}
+	records = new_records();
 	MUST(!write_context(7, &records, &entry));
 	MUST(!read_context(7, &entry, &back));
 	same(&records, &back);

@@ -169,6 +169,19 @@ static void say(int opcode)
 	shoot(&f);
 }
 
+static void attack(bool by_noise)
+{
+	for (int times = 0; times < 10; times++)
+		for (int opcode = RXE_MIGR_OPCODE_STOP; opcode <= RXE_MIGR_OPCODE_MOVED; opcode++)
+			for (int own = 0; own < 2; own++) {
+				if (by_noise)
+					noise(opcode, own ? o.own : o.as);
+				else
+					for (enum forgery how = 0; how < FORGERIES; how++)
+						forge(opcode, how, own ? o.own : o.as);
+			}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -219,15 +232,7 @@ int main(int argc, char **argv)
 		for (int opcode = RXE_MIGR_OPCODE_STOP; opcode <= RXE_MIGR_OPCODE_MOVED; opcode++)
 			say(opcode);
 	else
-		for (int times = 0; times < 10; times++)
-			for (int opcode = RXE_MIGR_OPCODE_STOP; opcode <= RXE_MIGR_OPCODE_MOVED; opcode++)
-				for (int own = 0; own < 2; own++) {
-					if (what[0] == 'n')
-						noise(opcode, own ? o.own : o.as);
-					else
-						for (enum forgery how = 0; how < FORGERIES; how++)
-							forge(opcode, how, own ? o.own : o.as);
-				}
+		attack(what[0] == 'n');
 	printf("sent=%u accepted=%u\n", sent, accepted);
 	return 0;
 }

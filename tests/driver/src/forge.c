@@ -328,91 +328,90 @@ static void put_address(struct frame *f, int at, const char *address)
 	memcpy(f->at + FRAME_IP + at, &a, sizeof(a));
 }
 
-/* Returns false if this forgery would leave the packet right, or would change what nobody looks at. */
-static bool forge(enum kind k, enum forgery how, struct frame *f)
+/* Would this forgery leave the packet right, or change what nobody looks at? */
+static bool is_harmless(enum kind k, enum forgery how)
 {
-	enum { SRC = 12, DST = 16 };
 	bool any_epoch = s.state == TOMB && (k == STOP || k == RESUME || k == RESUME_ELSEWHERE);
-	bool answer = k == STOP_ACK || k == RESUME_ACK;
-	struct rxe_migr_hdr hdr = good(k);
-	uint32_t epoch = be32toh(hdr.epoch);
-	uint8_t *bth = f->at + FRAME_BTH;
 
 	switch (how) {
-	case NO_VERSION: hdr.version = 0; break;
-	case OLD_VERSION: hdr.version = 1; break;
-	case NEXT_VERSION: hdr.version = 3; break;
-	case FLAGS: hdr.flags |= htobe16((k == STOP_ACK ? 16 : 8) << below(12)); break;	/* 8 is GONE */
-	case RQ_PSN: hdr.rq_psn = htobe32(1u << below(32)); break;
-	case SQ_PSN: hdr.sq_psn = htobe32(1u << below(32)); break;
-	case SRC_QPN: hdr.src_qpn = htobe32(be32toh(hdr.src_qpn) + 1); break;
 	case OLD_EPOCH:
-		/* A RESUME in place that comes again is answered again. A tombstone has one epoch. */
-		if (k == RESUME || any_epoch)
-			return false;
-		hdr.epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH);
-		break;
+		/* A RESUME in place that comes again is answered again. */
+		return k == RESUME || any_epoch;
 	case OLDEST_EPOCH:
-		if (any_epoch)
-			return false;
-		hdr.epoch = htobe32(0);
-		break;
 	case FAR_EPOCH:
-		if (any_epoch)
-			return false;
-		hdr.epoch = htobe32(PEER_EPOCH + (1u << 31) + 1);
-		break;
+		return any_epoch;
 	case UNSENT_PSN:
 	case LOST_PSN:
 		/* the answer that is waited for tells old copies from new */
-		if (k != RESUME_ACK || s.state != RESUMING)
-			return false;
-		hdr.psn = htobe32((how == UNSENT_PSN ? s.psn : s.psn - 2) & 0xffffff);
-		break;
-	case NEW_GID:
-		if (k == MOVED && s.state != TOMB)
-			memset(hdr.new_gid, 0x20, sizeof(hdr.new_gid));	/* an address of IPv6 */
-		else
-			set_gid(hdr.new_gid, FOURTH);
-		break;
+		return k != RESUME_ACK || s.state != RESUMING;
 	case OLD_GID:
-		if (k != MOVED && k != RESUME_ELSEWHERE)
-			return false;
-		set_gid(hdr.old_gid, FOURTH);
-		break;
+		return k != MOVED && k != RESUME_ELSEWHERE;
 	case FROM_SIGNED:
 		/* a sender with the key may move a connection */
-		if (k == RESUME || (s.state == TOMB && k == RESUME_ELSEWHERE))
-			return false;
-		if (k == MOVED || k == RESUME_ELSEWHERE)
-			set_gid(hdr.old_gid, FOURTH);
-		set_gid(hdr.new_gid, FOURTH);
+		return k == RESUME || (s.state == TOMB && k == RESUME_ELSEWHERE);
+	default:
+		return false;
+	}
+}
+
+static void forge_header(enum kind k, enum forgery how, struct rxe_migr_hdr *hdr)
+{
+	bool answer = k == STOP_ACK || k == RESUME_ACK;
+	uint32_t epoch = be32toh(hdr->epoch);
+
+	switch (how) {
+	case NO_VERSION: hdr->version = 0; break;
+	case OLD_VERSION: hdr->version = 1; break;
+	case NEXT_VERSION: hdr->version = 3; break;
+	case FLAGS: hdr->flags |= htobe16((k == STOP_ACK ? 16 : 8) << below(12)); break;	/* 8 is GONE */
+	case RQ_PSN: hdr->rq_psn = htobe32(1u << below(32)); break;
+	case SQ_PSN: hdr->sq_psn = htobe32(1u << below(32)); break;
+	case SRC_QPN: hdr->src_qpn = htobe32(be32toh(hdr->src_qpn) + 1); break;
+	case OLD_EPOCH: hdr->epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH); break;	/* a tombstone has one */
+	case OLDEST_EPOCH: hdr->epoch = htobe32(0); break;
+	case FAR_EPOCH: hdr->epoch = htobe32(PEER_EPOCH + (1u << 31) + 1); break;
+	case UNSENT_PSN: hdr->psn = htobe32(s.psn & 0xffffff); break;
+	case LOST_PSN: hdr->psn = htobe32((s.psn - 2) & 0xffffff); break;
+	case NEW_GID:
 		if (k == MOVED && s.state != TOMB)
-			set_gid(hdr.new_gid, THIRD);
+			memset(hdr->new_gid, 0x20, sizeof(hdr->new_gid));	/* an address of IPv6 */
+		else
+			set_gid(hdr->new_gid, FOURTH);
+		break;
+	case OLD_GID: set_gid(hdr->old_gid, FOURTH); break;
+	case FROM_SIGNED:
+		if (k == MOVED || k == RESUME_ELSEWHERE)
+			set_gid(hdr->old_gid, FOURTH);
+		set_gid(hdr->new_gid, k == MOVED && s.state != TOMB ? THIRD : FOURTH);
 		break;
 	default:
 		break;
 	}
+}
+
+static void forge(enum kind k, enum forgery how, struct frame *f)
+{
+	enum { SRC = 12, DST = 16 };
+	struct rxe_migr_hdr hdr = good(k);
+	uint8_t *bth = f->at + FRAME_BTH;
+
+	forge_header(k, how, &hdr);
 	migr_sign(&hdr, how == NO_MAC ? NULL : how == OTHER_KEY ? other_key : key);
 	if (how == RANDOM_MAC)
 		for (unsigned i = 0; i < sizeof(hdr.mac); i++)
 			hdr.mac[i] = rnd();
-	if (how == OTHER_OPCODE || how == DEST_QPN) {
-		/* the BTH stays that of the good one */
-		struct rxe_migr_hdr wrong = hdr;
-
-		if (how == OTHER_OPCODE)
-			wrong.opcode = hdr.opcode == RXE_MIGR_OPCODE_MOVED ? RXE_MIGR_OPCODE_STOP : hdr.opcode + 1;
-		else
-			wrong.dest_qpn = htobe32(bystander->qp_num);
-		migr_sign(&wrong, key);
-		*f = migr_frame(&hdr, origin(k));
-		memcpy(f->at + FRAME_DATA, &wrong, sizeof(wrong));
-		wire_seal(f);
-		return true;
-	}
 	*f = migr_frame(&hdr, origin(k));
 	switch (how) {
+	case OTHER_OPCODE:	/* the BTH stays that of the good one */
+		hdr.opcode = hdr.opcode == RXE_MIGR_OPCODE_MOVED ? RXE_MIGR_OPCODE_STOP : hdr.opcode + 1;
+		migr_sign(&hdr, key);
+		memcpy(f->at + FRAME_DATA, &hdr, sizeof(hdr));
+		break;
+	case DEST_QPN:
+		hdr.dest_qpn = htobe32(bystander->qp_num);
+		migr_sign(&hdr, key);
+		memcpy(f->at + FRAME_DATA, &hdr, sizeof(hdr));
+		break;
 	case OLD_VERSION: f->len -= sizeof(hdr) - RXE_MIGR_HDR_LEN_MIN; break;
 	case BTH_QPN: bth[7] = bystander->qp_num; bth[6] = bystander->qp_num >> 8; break;
 	case BTH_PSN: bth[11]++; break;
@@ -422,7 +421,6 @@ static bool forge(enum kind k, enum forgery how, struct frame *f)
 	default: break;
 	}
 	wire_seal(f);
-	return true;
 }
 
 static void forgeries(enum kind k)
@@ -431,8 +429,9 @@ static void forgeries(enum kind k)
 	struct frame f;
 
 	for (enum forgery how = 0; how < FORGERIES; how++) {
-		if (!forge(k, how, &f))
+		if (is_harmless(k, how))
 			continue;
+		forge(k, how, &f);
 		shoot(&f);
 		unchanged(&before, 1, about(k, forgery_names[how]));
 	}

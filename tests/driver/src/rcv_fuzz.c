@@ -468,28 +468,10 @@ static void speak(void)
 	send_frame(&f);
 }
 
-/* ------------------------------------------------------------------- main -- */
-
-int main(int argc, char **argv)
+static void make_all(void)
 {
-	static const struct option options[] = { { "seed", 1, 0, 's' }, { "packets", 1, 0, 'p' }, { 0 } };
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
-	uint64_t seed = time(NULL), packets = 20000, used = 0;
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64 } };
-	struct timespec began, ended;
-	int c;
-
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c == 's')
-			seed = strtoull(optarg, NULL, 0);
-		else if (c == 'p')
-			packets = strtoull(optarg, NULL, 0);
-		else
-			return 2;
-	}
-	printf("seed %llu\n", (unsigned long long)seed);
-	fflush(stdout);
-	rng = seed;
 
 	memset(memory, canary, sizeof(memory));
 	migr_set_key(wire_open(), key);
@@ -505,6 +487,29 @@ int main(int argc, char **argv)
 		slots[i].c = contexts + (slots[i].role == STOPPED ? 1 : slots[i].role == BURIED ? 2 : 0);
 		make(&slots[i]);
 	}
+}
+
+/* ------------------------------------------------------------------- main -- */
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "seed", 1, 0, 's' }, { "packets", 1, 0, 'p' }, { 0 } };
+	uint64_t seed = time(NULL), packets = 20000, used = 0;
+	struct timespec began, ended;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 's')
+			seed = strtoull(optarg, NULL, 0);
+		else if (c == 'p')
+			packets = strtoull(optarg, NULL, 0);
+		else
+			return 2;
+	}
+	printf("seed %llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	rng = seed;
+	make_all();
 
 	clock_gettime(CLOCK_MONOTONIC, &began);
 	while (sent < packets) {

@@ -124,10 +124,8 @@ static struct ibv_mr *reg(struct end *e, struct ibv_pd *pd, int access)
 	return mr;
 }
 
-/* Makes the end's memory and its regions. The end may get a PD of its own here. */
-static void create_memory(struct cell *c)
+static void map_memory(struct cell *c, enum memory kind)
 {
-	enum memory kind = us.mover ? c->memory : ANON;
 	char unlinked[] = "/dev/shm/matrix-XXXXXX";
 	struct end *e = &c->me;
 
@@ -174,6 +172,15 @@ static void create_memory(struct cell *c)
 	default:
 		e->memory = map(SMALL, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	}
+}
+
+/* Makes the end's memory and its regions. The end may get a PD of its own here. */
+static void create_memory(struct cell *c)
+{
+	enum memory kind = us.mover ? c->memory : ANON;
+	struct end *e = &c->me;
+
+	map_memory(c, kind);
 	if (kind == BYTE) {
 		e->memory += 4097;
 		e->memory_len = 1;

@@ -90,6 +90,27 @@ static void own_more(struct ibv_pd *pd, struct ibv_cq *cq, const struct ibv_mr *
 	}
 }
 
+/* All sends arrive. Their CQ is that of both QPs, and each send has one completion at each end. */
+static void own_work(struct ibv_qp *from, struct ibv_qp *to, struct ibv_cq *cq, struct ibv_mr *mr)
+{
+	struct ibv_recv_wr *bad;
+	struct ibv_send_wr *bad_send;
+	struct ibv_wc wc;
+
+	for (int i = 0; i < 5; i++) {
+		struct ibv_sge sge = { (uintptr_t)memory + PAGE + 256 * i, 256, mr->lkey };
+		struct ibv_recv_wr wr = { .wr_id = 100 + i, .sg_list = &sge, .num_sge = 1 };
+		IS(0, ibv_post_recv(to, &wr, &bad));
+	}
+	for (int i = 0; i < 3; i++) {
+		struct ibv_sge sge = { (uintptr_t)memory + 128, 32, mr->lkey };
+		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
+		IS(0, ibv_post_send(from, &wr, &bad_send));
+	}
+	for (int i = 0; i < 4;) /* of six completions, two stay */
+		i += ibv_poll_cq(cq, 1, &wc);
+}
+
 /*
  * QPs in every state. Those from RTR on have a peer in RTS, and the pair 3, 6 has talked. Handles have holes, so that some
  * objects have lower handles than the objects that they use.
@@ -108,9 +129,6 @@ static void own(int ready)
 			 .max_inline_data = 40 },
 		.qp_type = IBV_QPT_RC,
 	};
-	struct ibv_recv_wr *bad;
-	struct ibv_send_wr *bad_send;
-	struct ibv_wc wc;
 	int i;
 
 	CHECK(ctx);
@@ -141,18 +159,7 @@ static void own(int ready)
 	gid.raw[15] ^= other_bits; /* its peer is at another address than all others' */
 	lead_to(qp[5], qp[0]->qp_num, IBV_QPS_ERR);
 
-	for (i = 0; i < 5; i++) {
-		struct ibv_sge sge = { (uintptr_t)memory + PAGE + 256 * i, 256, mr->lkey };
-		struct ibv_recv_wr wr = { .wr_id = 100 + i, .sg_list = &sge, .num_sge = 1 };
-		IS(0, ibv_post_recv(qp[6], &wr, &bad));
-	}
-	for (i = 0; i < 3; i++) {
-		struct ibv_sge sge = { (uintptr_t)memory + 128, 32, mr->lkey };
-		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
-		IS(0, ibv_post_send(qp[3], &wr, &bad_send)); /* qp[3]'s CQ: other, and each has one */
-	}
-	for (i = 0; i < 4;) /* of six completions, two stay */
-		i += ibv_poll_cq(other, 1, &wc);
+	own_work(qp[3], qp[6], other, mr);
 	IS(0, ibv_req_notify_cq(cq, 0));
 	gid.raw[15] ^= other_bits;
 	own_more(pd[9], other, mr);

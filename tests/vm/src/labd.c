@@ -477,6 +477,22 @@ static struct pollfd in_out(int fd, bool out)
 	return (struct pollfd){ .fd = fd, .events = POLLIN | (out ? POLLOUT : 0) };
 }
 
+static void take_signals(int signals)
+{
+	struct signalfd_siginfo si;
+	bool again = false;
+
+	while (read(signals, &si, sizeof(si)) > 0)
+		if (si.ssi_signo == SIGUSR1)
+			again = true;
+		else if (si.ssi_signo != SIGCHLD)
+			end_lab();
+	reap();
+	for (int k = 0; again && k < nguests; k++)
+		if (!guests[k].pid)
+			start_guest(k);
+}
+
 static void step(int signals, int owner)
 {
 	static struct pollfd p[P_GUESTS + GUESTS_MAX * G_NUM + CLIENTS_MAX];
@@ -524,20 +540,8 @@ static void step(int signals, int owner)
 	for (int k = 0; k < nguests; k++)
 		if (guests[k].port >= 0)
 			flush(&guests[k].out, guests[k].port);
-	if (p[P_SIGNAL].revents) {
-		struct signalfd_siginfo si;
-		bool again = false;
-
-		while (read(signals, &si, sizeof(si)) > 0)
-			if (si.ssi_signo == SIGUSR1)
-				again = true;
-			else if (si.ssi_signo != SIGCHLD)
-				end_lab();
-		reap();
-		for (int k = 0; again && k < nguests; k++)
-			if (!guests[k].pid)
-				start_guest(k);
-	}
+	if (p[P_SIGNAL].revents)
+		take_signals(signals);
 }
 
 int main(int argc, char **argv)
