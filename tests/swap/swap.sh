@@ -154,6 +154,9 @@ value() {
 # at_least NAME N [DONOR] (a condition for wait_for)
 at_least() { [ "$(value "$1" "${@:3}")" -ge "$2" ]; }
 donor_state() { [ "$(value state "$1")" = "$2" ]; } # NAME STATE
+# cold: no slab had page I/O in the last period (a condition). With a weight of 100 heat is of that period alone; with the default it
+# takes half a minute to be gone.
+cold() { status && jq -e 'all(.devices[0].hottest[]?; .heat == 0)' "$work/swap.json"; }
 # more NAME [DONOR]: the value is more than before had remembered (a condition)
 declare -A remembered=()
 before() { remembered[$*]=$(value "$@"); }
