@@ -175,8 +175,8 @@ int rmem_put(struct rmem *r, uint64_t dst, const void *src, size_t len);
 int rmem_get(struct rmem *r, void *dst, uint64_t src, size_t len);
 
 /*
- * Writes 8 bytes. A reader sees all of them or none. @dst is a multiple of 8. -EINVAL, -EOPNOTSUPP (a device without atomic
- * writes), and the errors of rmem_put().
+ * Writes 8 bytes. A get at the same time sees all of them or none; a flush or a transaction may see a part of them. @dst is a
+ * multiple of 8. -EINVAL, -EOPNOTSUPP (a device without atomic writes), and the errors of rmem_put().
  */
 int rmem_put8(struct rmem *r, uint64_t dst, uint64_t value);
 
