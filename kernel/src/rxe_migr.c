@@ -94,7 +94,7 @@ static void rxe_migr_flush_qp(struct rxe_qp *qp)
 
 /*
  * An object of a program is about to be destroyed. When the device goes, the newest
- * objects go first, but a QP must not meet that its regions or addresses are gone.
+ * objects go first. But a QP must not run on when its regions or addresses are gone.
  * (Verbs that began before may still run, but no new one begins.)
  */
 void rxe_migr_object_goes(const struct ib_uobject *uobj)

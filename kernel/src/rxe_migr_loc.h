@@ -35,7 +35,7 @@ bool rxe_migr_sign(struct rxe_migr_hdr *hdr);
 bool rxe_migr_verify(const struct rxe_migr_hdr *hdr, bool *authentic);
 int rxe_migr_key_op(const struct rxe_migr_key *key, u64 *fingerprint);
 
-/* Does from become to? Of arcs, element from is a mask of what may follow it. */
+/* Does the state change? Element from of arcs is a mask of the states that may follow it. */
 static inline bool rxe_migr_is_arc(const u8 *arcs, u8 from, u8 to)
 {
 	return from != to && !WARN_ON_ONCE(!(arcs[from] & BIT(to)));

@@ -89,7 +89,7 @@ static bool rxe_migr_answer_mad(struct ib_mad_hdr *mad,
 		IBA_SET(CM_REP_RESPONDER_RESOURCES, rep, depth);
 		IBA_SET(CM_REP_INITIATOR_DEPTH, rep, resources);
 		IBA_SET(CM_REP_RNR_RETRY_COUNT, rep, 7);
-		/* a GUID and QP number that the CM knows would be a stale connection */
+		/* the CM takes a GUID and QP number that it knows for a stale connection */
 		IBA_SET(CM_REP_LOCAL_CA_GUID, rep, get_random_u64());
 	} else if (asked == CM_RTU_ATTR_ID) {
 		IBA_SET(CM_DREQ_REMOTE_QPN_EECN, (struct cm_dreq_msg *)mad,

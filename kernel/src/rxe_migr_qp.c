@@ -117,7 +117,7 @@ static void rxe_migr_fill_work(struct rxe_qp *qp, u16 num_res,
 {
 	/* the WQE stays in memory, but a running responder may be done with it */
 	const struct rxe_recv_wqe *wqe = READ_ONCE(qp->resp.wqe);
-	/* a requester that is on its way again was further before */
+	/* a requester that sends again had sent more before */
 	bool back = qp->req.went_back && qp_state(qp) != IB_QPS_ERR;
 
 	rec->req_psn = cpu_to_le32(back ? qp->req.retry_psn : qp->req.psn);
@@ -413,7 +413,7 @@ static void rxe_migr_refill_work(struct rxe_qp *qp,
 {
 	qp->req.psn = le32_to_cpu(rec->req_psn) & BTH_PSN_MASK;
 	qp->req.wqe_index = le32_to_cpu(rec->req_wqe_index);
-	/* where it goes on, it goes back to what is not acknowledged */
+	/* the restored requester begins at what is not acknowledged */
 	qp->req.retry_psn = qp->req.psn;
 	qp->req.retry_index = qp->req.wqe_index;
 	qp->req.noack_pkts = le32_to_cpu(rec->req_noack_pkts);

@@ -131,8 +131,8 @@ static int rxe_migr_cm_conn(struct rxe_migr_cm_id *out,
 }
 
 /*
- * Take handler_mutex, which keeps the CM from changing the id. An id that the peer has
- * left has that event in its file then. False: rdma_cm did not hear of it in a second.
+ * Take handler_mutex, which keeps the CM from changing the id. If the peer has left, the
+ * file of the id has the event of that by then. False: the event did not come in a second.
  */
 static bool rxe_migr_cm_lock(struct rdma_id_private *id)
 {

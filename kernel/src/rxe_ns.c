@@ -292,7 +292,7 @@ static void __net_exit rxe_ns_exit_net(struct net *net)
 	wait_event(rxe_ns_left, list_empty_careful(&ns->devs));
 }
 
-/* Registered as a device's operations, these exit before network devices end. */
+/* As these are registered like a device's, the kernel calls exit before network devices end. */
 static struct pernet_operations rxe_ns_ops = {
 	.init	= rxe_ns_init_net,
 	.exit	= rxe_ns_exit_net,
