@@ -9,13 +9,13 @@
  *	GODWIT_BEGIN_SOCK=PATH	a stream socket, which may be the same
  *
  * At the beginning we connect to GODWIT_BEGIN_SOCK and close: if a runtime
- * starts CRIU, the other side learns CRIU's process from the connection. If it
- * dies, nobody else would say so: its children keep the runtime's connection to
- * it open, and wait for it.
+ * starts CRIU, the other side learns CRIU's process from the connection, and
+ * sees it die. Nobody else would say that CRIU died: its children keep the
+ * runtime's connection to CRIU open, and wait for CRIU.
  *
  * We say "ready PID\n", with the root of the tree, as CRIU numbers it. We wait
  * for "commit\n" and say "goes\n". Then we wait, for at most 10 s, for any
- * answer or the end of the file. If CRIU has died and that program has not read
+ * answer or the end of the file. If CRIU has died and the other side has not read
  * "goes", it knows that no task has run.
  */
 #include <errno.h>
@@ -61,7 +61,7 @@ static int left_ms(const struct timespec *end)
 	return ms > 0 ? ms : 0;
 }
 
-/* Read a line, without its newline. -1 and errno: it has not come until end. */
+/* Read a line, without its newline. -1 and errno: none has come before end. */
 static int read_line(int fd, char *line, size_t size, const struct timespec *end)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };

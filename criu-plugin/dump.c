@@ -397,8 +397,8 @@ int dump_file(int fd, int id)
  * CRIU calls this before it lets go of the tasks. It does not say whether they
  * live on after a good checkpoint: the watchdog sees that. After a failed one the
  * watchdog stays only if this dump found contexts that an earlier dump had stopped,
- * since the watchdog of that dump may be dead. It goes if this dump failed before it
- * stopped anything.
+ * since the watchdog of that dump may be dead. A watchdog also goes if its dump failed
+ * before it stopped anything.
  */
 void dump_end(bool failed)
 {

@@ -34,7 +34,7 @@ int find_device(struct ibv_context *ctx, const char *node)
 
 /* A dump may grow by so many bytes after its size was asked for. */
 #define ROOM_SLACK	4096
-/* So many bytes get pages ahead: most of the largest size stays unused. */
+/* Only so many bytes get their pages beforehand: most of the largest size stays unused. */
 #define ROOM_POPULATED	(16 << 20)
 
 static void populate(void *buf, size_t size)

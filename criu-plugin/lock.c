@@ -186,8 +186,8 @@ void pass_lock_end(bool saved)
 /* --------------------------------------------------------------- restore -- */
 
 /*
- * CRIU has lifted the lock of a restored tree: remove our table. (godwit, which
- * has the last word in its restores, has had no such table made.)
+ * CRIU has lifted the lock of a restored tree: remove our table. (Where the
+ * commit is asked for, godwit moves the tree, and its dump made no table.)
  */
 void forget_lock(pid_t root)
 {

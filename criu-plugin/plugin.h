@@ -72,7 +72,7 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define NO_KEY \
 	"key: the driver has none: godwit key load, or, if this host never had one, godwit key set, the same on all hosts" OR_NO_KEY
 
-/* ... EPERM; a task that is restored may lack it, and CRIU have it */
+/* What to say when it returns EPERM. A restored task may lack the capability although CRIU has it. */
 #define NO_CAPABILITY \
 	"CAP_CHECKPOINT_RESTORE in the initial user namespace is missing: give it to CRIU, and give the process no user namespace of its own"
 

@@ -17,7 +17,7 @@ static struct ibv_context *driver;	/* of any device, to call the driver */
 static struct node cm_node;
 static int *numbers;	/* in the store, in the inventory's order; all tasks have it */
 
-/* otherwise: what to say if it is not the key that is missing */
+/* otherwise: what to say if something else than the key is missing */
 static int find_driver(const char *otherwise)
 {
 	if (driver)

@@ -300,8 +300,8 @@ static int take_ports(struct ibv_context **ctx, const struct made_id *ids,
 /*
  * One restore of this host after the other. If there is no lock, as in a mount
  * namespace without a /run that can be written, or if others have it for long,
- * go on without it: it matters only to others at the same moment, and the
- * program stands still meanwhile.
+ * go on without it. The lock matters only to restores and checks at the same
+ * moment, and while we wait for it, the program stands still.
  */
 static int take_numbers_and_ports(struct ibv_context **ctx, struct made_id *ids,
 				  size_t count)

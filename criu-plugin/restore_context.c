@@ -240,7 +240,7 @@ static int publish(struct making *m, struct shared_context *sc)
 	uint32_t i;
 	int number;
 
-	/* Each mapping takes it, and the store counts up to its number. */
+	/* Each mapping gets this descriptor, and the kernel counts messages up to it: so it comes first. */
 	sc->number = store_put(m->ctx->cmd_fd);
 	if (sc->number < 0)
 		return -1;

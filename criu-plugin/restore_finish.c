@@ -264,8 +264,8 @@ static int refill(const struct saved_context *c, struct ibv_context *ctx)
 
 /*
  * The task whose context it is: the first one that has it open, as for memory.
- * The kernel lets only the process that opened a context write() to its file,
- * so it must be one.
+ * The kernel lets only one process write() to a context's file, the process that
+ * opened it, so one task must be chosen.
  */
 static pid_t find_owner(const struct resuming *r, uint32_t context)
 {

@@ -220,11 +220,11 @@ static void look(const struct watched *w, struct seen *seen)
 static bool must_wait(const struct seen *seen, bool may_stop)
 {
 	/*
-	 * Stopped tasks keep us waiting only if may_stop: whoever killed CRIU
-	 * early may have stopped its tasks, too, and their contexts go on, but
-	 * not those that an earlier dump left stopped. A task that dies may
-	 * already run at the destination, and its peers must not be called from
-	 * here.
+	 * A stopped task keeps us waiting only if may_stop. If CRIU was killed
+	 * early, whoever killed it may have stopped the tasks, too: contexts go
+	 * on then, except those that an earlier dump left stopped. A task that
+	 * dies may already run at the destination, and its peers must not be
+	 * called from here.
 	 */
 	return seen->traced || seen->dying || (may_stop && seen->stops);
 }
