@@ -94,7 +94,7 @@ struct ibv_restored {
 
 /*
  * args of CREATE. The descriptors are the calling process's, and are of event
- * files of this context. -1 means none, and 0 does not.
+ * files of this context. -1 means none; 0 is a descriptor.
  */
 struct ibv_restore_args {
 	const void	*record;	/* as dumped */
@@ -136,7 +136,7 @@ struct ibv_context *ibv_open_restore_context(const char *device,
 /*
  * The same on cmd_fd, a device file that the caller has just opened. It is for
  * a caller that sees the file under another name, or has no sysfs. NULL and
- * errno: cmd_fd is still the caller's, who can only close it then.
+ * errno: cmd_fd is still the caller's, and is of no use but to be closed.
  */
 struct ibv_context *ibv_begin_restore_context(int cmd_fd, uint64_t session);
 
