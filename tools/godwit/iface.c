@@ -314,7 +314,7 @@ static int check_file(const struct proc_fd *fd, void *device)
 	return -1;
 }
 
-/* A file of the device needs no context to keep the device. */
+/* An open file of the device holds it up even if the file has no context yet. */
 int iface_check_unused(const char *device)
 {
 	return check_contexts(device) ?: proc_each_fd_of_all(check_file, (void *)device);

@@ -30,9 +30,9 @@ struct keys {
 static int key_dir = -1;
 
 /*
- * From here to its end this command alone reads and writes the key file, and tells the driver what is in it. udev starts a load at
- * any time. Call it when the new key was read, which may come from a person. (Only root can open the file of the lock: whoever can
- * open a file can lock it, and keep it.) Without the folder there is no key file either.
+ * Take a lock: until this command ends, no other one reads or writes the key file, or tells the driver what is in it. (udev may
+ * start a `key load` at any time.) Read a new key before that, since a person may take long to type it. Only root can open the
+ * file of the lock: whoever can open a file can lock it, and keep the lock. Without the folder there is no key file either.
  */
 static int begin(void)
 {

@@ -50,7 +50,7 @@ static void look_at_tasks(struct plan *plan)
 
 /* ------------------------------------------------------------- together -- */
 
-/* units: what systemd has said of them at an earlier look. */
+/* units: what systemd has said of units at an earlier look. */
 static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 		       const struct contexts *asked, json_t *units)
 {

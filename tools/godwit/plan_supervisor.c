@@ -259,7 +259,7 @@ static bool is_active(struct plan *plan, const char *who, struct unit *unit)
 	return false;
 }
 
-/* ends: the unit dies with it. Otherwise the unit may: end says why. */
+/* ends: the unit dies with the process. If it is false, the unit may die with it, and end says why. */
 static void refuse_unit(struct plan *plan, const char *who, const struct unit *unit, bool ends, const char *end)
 {
 	refuse_deeds(plan, who, unit, ends ? "" : end);

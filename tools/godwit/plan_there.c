@@ -55,7 +55,7 @@ static void add_identity(json_t *list, unsigned int type, __le32 number)
 	json_array_append_new(list, json_pack("[i, I]", type, (json_int_t)le32toh(number)));
 }
 
-/* Add where a connection leads from the GID that it gets there. known: keys of what is in the list already. */
+/* Add a flow: from the GID that the connection gets there, to its peer. known: keys of the flows that are in the list already. */
 static void add_flow(json_t *list, json_t *known, const struct rxe_migr_rec_qp *qp, json_t *gids)
 {
 	json_t *old = gid_json(qp->sgid), *to = gid_json(qp->dgid);

@@ -87,7 +87,10 @@ static int start(const char *id, const char *name, int code)
 	return 1;
 }
 
-/* podman starts only what ends while it has the policy. What has ended before is started here, unless a person has stopped or checkpointed it. */
+/*
+ * podman starts a container again only if the container has its policy when it ends. If it ended before, we start it here, unless a
+ * person has stopped or checkpointed it.
+ */
 static int start_ended(json_t *container, const char *policy)
 {
 	const char *id = container_fact(container, "id");

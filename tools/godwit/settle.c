@@ -45,9 +45,9 @@ static int ask_commit(struct dest *dest)
 }
 
 /*
- * If the source lives, it lets nothing run without asking here, and the agent must answer it. podman takes seconds. So podman is
- * told from here, and the agent has only to remember it. Before its answer the agent may tell more of the commit. (A source that
- * has come back has the connection now, and says "bye".)
+ * If the source lives, it lets nothing run before it has asked the agent, and the agent must answer at once. But podman takes
+ * seconds. So this process tells podman, and the agent only remembers that. Before its answer the agent may tell more of the
+ * commit. (A source that has come back has the connection now, and says "bye".)
  */
 static void give_policy(struct dest *dest, json_t *container)
 {
@@ -91,7 +91,7 @@ static int settle_there(const char *id, json_t *state, bool commit)
 	return EXIT_OK;
 }
 
-/* How it has ended, which may be the other way than the person's word: the destination had the first word then. */
+/* Say how the move has ended. If the destination had decided before, this may differ from the person's word. */
 static int say(const struct move *m, int code, bool commit)
 {
 	bool ended = code == EXIT_OK;

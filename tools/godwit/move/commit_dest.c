@@ -125,7 +125,7 @@ static bool all_outlived_criu(const struct agent *a)
 	return n > 0;
 }
 
-/* a->tree gets what lives of the process. If its root has ended, what was below it is below nobody of the tree now. */
+/* a->tree gets the processes that still live. If the root has ended, its children have a parent outside of the tree now. */
 static void collect_living(struct agent *a)
 {
 	for (size_t i = 0; i < json_array_size(a->restored); i++) {
@@ -159,8 +159,8 @@ static int resume_contexts(struct agent *a)
 }
 
 /*
- * The tasks run. If one ends, or closes its device, after we have found a context and before we ask that, the context is none any
- * more, or another task holds it: we look again. What fails each time is an error.
+ * The tasks run. Between our look for contexts and our call to one of them, its task may end or close the device. Then the context
+ * is gone, or another task holds it, so we look again. Only a call that fails each time is an error.
  */
 static int resume_all(struct agent *a)
 {

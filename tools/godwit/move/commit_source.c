@@ -190,7 +190,7 @@ int move_commit(struct move *m)
 	if (json_object_get(answer, "resumed_ns_ago"))
 		measure(m, answer);
 	else if (!m->word && !move_is_undone(m, answer))
-		/* (If one of us was killed after "bye", it knows nothing of the move any more, and calls that undone.) */
+		/* (If a godwit was killed after "bye", the destination knows nothing of the move any more, and calls it undone.) */
 		fault("%s runs it, but can't be asked how it goes on: godwit status, there", m->host);
 	report_fault(&m->report);
 	json_decref(answer);
