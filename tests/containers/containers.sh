@@ -109,6 +109,56 @@ exact_inside() {
 	done
 }
 
+# ---- what podman says during a move ----
+
+# look_at_podman HOST: what podman there says of the only container, until the move is over, and once more: lines FROM UNTIL [STATE]
+look_at_podman() {
+	local from over=
+	on "$1" ln -sf /usr/bin/podman /run/asks # by this name no test kills it
+	until [ "$over" ]; do
+		kill -0 $$ || exit
+		[ ! -e "$work/over" ] || over=1
+		from=$(now_ms)
+		on "$1" /run/asks ps --all --format '{{.State}}' >"$work/state-$1" || true
+		echo "$from $(now_ms) $(cat "$work/state-$1")"
+		sleep 1 # podman keeps an emulated guest busy
+	done >"$work/podman-$1"
+}
+# while_podman_is_asked CMD...: runs CMD, and both ends are looked at meanwhile
+while_podman_is_asked() {
+	local h looks=()
+	rm -f "$work/over"
+	for h in h1 h2; do look_at_podman $h & looks+=($!); done
+	"$@"
+	touch "$work/over"
+	wait "${looks[@]}"
+}
+podman_is_wrong() { broken "podman: $1: $(paste -s -d '|' "$work/podman-h1") and $(paste -s -d '|' "$work/podman-h2")"; }
+
+# podman_was_right FROM TO: podman had it running at FROM, and then not again; at TO from some moment on; at no moment at neither;
+# not for long at both: docs/CONTAINERS.md says a second, and an emulated guest is ten times slower.
+podman_was_right() {
+	awk -v most="$(seconds 10)" 'NR == FNR { if ($3 == "running" && left) { print "it runs at the source again"; exit bad = 1 }
+			if ($3 != "running" && !left) left = $2
+			if ($3 == "running") last = $1
+			next }
+		$3 == "running" { if (!came) came = $2; next }
+		came { print "it does not run any more at the destination"; exit bad = 1 }
+		left && $1 > left { print "it runs nowhere"; exit bad = 1 }
+		END { if (!bad && !(left && came)) { print "nobody has seen it leave and come"; exit 75 }
+			if (bad) exit bad
+			if (last > came) print "it runs at both ends, for " (last - came) " ms"
+			exit (last - came > most * 1000) }' \
+		"$work/podman-$1" "$work/podman-$2" >"$work/podman.out" && { cat "$work/podman.out"; return; }
+	[ $? = 1 ] || inconclusive "podman: $(cat "$work/podman.out")"
+	podman_is_wrong "$(cat "$work/podman.out")"
+}
+# podman_was_steady: podman had it running at h1 all the time, and never at h2
+podman_was_steady() {
+	if grep -v ' running$' "$work/podman-h1"; then podman_is_wrong "it did not run at h1"; fi
+	if grep ' running$' "$work/podman-h2"; then podman_is_wrong "it ran at h2"; fi
+}
+
 # ---- for moves that don't take place: with ../faults.sh, after contained_hosts ----
 
 # patient_traffic: sets things up for traffic that outlives many moves
@@ -154,6 +204,14 @@ both_look_the_same() { # (a condition for wait_for)
 	look h2 >"$work/now-h2"
 	wait $!
 	diff "$work/before-h1" "$work/now-h1" >"$work/changed-h1.out" && diff "$work/before-h2" "$work/now-h2" >"$work/changed-h2.out"
+}
+
+# fails REGEX RULES [OPTION...]: the move fails after the freeze, and podman never says anything else
+fails() {
+	while_podman_is_asked ride_home "${@:2}"
+	stayed 3 "$1"
+	podman_was_steady
+	unchanged
 }
 
 # For the reader of a failure (in place of the one of move.sh).
