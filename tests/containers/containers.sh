@@ -25,7 +25,17 @@ as_printed() {
 	on "$1" timeout "$(seconds 240)" sh -exc "$script"
 }
 
-prepared() { on "$1" "$top/tests/containers/prepare" "$build/tests/traffic" "$build/tests/cm-talk"; }
+# prepared HOST: it can run containers, and has their image, with traffic and cm-talk
+prepared() {
+	local files
+	files=$("$lab_tool" share --name "$lab_default")/root.tar
+	# An emulated guest would need ten seconds and more to make these files.
+	# shellcheck disable=SC2016 # expanded in the tree
+	[ -e "$files" ] || "$top/tests/vm/in-tree" sh -ec 'root=$(mktemp -d)
+		"$0/tests/containers/root" "$root" "$0"/build/tests/traffic "$0"/build/tests/cm-talk
+		tar -C "$root" -c .; rm -r "$root"' "$top" >"$files"
+	on "$1" "$top/tests/containers/prepare" /lab/root.tar
+}
 
 # contained_hosts [LAB-OPTION...]: boots hosts that can run containers, with traffic and cm-talk in the image, and makes the namespace at h1 and
 # h3. If the hosts have disks, podman at h1 and h2 has its containers there.
