@@ -46,13 +46,14 @@ contained_hosts() {
 	cluster_up --hosts 3 "$@"
 	for h in h1 h2 h3; do on $h modprobe -a macvlan ipvlan veth bridge 8021q; done
 	[ $# = 0 ] || { disk_for_podman h1 && disk_for_podman h2; }
-	# h1 makes the image that the others take.
-	prepared h1
+	# h1 makes the image that the others take, which takes long.
+	prepared h1 &
+	as_printed h3 namespace "${peer_at[@]}"
+	as_printed h1 namespace
+	wait $!
 	prepared h2 &
 	prepared h3
 	wait $!
-	as_printed h1 namespace
-	as_printed h3 namespace "${peer_at[@]}"
 }
 
 without_namespaces() { # without_namespaces HOST...: and their devices
@@ -110,13 +111,15 @@ talk() {
 # exact_inside TOLD OTHER: both ends, at these hosts, have got each message once. The first end is told to end. podman forgets
 # both.
 exact_inside() {
-	local h
 	podman_at "$1" kill --signal INT web
-	for h; do
-		[ "$(podman_at "$h" wait web)" = 0 ] || broken "$(podman_at "$h" logs web)"
-		podman_at "$h" logs web | grep '^result=exact' || broken "$(podman_at "$h" logs web)"
-		podman_at "$h" rm web
-	done
+	ends_exact "$2" &
+	ends_exact "$1"
+	wait $!
+}
+ends_exact() {
+	[ "$(podman_at "$1" wait web)" = 0 ] || broken "$(podman_at "$1" logs web)"
+	podman_at "$1" logs web | grep '^result=exact' || broken "$(podman_at "$1" logs web)"
+	podman_at "$1" rm web
 }
 
 # ---- what podman says during a move ----
