@@ -421,6 +421,47 @@ static u16 rxe_migr_flags_of(u8 opcode)
 }
 
 /*
+ * The header of a packet of ours that is whole, or NULL. One of another version may be
+ * shorter or longer.
+ */
+static struct rxe_migr_hdr *rxe_migr_whole(struct rxe_pkt_info *pkt,
+					   struct sk_buff *skb)
+{
+	struct rxe_migr_hdr *hdr;
+
+	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
+	    pkt->opcode > RXE_MIGR_OPCODE_MOVED)
+		return NULL;
+
+	if (pkt->paylen < RXE_MIGR_PAYLEN_MIN || skb->len < pkt->paylen ||
+	    bth_tver(pkt) != BTH_TVER || bth_pad(pkt) ||
+	    rxe_icrc_check(skb, pkt))
+		return NULL;
+
+	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
+	if (hdr->version == RXE_MIGR_WIRE_VERSION &&
+	    pkt->paylen < RXE_MIGR_PAYLEN)
+		return NULL;
+	trace_rxe_migr_rcv(bth_qpn(pkt), pkt->opcode, be32_to_cpu(hdr->epoch),
+			   pkt->psn);
+
+	return hdr;
+}
+
+/* Are its form and its MAC right? */
+static bool rxe_migr_is_genuine(struct rxe_pkt_info *pkt,
+				const struct rxe_migr_hdr *hdr, bool *authentic)
+{
+	return hdr->version == RXE_MIGR_WIRE_VERSION &&
+	       !(be16_to_cpu(hdr->flags) & ~rxe_migr_flags_of(pkt->opcode)) &&
+	       hdr->opcode == pkt->opcode &&
+	       be32_to_cpu(hdr->dest_qpn) == bth_qpn(pkt) &&
+	       (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) == pkt->psn &&
+	       pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) &&
+	       rxe_migr_verify(hdr, authentic);
+}
+
+/*
  * A packet whose opcode the specification does not define. It is freed by the
  * caller.
  */
@@ -434,29 +475,11 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	int ret = -ENOTCONN;
 	u32 qpn;
 
-	if (pkt->opcode < RXE_MIGR_OPCODE_STOP ||
-	    pkt->opcode > RXE_MIGR_OPCODE_MOVED)
-		return;
-
-	if (pkt->paylen < RXE_MIGR_PAYLEN_MIN || skb->len < pkt->paylen ||
-	    bth_tver(pkt) != BTH_TVER || bth_pad(pkt) ||
-	    rxe_icrc_check(skb, pkt))
-		return;
-
-	/* a header of another version may be shorter or longer, and is refused below */
-	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
-	if (hdr->version == RXE_MIGR_WIRE_VERSION &&
-	    pkt->paylen < RXE_MIGR_PAYLEN)
+	hdr = rxe_migr_whole(pkt, skb);
+	if (!hdr)
 		return;
 	qpn = bth_qpn(pkt);
-	trace_rxe_migr_rcv(qpn, pkt->opcode, be32_to_cpu(hdr->epoch), pkt->psn);
-
-	if (hdr->version != RXE_MIGR_WIRE_VERSION ||
-	    (be16_to_cpu(hdr->flags) & ~rxe_migr_flags_of(pkt->opcode)) ||
-	    hdr->opcode != pkt->opcode || be32_to_cpu(hdr->dest_qpn) != qpn ||
-	    (be32_to_cpu(hdr->psn) & BTH_PSN_MASK) != pkt->psn ||
-	    !pkey_match(bth_pkey(pkt), IB_DEFAULT_PKEY_FULL) ||
-	    !rxe_migr_verify(hdr, &authentic))
+	if (!rxe_migr_is_genuine(pkt, hdr, &authentic))
 		goto refuse;
 
 	rxe_migr_packet_gids(skb, &from, &to);
