@@ -8,32 +8,31 @@
 #include <rdma/uverbs_ioctl.h>
 #include "rxe_migr_loc.h"
 
-static void rxe_migr_reap(struct work_struct *work)
+void rxe_migr_dev_init(struct rxe_migr_dev *dev, struct delayed_work *reap)
 {
-	struct rxe_migr_dev *dev = container_of(work, struct rxe_migr_dev,
-						reap.work);
-	struct rxe_dev *rxe = container_of(dev, struct rxe_dev, migr);
-	bool tombs = rxe_migr_reap_tombs(rxe);
-	bool conns = rxe_migr_reap_conns(rxe, false);
-
-	if (tombs || conns)
-		queue_delayed_work(system_unbound_wq, &dev->reap, HZ);
+	xa_init(&dev->tombs);
+	INIT_LIST_HEAD(&dev->conns);
+	spin_lock_init(&dev->conn_lock);
+	dev->reap = reap;
 }
 
-void rxe_migr_dev_init(struct rxe_dev *rxe)
+void rxe_migr_dev_ends(struct rxe_migr_dev *dev)
 {
-	xa_init(&rxe->migr.tombs);
-	INIT_LIST_HEAD(&rxe->migr.conns);
-	spin_lock_init(&rxe->migr.conn_lock);
-	INIT_DELAYED_WORK(&rxe->migr.reap, rxe_migr_reap);
+	rxe_migr_free_conns(dev, false);
 }
 
-void rxe_migr_dev_cleanup(struct rxe_dev *rxe)
+bool rxe_migr_dev_reap(struct rxe_migr_dev *dev)
 {
-	/* no QP is left that could leave a tombstone */
-	cancel_delayed_work_sync(&rxe->migr.reap);
-	rxe_migr_reap_conns(rxe, true);
-	rxe_migr_free_tombs(rxe);
+	bool tombs = rxe_migr_reap_tombs(dev);
+	bool conns = rxe_migr_reap_conns(dev);
+
+	return tombs || conns;
+}
+
+void rxe_migr_dev_cleanup(struct rxe_migr_dev *dev)
+{
+	rxe_migr_free_conns(dev, true);
+	rxe_migr_free_tombs(dev);
 }
 
 void rxe_migr_uctx_init(struct rxe_ucontext *uc)

@@ -137,11 +137,12 @@ struct rxe_migr_uctx {
 	bool			flushed;	/* the device goes: all QPs are in error */
 };
 
+/* Of a device, and of its interface for a while after the device has ended: see rxe_ns.c */
 struct rxe_migr_dev {
 	struct xarray		tombs;		/* QP number -> struct rxe_migr_tomb */
 	struct list_head	conns;		/* struct rxe_migr_conn */
 	spinlock_t		conn_lock;
-	struct delayed_work	reap;
+	struct delayed_work	*reap;		/* the namespace's */
 };
 
 /*
@@ -163,8 +164,13 @@ struct rxe_migr_dev {
 	RXE_MIGR_HDR_OPCODE(MOVED),
 
 /* rxe_migr.c: lifetimes of devices, contexts and QPs */
-void rxe_migr_dev_init(struct rxe_dev *rxe);
-void rxe_migr_dev_cleanup(struct rxe_dev *rxe);
+void rxe_migr_dev_init(struct rxe_migr_dev *dev, struct delayed_work *reap);
+/* The device has ended, and all its QPs: what does not outlive it is freed. */
+void rxe_migr_dev_ends(struct rxe_migr_dev *dev);
+/* Free what has had its time. Is there more, which has time left? */
+bool rxe_migr_dev_reap(struct rxe_migr_dev *dev);
+/* Free all. Packets may still be looking at it, under RCU. */
+void rxe_migr_dev_cleanup(struct rxe_migr_dev *dev);
 void rxe_migr_uctx_init(struct rxe_ucontext *uc);
 void rxe_migr_uctx_cleanup(struct rxe_ucontext *uc);
 void rxe_migr_qp_init(struct rxe_qp *qp, struct ib_udata *udata);
@@ -193,6 +199,7 @@ bool rxe_migr_in_grace(struct rxe_qp *qp);
 
 /* rxe_migr_rcv.c: packets of ours; packets of a QP that is not RUNNING. From softirq */
 void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb);
+void rxe_migr_rcv_orphan(struct rxe_migr_dev *dev, struct sk_buff *skb);
 bool rxe_migr_rcv_drops(struct rxe_pkt_info *pkt, struct rxe_qp *qp);
 /* The lock of qp->req_pkts is held. */
 void rxe_migr_note_psn(struct rxe_qp *qp, u32 psn);

@@ -35,7 +35,7 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 
 /*
  * Make av name another peer. rxe tells by the MAC address whether the peer is on
- * this device: then it loops packets back.
+ * this device: then it loops packets back. Without a device nobody is on it.
  */
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid)
@@ -47,6 +47,8 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 	rdma_gid2ip((struct sockaddr *)&av->dgid_addr, gid);
 
 	eth_zero_addr(av->dmac);
+	if (!rxe)
+		return;
 	attr = rdma_find_gid_by_port(&rxe->ib_dev, gid,
 				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
 	if (IS_ERR(attr))
@@ -59,31 +61,36 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 	rdma_put_gid_attr(attr);
 }
 
-/*
- * The way back of a packet: from where it went, to where it came from. Fails if it
- * did not go to an address of this device.
- */
-int rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
-		       const union ib_gid *from, const union ib_gid *to)
+/* Find where the device has the address that av leads from. Fails if it has it no more. */
+int rxe_migr_find_source(struct rxe_dev *rxe, struct rxe_av *av)
 {
 	const struct ib_gid_attr *attr;
+	union ib_gid gid;
 
-	attr = rdma_find_gid_by_port(&rxe->ib_dev, to,
+	rxe_migr_sgid(av, &gid);
+	attr = rdma_find_gid_by_port(&rxe->ib_dev, &gid,
 				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
 	if (IS_ERR(attr))
 		return PTR_ERR(attr);
 
-	*av = (struct rxe_av) {
-		.port_num = 1,
-		.network_type = rdma_gid_attr_network_type(attr) ==
-				RDMA_NETWORK_IPV4 ? RXE_NETWORK_TYPE_IPV4 :
-						    RXE_NETWORK_TYPE_IPV6,
-		.grh.sgid_index = attr->index,
-		.grh.hop_limit = 64,
-	};
+	av->grh.sgid_index = attr->index;
 	rdma_put_gid_attr(attr);
-	rdma_gid2ip((struct sockaddr *)&av->sgid_addr, to);
-	rxe_migr_call_at(rxe, av, from);
 
 	return 0;
+}
+
+/* The way back of a packet: from where it went, to where it came from */
+void rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
+			const union ib_gid *from, const union ib_gid *to)
+{
+	bool v4 = ipv6_addr_v4mapped((const struct in6_addr *)to);
+
+	*av = (struct rxe_av) {
+		.port_num = 1,
+		.network_type = v4 ? RXE_NETWORK_TYPE_IPV4 :
+				     RXE_NETWORK_TYPE_IPV6,
+		.grh.hop_limit = 64,
+	};
+	rdma_gid2ip((struct sockaddr *)&av->sgid_addr, to);
+	rxe_migr_call_at(rxe, av, from);
 }

@@ -32,7 +32,7 @@ static const u8 rxe_migr_conn_arcs[] = {
 static void rxe_migr_set_conn(struct rxe_dev *rxe, struct rxe_migr_conn *conn,
 			      enum rxe_migr_conn_phase to)
 {
-	lockdep_assert_held(&rxe->migr.conn_lock);
+	lockdep_assert_held(&rxe->migr->conn_lock);
 
 	if (rxe_migr_is_arc(rxe_migr_conn_arcs, conn->phase, to))
 		conn->phase = to;
@@ -47,29 +47,51 @@ void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn)
 		return;
 	conn->mortal = true;
 	conn->expires = jiffies + RXE_MIGR_CONN_LEASE;
-	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
+	queue_delayed_work(system_unbound_wq, rxe->migr->reap, HZ);
 }
 
-/* Free connections whose lease has ended, or all. Does another one have a lease? */
-bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all)
+/* Free connections whose lease has ended. Does another one have a lease? */
+bool rxe_migr_reap_conns(struct rxe_migr_dev *dev)
 {
 	struct rxe_migr_conn *conn, *next;
 	unsigned long flags;
 	bool wait = false;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
-	list_for_each_entry_safe(conn, next, &rxe->migr.conns, list) {
-		if (all || (conn->mortal && conn->gone &&
-			    time_after_eq(jiffies, conn->expires))) {
+	spin_lock_irqsave(&dev->conn_lock, flags);
+	list_for_each_entry_safe(conn, next, &dev->conns, list) {
+		if (conn->mortal && conn->gone &&
+		    time_after_eq(jiffies, conn->expires)) {
 			list_del(&conn->list);
 			kfree(conn);
 		} else {
 			wait |= conn->mortal;
 		}
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&dev->conn_lock, flags);
 
 	return wait;
+}
+
+/*
+ * Free the connections of a device that ends: all of them, or those which no later
+ * device of the interface needs. The CM has forgotten the connections of a device that
+ * has ended, so there are no ids to translate. But it would answer a MAD of a connection
+ * that has moved away, so that the peer would not ask where it is any more.
+ */
+void rxe_migr_free_conns(struct rxe_migr_dev *dev, bool all)
+{
+	struct rxe_migr_conn *conn, *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->conn_lock, flags);
+	list_for_each_entry_safe(conn, next, &dev->conns, list) {
+		if (!all && conn->mortal && conn->gone &&
+		    conn->phase == RXE_MIGR_CONN_STOPPED)
+			continue;
+		list_del(&conn->list);
+		kfree(conn);
+	}
+	spin_unlock_irqrestore(&dev->conn_lock, flags);
 }
 
 /* The connection of a live QP */
@@ -77,7 +99,7 @@ struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn)
 {
 	struct rxe_migr_conn *conn;
 
-	lockdep_assert_held(&rxe->migr.conn_lock);
+	lockdep_assert_held(&rxe->migr->conn_lock);
 
 	rxe_migr_for_each_conn(conn, rxe)
 		if (conn->qpn == qpn && !conn->gone)
@@ -127,12 +149,12 @@ int rxe_migr_stop_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	if (!fresh)
 		return -ENOMEM;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (!conn) {
 		conn = fresh;
 		fresh = NULL;
-		list_add(&conn->list, &rxe->migr.conns);
+		list_add(&conn->list, &rxe->migr->conns);
 	}
 	if (conn->phase == RXE_MIGR_CONN_EXPECTED) {
 		err = -EBUSY;	/* it is being restored */
@@ -151,7 +173,7 @@ int rxe_migr_stop_conn(struct rxe_qp *qp, u32 local_id, u32 remote_id)
 	else
 		rxe_migr_set_conn(rxe, conn, RXE_MIGR_CONN_STOPPED);
 unlock:
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 	kfree(fresh);
 
 	return err;
@@ -174,7 +196,7 @@ int rxe_migr_expect_conn(struct rxe_qp *qp,
 	fresh->left = in->state == RXE_MIGR_CM_LEFT;
 	memcpy(fresh->cookie, in->cookie, sizeof(fresh->cookie));
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	rxe_migr_for_each_conn(conn, rxe)
 		if (!conn->gone && (conn->qpn == fresh->qpn ||
 				    (conn->ids != RXE_MIGR_IDS_UNKNOWN &&
@@ -187,10 +209,10 @@ int rxe_migr_expect_conn(struct rxe_qp *qp,
 			if (conn->wire_id == fresh->wire_id &&
 			    conn->remote_id == fresh->remote_id)
 				conn->deaf = true;
-		list_add(&fresh->list, &rxe->migr.conns);
+		list_add(&fresh->list, &rxe->migr->conns);
 		fresh = NULL;
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 	kfree(fresh);
 
 	return err;
@@ -203,7 +225,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 	struct rxe_migr_conn *conn;
 	unsigned long flags;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (conn && !conn->moved && conn->local_id == conn->wire_id) {
 		list_del(&conn->list);
@@ -211,7 +233,7 @@ void rxe_migr_go_conn(struct rxe_qp *qp)
 	} else if (conn) {
 		rxe_migr_set_conn(rxe, conn, RXE_MIGR_CONN_LIVE);
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 }
 
 /* The QP's peer has moved away from @was. */
@@ -222,12 +244,12 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 	struct rxe_dev *rxe = to_rdev(qp->ibqp.device);
 	unsigned long flags;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (!conn && fresh) {
 		conn = fresh;
 		fresh = NULL;
-		list_add(&conn->list, &rxe->migr.conns);
+		list_add(&conn->list, &rxe->migr->conns);
 	}
 	if (conn) {
 		if (!conn->moved)
@@ -237,7 +259,7 @@ void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was)
 		       sizeof(conn->peer.raw));
 		conn->av = qp->pri_av;
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 	kfree(fresh);
 }
 
@@ -252,7 +274,7 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 	struct rxe_migr_conn *conn;
 	unsigned long flags;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_qp_conn(rxe, qp_num(qp));
 	if (conn) {
 		conn->gone = true;
@@ -263,7 +285,7 @@ void rxe_migr_orphan_conn(struct rxe_qp *qp)
 			rxe_migr_conn_expire(rxe, conn);
 		}
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 }
 
 /* The id by which the peer knows a connection: an earlier host may have given it. */
@@ -273,12 +295,12 @@ u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id)
 	unsigned long flags;
 	u32 id = local_id;
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	rxe_migr_for_each_conn(conn, rxe)
 		if (conn->ids != RXE_MIGR_IDS_UNKNOWN &&
 		    conn->local_id == local_id)
 			id = conn->wire_id;
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 
 	return id;
 }

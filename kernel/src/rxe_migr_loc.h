@@ -2,7 +2,7 @@
 /*
  * Migration of queue pairs: what its files share. A file calls only files that are
  * listed before it, so there is no circle. rxe_ns.c, for network namespaces, is not
- * one of them: it calls none of these files, and none of them but upstream's call it.
+ * one of them: it calls some of these files, and only upstream's files call it.
  *
  * Each group says which locks its functions take or want. The order of locks is in
  * rxe_migr.h.
@@ -25,8 +25,9 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 			  union ib_gid *to);
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
-int rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
-		       const union ib_gid *from, const union ib_gid *to);
+int rxe_migr_find_source(struct rxe_dev *rxe, struct rxe_av *av);
+void rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
+			const union ib_gid *from, const union ib_gid *to);
 
 /* rxe_migr_key.c: the cluster's key. Takes a spinlock of its own, from softirq, too. */
 bool rxe_migr_have_key(void);
@@ -110,6 +111,12 @@ void rxe_migr_unpause(struct rxe_qp *qp);
 void rxe_migr_sure_qp(struct rxe_qp *qp);
 void rxe_migr_note_resume(struct rxe_qp *qp);
 
+/* rxe_migr_raw.c: a packet in memory, and one without a device. Under RCU. */
+void rxe_migr_write(struct rxe_pkt_info *pkt, const struct rxe_migr_hdr *hdr);
+void rxe_migr_send_raw(const struct sk_buff *in,
+		       const struct rxe_global_route *grh,
+		       const struct rxe_migr_hdr *hdr);
+
 /* rxe_migr_send.c: packets that are sent. Takes qp->state_lock. */
 #define RXE_MIGR_PAYLEN (RXE_BTH_BYTES + sizeof(struct rxe_migr_hdr) + \
 			 RXE_ICRC_SIZE)
@@ -119,7 +126,10 @@ void rxe_migr_note_resume(struct rxe_qp *qp);
 int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
 void rxe_migr_send_moved(struct rxe_qp *qp);
-void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
+void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
+		     const struct rxe_migr_hdr *hdr);
+void rxe_migr_send_gone(struct rxe_pkt_info *pkt,
+			const struct rxe_migr_hdr *stop,
 			const union ib_gid *from, const union ib_gid *to,
 			bool moved);
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
@@ -175,7 +185,7 @@ struct rxe_migr_conn {
 };
 
 #define rxe_migr_for_each_conn(conn, rxe)				\
-	list_for_each_entry(conn, &(rxe)->migr.conns, list)
+	list_for_each_entry(conn, &(rxe)->migr->conns, list)
 
 void rxe_migr_conn_expire(struct rxe_dev *rxe, struct rxe_migr_conn *conn);
 struct rxe_migr_conn *rxe_migr_qp_conn(struct rxe_dev *rxe, u32 qpn);
@@ -188,7 +198,8 @@ void rxe_migr_go_conn(struct rxe_qp *qp);
 void rxe_migr_move_conn(struct rxe_qp *qp, const union ib_gid *was);
 void rxe_migr_orphan_conn(struct rxe_qp *qp);
 u32 rxe_migr_wire_id(struct rxe_dev *rxe, u32 local_id);
-bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
+bool rxe_migr_reap_conns(struct rxe_migr_dev *dev);
+void rxe_migr_free_conns(struct rxe_migr_dev *dev, bool all);
 
 /* rxe_migr_mad.c: MADs of those connections. See rxe_migr.h. */
 
@@ -198,14 +209,16 @@ bool rxe_migr_reap_conns(struct rxe_dev *rxe, bool all);
  */
 void rxe_migr_bury(struct rxe_qp *qp);
 void rxe_migr_unbury(struct rxe_qp *qp);
-bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
+void rxe_migr_ask_tomb(struct rxe_migr_dev *dev, struct rxe_pkt_info *pkt,
+		       u32 qpn);
+bool rxe_migr_rcv_tomb(struct rxe_migr_dev *dev, struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
 		       const union ib_gid *from, const union ib_gid *to,
 		       bool authentic, bool *found);
 unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 				  struct rxe_migr_status *st, unsigned int max);
-bool rxe_migr_reap_tombs(struct rxe_dev *rxe);
-void rxe_migr_free_tombs(struct rxe_dev *rxe);
+bool rxe_migr_reap_tombs(struct rxe_migr_dev *dev);
+void rxe_migr_free_tombs(struct rxe_migr_dev *dev);
 
 /* rxe_migr_work.c: the delayed work of a QP. Takes qp->migr.mutex and state_lock. */
 #define RXE_MIGR_BACKOFF_MIN	msecs_to_jiffies(10)

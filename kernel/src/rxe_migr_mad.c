@@ -244,7 +244,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 	bool done = false, redirect = false;
 
 	/* any UD QP can send to a GSI QP; a redirected packet is not looked at again */
-	if (likely(list_empty_careful(&rxe->migr.conns)) ||
+	if (likely(list_empty_careful(&rxe->migr->conns)) ||
 	    qp_type(gsi) != IB_QPT_GSI || pkt->mask & RXE_MIGR_DONE_MASK)
 		return false;
 	mad = rxe_migr_cm_mad(pkt);
@@ -252,7 +252,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 		return false;
 	rxe_migr_packet_gids(skb, &from, &to);
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_find_sender(rxe, mad, &to);
 	if (!conn)
 		goto unlock;
@@ -272,7 +272,7 @@ bool rxe_migr_send_mad(struct rxe_qp *gsi, struct rxe_pkt_info *pkt,
 			   memcmp(av.grh.dgid.raw, to.raw, sizeof(to.raw));
 	}
 unlock:
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 	if (redirect)
 		rxe_migr_redirect_mad(gsi, pkt, &av);
 
@@ -358,7 +358,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	unsigned long flags;
 	bool drop = false;
 
-	if (likely(list_empty_careful(&rxe->migr.conns)))
+	if (likely(list_empty_careful(&rxe->migr->conns)))
 		return false;
 	if (!rxe_migr_cm_mad(pkt))
 		return false;
@@ -367,7 +367,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	mad = payload_addr(pkt);
 	rxe_migr_packet_gids(skb, &from, &to);
 
-	spin_lock_irqsave(&rxe->migr.conn_lock, flags);
+	spin_lock_irqsave(&rxe->migr->conn_lock, flags);
 	conn = rxe_migr_find_receiver(rxe, mad, &from);
 	if (conn) {
 		drop = conn->phase == RXE_MIGR_CONN_STOPPED ||
@@ -380,7 +380,7 @@ bool rxe_migr_rcv_mad(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 				rxe_migr_conn_expire(rxe, conn);
 		}
 	}
-	spin_unlock_irqrestore(&rxe->migr.conn_lock, flags);
+	spin_unlock_irqrestore(&rxe->migr->conn_lock, flags);
 
 	return drop;
 }

@@ -492,10 +492,11 @@ void rxe_migr_rcv(struct rxe_pkt_info *pkt, struct sk_buff *skb)
 	}
 	/* it may be for a QP that had this number before */
 	if ((ret == -EINVAL || ret == -ENOTCONN) &&
-	    rxe_migr_rcv_tomb(pkt, hdr, &from, &to, authentic, &tomb))
+	    rxe_migr_rcv_tomb(rxe->migr, pkt, hdr, &from, &to, authentic,
+			      &tomb))
 		return;
 	if (ret == -ENOTCONN && !tomb && hdr->opcode == RXE_MIGR_OPCODE_STOP) {
-		rxe_migr_send_gone(rxe, hdr, &from, &to, false);
+		rxe_migr_send_gone(pkt, hdr, &from, &to, false);
 		return;
 	}
 	if (ret >= 0 || (!qp && !tomb))
@@ -504,6 +505,43 @@ refuse:
 	rxe_counter_inc(rxe, RXE_CNT_MIGR_REFUSED);
 	trace_rxe_migr_refuse(qpn, pkt->opcode, be32_to_cpu(hdr->epoch),
 			      pkt->psn);
+}
+
+/*
+ * A UDP packet has come for an interface that has no device any more. Only tombstones
+ * can answer it. The caller frees it, and holds the RCU read lock.
+ */
+void rxe_migr_rcv_orphan(struct rxe_migr_dev *dev, struct sk_buff *skb)
+{
+	struct rxe_pkt_info *pkt = SKB_TO_PKT(skb);
+	const struct rxe_migr_hdr *hdr;
+	bool authentic, tomb = false;
+	union ib_gid from, to;
+
+	if (xa_empty(&dev->tombs) || skb_linearize(skb) ||
+	    skb->len < sizeof(struct udphdr) + RXE_BTH_BYTES)
+		return;
+
+	*pkt = (struct rxe_pkt_info) {
+		.hdr = (u8 *)(udp_hdr(skb) + 1),
+		.paylen = skb->len - sizeof(struct udphdr),
+	};
+	pkt->opcode = bth_opcode(pkt);
+	pkt->psn = bth_psn(pkt);
+	pkt->mask = rxe_opcode[pkt->opcode].mask;
+	if (pkt->mask && rxe_opcode[pkt->opcode].length) {
+		if (bth_tver(pkt) == BTH_TVER &&
+		    pkt->paylen >= header_size(pkt) + bth_pad(pkt) +
+				   RXE_ICRC_SIZE)
+			rxe_migr_ask_tomb(dev, pkt, bth_qpn(pkt));
+		return;
+	}
+
+	hdr = rxe_migr_whole(pkt, skb);
+	if (!hdr || !rxe_migr_is_genuine(pkt, hdr, &authentic))
+		return;
+	rxe_migr_packet_gids(skb, &from, &to);
+	rxe_migr_rcv_tomb(dev, pkt, hdr, &from, &to, authentic, &tomb);
 }
 
 /*

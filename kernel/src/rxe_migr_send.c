@@ -30,6 +30,15 @@ bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
 }
 
+/* Make hdr one that can be sent. False: it must not be. */
+static bool rxe_migr_finish(struct rxe_migr_hdr *hdr, u8 opcode)
+{
+	hdr->version = RXE_MIGR_WIRE_VERSION;
+	hdr->opcode = opcode;
+
+	return rxe_migr_sign(hdr);
+}
+
 /* Sign hdr, send it to av. The QP carrier lends its socket, and counts the packet. */
 static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 			      u8 opcode, const struct rxe_migr_hdr *hdr)
@@ -40,9 +49,7 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	struct sk_buff *skb;
 	int err;
 
-	signed_hdr.version = RXE_MIGR_WIRE_VERSION;
-	signed_hdr.opcode = opcode;
-	if (!rxe_migr_sign(&signed_hdr))
+	if (!rxe_migr_finish(&signed_hdr, opcode))
 		return -ENOKEY;
 
 	switch (opcode) {
@@ -65,13 +72,7 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 		return -ENOMEM;
 
 	pkt.qp = carrier;
-	pkt.opcode = opcode;
-	pkt.paylen = RXE_MIGR_PAYLEN;
-	pkt.psn = be32_to_cpu(hdr->psn) & BTH_PSN_MASK;
-	bth_init(&pkt, opcode, 0, 0, 0, IB_DEFAULT_PKEY_FULL,
-		 be32_to_cpu(hdr->dest_qpn), 0, pkt.psn);
-
-	memcpy(pkt.hdr + RXE_BTH_BYTES, &signed_hdr, sizeof(signed_hdr));
+	rxe_migr_write(&pkt, &signed_hdr);
 
 	err = rxe_prepare(av, &pkt, skb);
 	if (err) {
@@ -147,12 +148,34 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 }
 
 /*
+ * Answer a packet by av, which leads from where the packet went to where it came from.
+ * If there is no device any more, it is answered by the way that it came, and nobody
+ * counts the answer.
+ */
+void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
+		     const struct rxe_migr_hdr *hdr)
+{
+	struct rxe_migr_hdr signed_hdr = *hdr;
+
+	if (pkt->rxe) {
+		if (!rxe_migr_find_source(pkt->rxe, av))
+			rxe_migr_send_by_gsi(pkt->rxe, av, opcode, hdr);
+	} else if (rxe_migr_finish(&signed_hdr, opcode)) {
+		trace_rxe_migr_send(be32_to_cpu(hdr->src_qpn), opcode,
+				    be32_to_cpu(hdr->epoch),
+				    be32_to_cpu(hdr->psn) & BTH_PSN_MASK);
+		rxe_migr_send_raw(PKT_TO_SKB(pkt), &av->grh, &signed_hdr);
+	}
+}
+
+/*
  * A genuine STOP has come for a QP that has no connection any more, or that has
  * moved away. Say so, since the side that stopped could not tell that from a host
  * that is dead or has lost the key. If the QP has moved, the QP itself tells the peer
  * how long it waits, so this answer has renewal 0.
  */
-void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
+void rxe_migr_send_gone(struct rxe_pkt_info *pkt,
+			const struct rxe_migr_hdr *stop,
 			const union ib_gid *from, const union ib_gid *to,
 			bool moved)
 {
@@ -169,12 +192,12 @@ void rxe_migr_send_gone(struct rxe_dev *rxe, const struct rxe_migr_hdr *stop,
 	};
 	struct rxe_av av;
 
-	if (memcmp(stop->new_gid, from->raw, sizeof(stop->new_gid)) ||
-	    rxe_migr_answer_av(rxe, &av, from, to))
+	if (memcmp(stop->new_gid, from->raw, sizeof(stop->new_gid)))
 		return;
 
+	rxe_migr_answer_av(pkt->rxe, &av, from, to);
 	memcpy(hdr.new_gid, to->raw, sizeof(hdr.new_gid));
-	rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_STOP_ACK, &hdr);
+	rxe_migr_answer(pkt, &av, RXE_MIGR_OPCODE_STOP_ACK, &hdr);
 }
 
 /* Say for how long this QP waits, and which renewal of the peer it answers. */

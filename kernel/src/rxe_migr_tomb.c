@@ -4,6 +4,9 @@
  * answering for a while. A peer that has not heard STOP gets NAK_STOPPED, so that
  * it does not fail. A peer that has moved at the same time calls here, and gets
  * MOVED, which says where the QP is now: the QP has told its tombstone.
+ *
+ * Tombstones outlive their device. Packets that come for an interface without one have
+ * pkt->rxe NULL. The next device of the interface has the tombstones of the last one.
  */
 
 #include "rxe_migr_loc.h"
@@ -30,9 +33,9 @@ static unsigned long rxe_migr_lease_end(void)
 }
 
 /* Free the tombstones whose lease has ended. Are any left? */
-bool rxe_migr_reap_tombs(struct rxe_dev *rxe)
+bool rxe_migr_reap_tombs(struct rxe_migr_dev *dev)
 {
-	struct xarray *tombs = &rxe->migr.tombs;
+	struct xarray *tombs = &dev->tombs;
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
 
@@ -46,14 +49,14 @@ bool rxe_migr_reap_tombs(struct rxe_dev *rxe)
 	return !xa_empty(tombs);
 }
 
-void rxe_migr_free_tombs(struct rxe_dev *rxe)
+void rxe_migr_free_tombs(struct rxe_migr_dev *dev)
 {
 	struct rxe_migr_tomb *tomb;
 	unsigned long index;
 
-	xa_for_each(&rxe->migr.tombs, index, tomb)
+	xa_for_each(&dev->tombs, index, tomb)
 		kfree_rcu(tomb, rcu);
-	xa_destroy(&rxe->migr.tombs);
+	xa_destroy(&dev->tombs);
 }
 
 /* A QP that was stopped leaves a tombstone, but not one whose restore failed. */
@@ -86,14 +89,14 @@ void rxe_migr_bury(struct rxe_qp *qp)
 	tomb->nak.epoch = cpu_to_be32(qp->migr.epoch);
 	rxe_migr_bind(qp, &tomb->nak);
 
-	old = xa_store(&rxe->migr.tombs, tomb->qpn, tomb, GFP_KERNEL);
+	old = xa_store(&rxe->migr->tombs, tomb->qpn, tomb, GFP_KERNEL);
 	if (xa_is_err(old)) {
 		kfree(tomb);
 		return;
 	}
 	if (old)
 		kfree_rcu(old, rcu);
-	queue_delayed_work(system_unbound_wq, &rxe->migr.reap, HZ);
+	queue_delayed_work(system_unbound_wq, rxe->migr->reap, HZ);
 }
 
 /*
@@ -110,20 +113,21 @@ void rxe_migr_unbury(struct rxe_qp *qp)
 	rxe_migr_sgid(&qp->pri_av, &gid);
 
 	rcu_read_lock();
-	tomb = xa_load(&rxe->migr.tombs, qp_num(qp));
+	tomb = xa_load(&rxe->migr->tombs, qp_num(qp));
 	if (tomb &&
 	    !memcmp(tomb->nak.old_gid, gid.raw, sizeof(gid.raw)) &&
 	    be32_to_cpu(tomb->nak.dest_qpn) == qp->attr.dest_qp_num &&
 	    memcmp(qp->pri_av.grh.dgid.raw, tomb->nak.old_gid,
 		   sizeof(tomb->nak.old_gid)) &&
-	    xa_cmpxchg(&rxe->migr.tombs, tomb->qpn, tomb, NULL, 0) == tomb)
+	    xa_cmpxchg(&rxe->migr->tombs, tomb->qpn, tomb, NULL, 0) == tomb)
 		kfree_rcu(tomb, rcu);
 	rcu_read_unlock();
 }
 
-static struct rxe_migr_tomb *rxe_migr_find_tomb(struct rxe_dev *rxe, u32 qpn)
+static struct rxe_migr_tomb *rxe_migr_find_tomb(struct rxe_migr_dev *dev,
+						u32 qpn)
 {
-	struct rxe_migr_tomb *tomb = xa_load(&rxe->migr.tombs, qpn);
+	struct rxe_migr_tomb *tomb = xa_load(&dev->tombs, qpn);
 
 	return tomb && time_before(jiffies, READ_ONCE(tomb->expires)) ?
 	       tomb : NULL;
@@ -135,23 +139,23 @@ static bool rxe_migr_is_peer(const struct rxe_migr_tomb *tomb, const void *gid)
 }
 
 /* A request came for a QP that does not exist. Nothing of the packet is checked yet. */
-void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
+void rxe_migr_ask_tomb(struct rxe_migr_dev *dev, struct rxe_pkt_info *pkt,
+		       u32 qpn)
 {
 	struct sk_buff *skb = PKT_TO_SKB(pkt);
-	struct rxe_dev *rxe = pkt->rxe;
 	struct rxe_migr_tomb *tomb;
 	struct rxe_migr_hdr nak;
 	union ib_gid from, to;
 	struct rxe_av av;
 	bool found;
 
-	if (likely(xa_empty(&rxe->migr.tombs)) || !(pkt->mask & RXE_REQ_MASK))
+	if (likely(xa_empty(&dev->tombs)) || !(pkt->mask & RXE_REQ_MASK))
 		return;
 
 	rxe_migr_packet_gids(skb, &from, &to);
 
 	rcu_read_lock();
-	tomb = rxe_migr_find_tomb(rxe, qpn);
+	tomb = rxe_migr_find_tomb(dev, qpn);
 	found = tomb && rxe_migr_is_peer(tomb, &from) &&
 		!memcmp(&to, tomb->nak.old_gid, sizeof(to)) &&
 		(pkt->opcode & 0xe0) == tomb->type;
@@ -165,7 +169,12 @@ void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
 		return;
 
 	nak.psn = cpu_to_be32(pkt->psn);
-	rxe_migr_send_by_gsi(rxe, &av, RXE_MIGR_OPCODE_NAK_STOPPED, &nak);
+	rxe_migr_answer(pkt, &av, RXE_MIGR_OPCODE_NAK_STOPPED, &nak);
+}
+
+void rxe_migr_rcv_gone(struct rxe_pkt_info *pkt, u32 qpn)
+{
+	rxe_migr_ask_tomb(pkt->rxe->migr, pkt, qpn);
 }
 
 /*
@@ -215,13 +224,12 @@ static bool rxe_migr_from_end(const struct rxe_migr_tomb *tomb,
  * A packet of ours whose MAC was checked came for a number, and no QP takes it. Does
  * a tombstone take it? *found becomes true if there is one.
  */
-bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
+bool rxe_migr_rcv_tomb(struct rxe_migr_dev *dev, struct rxe_pkt_info *pkt,
 		       const struct rxe_migr_hdr *hdr,
 		       const union ib_gid *from, const union ib_gid *to,
 		       bool authentic, bool *found)
 {
 	u8 answer = 0, opcode = hdr->opcode;
-	struct rxe_dev *rxe = pkt->rxe;
 	struct rxe_migr_hdr resp = {};
 	struct rxe_migr_tomb *tomb;
 	unsigned long flags;
@@ -229,7 +237,7 @@ bool rxe_migr_rcv_tomb(struct rxe_pkt_info *pkt,
 	bool taken = false, gone = false;
 
 	rcu_read_lock();
-	tomb = rxe_migr_find_tomb(rxe, be32_to_cpu(hdr->dest_qpn));
+	tomb = rxe_migr_find_tomb(dev, be32_to_cpu(hdr->dest_qpn));
 	*found |= !!tomb;
 	if (!tomb || memcmp(to, tomb->nak.old_gid, sizeof(*to)) ||
 	    !rxe_migr_same_family(from->raw, to->raw))
@@ -262,13 +270,13 @@ unlock:
 	rcu_read_unlock();
 
 	if (gone)
-		rxe_migr_send_gone(rxe, hdr, from, to, true);
+		rxe_migr_send_gone(pkt, hdr, from, to, true);
 	if (!answer)
 		return taken;
 
 	resp.psn = cpu_to_be32(pkt->psn);
-	rxe_migr_call_at(rxe, &av, from);
-	rxe_migr_send_by_gsi(rxe, &av, answer, &resp);
+	rxe_migr_call_at(pkt->rxe, &av, from);
+	rxe_migr_answer(pkt, &av, answer, &resp);
 
 	return taken;
 }
@@ -282,7 +290,7 @@ unsigned int rxe_migr_tomb_status(struct rxe_dev *rxe,
 	unsigned int n = 0;
 
 	rcu_read_lock();
-	xa_for_each(&rxe->migr.tombs, index, tomb) {
+	xa_for_each(&rxe->migr->tombs, index, tomb) {
 		if (n++ >= max)
 			continue;
 		*st = (struct rxe_migr_status) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Network namespaces: their sockets, and the devices that end with them. */
+/*
+ * Network namespaces: their sockets, the devices that end with them, and what devices
+ * leave to them.
+ */
 
+#include <linux/if_vlan.h>
 #include <linux/mutex.h>
+#include <linux/rculist.h>
 #include <linux/rtnetlink.h>
 #include <linux/wait.h>
 #include <net/netns/generic.h>
@@ -9,9 +14,23 @@
 #include <rdma/ib_cache.h>
 #include "rxe.h"
 
+/*
+ * An interface that has a device, or whose device has left something. A device that is
+ * made while another one of the interface has not ended yet has a place of its own.
+ */
+struct rxe_ns_place {
+	struct list_head	list;	/* RCU; of the namespace's places */
+	struct rcu_head		rcu;
+	int			ifindex;
+	bool			has_dev;
+	struct rxe_migr_dev	migr;
+};
+
 struct rxe_ns {
 	struct list_head	devs;
-	struct rxe_recv_sockets	socks;	/* open while there are devs */
+	struct list_head	places;
+	struct rxe_recv_sockets	socks;	/* open while there are places */
+	struct delayed_work	reap;	/* pending while something waits for its end */
 };
 
 static unsigned int rxe_ns_id;
@@ -22,12 +41,15 @@ static DECLARE_WAIT_QUEUE_HEAD(rxe_ns_left);
 
 static void rxe_ns_close(struct rxe_recv_sockets *socks)
 {
+	if (!socks->sk4)
+		return;
 	if (socks->sk6)
 		udp_tunnel_sock_release(socks->sk6);
-	if (socks->sk4)
-		udp_tunnel_sock_release(socks->sk4);
+	udp_tunnel_sock_release(socks->sk4);
 	socks->sk6 = NULL;
 	socks->sk4 = NULL;
+	/* a packet that has found its socket may still look at the namespace */
+	synchronize_rcu();
 }
 
 static int rxe_ns_open(struct net *net, struct rxe_recv_sockets *socks)
@@ -145,20 +167,116 @@ static void rxe_ns_unwatch_gids(struct rxe_dev *rxe)
 	cancel_work_sync(&rxe->ns.gid_work);
 }
 
+/* ---------------------------------------------------------------- places -- */
+
+static void rxe_ns_free_place(struct rxe_ns_place *place)
+{
+	list_del_rcu(&place->list);
+	rxe_migr_dev_cleanup(&place->migr);
+	kfree_rcu(place, rcu);
+}
+
+/* Free what has had its time, and the places and sockets that nobody needs any more. */
+static void rxe_ns_reap(struct rxe_ns *ns)
+{
+	struct rxe_ns_place *place, *next;
+	bool wait = false;
+
+	lockdep_assert_held(&rxe_ns_mutex);
+
+	list_for_each_entry_safe(place, next, &ns->places, list) {
+		if (rxe_migr_dev_reap(&place->migr))
+			wait = true;
+		else if (!place->has_dev)
+			rxe_ns_free_place(place);
+	}
+	if (list_empty(&ns->places))
+		rxe_ns_close(&ns->socks);
+	if (wait)
+		queue_delayed_work(system_unbound_wq, &ns->reap, HZ);
+}
+
+static void rxe_ns_reap_work(struct work_struct *work)
+{
+	struct rxe_ns *ns = container_of(work, struct rxe_ns, reap.work);
+
+	mutex_lock(&rxe_ns_mutex);
+	rxe_ns_reap(ns);
+	mutex_unlock(&rxe_ns_mutex);
+}
+
+/* The place for a new device of the interface */
+static struct rxe_ns_place *rxe_ns_take_place(struct rxe_ns *ns, int ifindex)
+{
+	struct rxe_ns_place *place;
+
+	lockdep_assert_held(&rxe_ns_mutex);
+
+	list_for_each_entry(place, &ns->places, list) {
+		if (place->ifindex == ifindex && !place->has_dev) {
+			place->has_dev = true;
+			return place;
+		}
+	}
+
+	place = kzalloc(sizeof(*place), GFP_KERNEL);
+	if (place) {
+		place->ifindex = ifindex;
+		place->has_dev = true;
+		rxe_migr_dev_init(&place->migr, &ns->reap);
+		list_add_rcu(&place->list, &ns->places);
+	}
+
+	return place;
+}
+
+static void rxe_ns_give_place(struct rxe_ns *ns, struct rxe_ns_place *place)
+{
+	rxe_migr_dev_ends(&place->migr);
+	place->has_dev = false;
+	rxe_ns_reap(ns);
+}
+
+void rxe_ns_rcv_orphan(struct sk_buff *skb)
+{
+	struct net_device *ndev = skb->dev;
+	struct net *net = dev_net(ndev);
+	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
+	struct rxe_ns_place *place;
+
+	/* as of a device; but the interface below may be in another namespace */
+	if (is_vlan_dev(ndev))
+		ndev = vlan_dev_real_dev(ndev);
+	if (!net_eq(dev_net(ndev), net))
+		return;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(place, &ns->places, list)
+		if (place->ifindex == ndev->ifindex)
+			rxe_migr_rcv_orphan(&place->migr, skb);
+	rcu_read_unlock();
+}
+
 /* --------------------------------------------------------------- devices -- */
 
 /* The caller holds the namespace until the device is registered, or has left. */
-int rxe_ns_join(struct rxe_dev *rxe, struct net *net)
+int rxe_ns_join(struct rxe_dev *rxe, const struct net_device *ndev,
+		struct net *net)
 {
 	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
-	int err = 0;
+	struct rxe_ns_place *place;
+	int err = -ENOMEM;
 
 	mutex_lock(&rxe_ns_mutex);
-	if (list_empty(&ns->devs))
-		err = rxe_ns_open(net, &ns->socks);
+	place = rxe_ns_take_place(ns, ndev->ifindex);
+	if (place)
+		err = ns->socks.sk4 ? 0 : rxe_ns_open(net, &ns->socks);
 	if (!err) {
 		rxe->ns.net = net;
+		rxe->migr = &place->migr;
 		list_add(&rxe->ns.list, &ns->devs);
+	} else if (place) {
+		rxe_ns_give_place(ns, place);
 	}
 	mutex_unlock(&rxe_ns_mutex);
 	if (err)
@@ -180,8 +298,8 @@ void rxe_ns_leave(struct rxe_dev *rxe)
 	mutex_lock(&rxe_ns_mutex);
 	if (!list_empty(&rxe->ns.list)) {
 		rxe_ns_unwatch_gids(rxe);
-		if (list_is_singular(&ns->devs))
-			rxe_ns_close(&ns->socks);
+		rxe_ns_give_place(ns, container_of(rxe->migr,
+						   struct rxe_ns_place, migr));
 		/* last: rxe_ns_exit_net() waits for this, then ns is freed */
 		list_del_init(&rxe->ns.list);
 	}
@@ -263,6 +381,8 @@ static int __net_init rxe_ns_init_net(struct net *net)
 	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
 
 	INIT_LIST_HEAD(&ns->devs);
+	INIT_LIST_HEAD(&ns->places);
+	INIT_DELAYED_WORK(&ns->reap, rxe_ns_reap_work);
 
 	return 0;
 }
@@ -272,11 +392,12 @@ static int __net_init rxe_ns_init_net(struct net *net)
  * has a socket and routes of the namespace. This runs before the network devices
  * end or return to the initial namespace (except bridges, bonds and the like,
  * whose end the notifier has heard). Nobody can make another device or a context
- * here any more.
+ * here any more. What devices have left ends now.
  */
 static void __net_exit rxe_ns_exit_net(struct net *net)
 {
 	struct rxe_ns *ns = net_generic(net, rxe_ns_id);
+	struct rxe_ns_place *place, *next;
 	struct rxe_dev *rxe;
 
 	mutex_lock(&rxe_ns_mutex);
@@ -290,6 +411,13 @@ static void __net_exit rxe_ns_exit_net(struct net *net)
 	mutex_unlock(&rxe_ns_mutex);
 
 	wait_event(rxe_ns_left, list_empty_careful(&ns->devs));
+
+	cancel_delayed_work_sync(&ns->reap);
+	mutex_lock(&rxe_ns_mutex);
+	list_for_each_entry_safe(place, next, &ns->places, list)
+		rxe_ns_free_place(place);
+	rxe_ns_close(&ns->socks);
+	mutex_unlock(&rxe_ns_mutex);
 }
 
 /* As these are registered like a device's, the kernel calls exit before network devices end. */
