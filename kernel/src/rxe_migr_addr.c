@@ -61,15 +61,23 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 	rdma_put_gid_attr(attr);
 }
 
-/* Find where the device has the address that av leads from. Fails if it has it no more. */
-int rxe_migr_find_source(struct rxe_dev *rxe, struct rxe_av *av)
+/*
+ * Find where the device has the address that av leads from: VLANs may have the same one,
+ * so first at the interface that a packet came by. Fails if it has it no more.
+ */
+int rxe_migr_find_source(struct rxe_dev *rxe, struct net_device *came_by,
+			 struct rxe_av *av)
 {
 	const struct ib_gid_attr *attr;
 	union ib_gid gid;
 
 	rxe_migr_sgid(av, &gid);
 	attr = rdma_find_gid_by_port(&rxe->ib_dev, &gid,
-				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, NULL);
+				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, came_by);
+	if (IS_ERR(attr))	/* a packet that was looped back came by the sender's */
+		attr = rdma_find_gid_by_port(&rxe->ib_dev, &gid,
+					     IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
+					     NULL);
 	if (IS_ERR(attr))
 		return PTR_ERR(attr);
 

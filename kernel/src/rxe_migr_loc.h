@@ -25,7 +25,8 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 			  union ib_gid *to);
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid);
-int rxe_migr_find_source(struct rxe_dev *rxe, struct rxe_av *av);
+int rxe_migr_find_source(struct rxe_dev *rxe, struct net_device *came_by,
+			 struct rxe_av *av);
 void rxe_migr_answer_av(struct rxe_dev *rxe, struct rxe_av *av,
 			const union ib_gid *from, const union ib_gid *to);
 

@@ -158,7 +158,7 @@ void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
 	struct rxe_migr_hdr signed_hdr = *hdr;
 
 	if (pkt->rxe) {
-		if (!rxe_migr_find_source(pkt->rxe, av))
+		if (!rxe_migr_find_source(pkt->rxe, PKT_TO_SKB(pkt)->dev, av))
 			rxe_migr_send_by_gsi(pkt->rxe, av, opcode, hdr);
 	} else if (rxe_migr_finish(&signed_hdr, opcode)) {
 		trace_rxe_migr_send(be32_to_cpu(hdr->src_qpn), opcode,
