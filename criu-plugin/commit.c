@@ -8,10 +8,12 @@
  *	GODWIT_COMMIT_TIMEOUT=S	seconds to wait for the word; 30
  *	GODWIT_BEGIN_SOCK=PATH	a stream socket, which may be the same
  *
- * At the beginning we connect to GODWIT_BEGIN_SOCK and close: if a runtime
- * starts CRIU, the other side learns CRIU's process from the connection, and
- * sees it die. Nobody else would say that CRIU died: its children keep the
- * runtime's connection to CRIU open, and wait for CRIU.
+ * At the beginning we connect to GODWIT_BEGIN_SOCK and wait for the end of the
+ * file: if a runtime starts CRIU, the other side learns CRIU's process from the
+ * connection, and sees it die. Nobody else would say that CRIU died: its children
+ * keep the runtime's connection to CRIU open, and wait for CRIU. Until the other
+ * side closes, it may make devices in the network namespace that the runtime has
+ * made.
  *
  * We say "ready PID\n", with the root of the tree, as CRIU numbers it. We wait
  * for "commit\n" and say "goes\n". Then we wait, for at most 10 s, for any
@@ -89,14 +91,21 @@ static int read_line(int fd, char *line, size_t size, const struct timespec *end
 	return 0;
 }
 
-static int ask(int fd, pid_t root)
+static struct timespec timeout(void)
 {
-	const char *timeout = getenv("GODWIT_COMMIT_TIMEOUT");
+	const char *seconds = getenv("GODWIT_COMMIT_TIMEOUT");
 	struct timespec end;
-	char line[32];
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += timeout ? atoi(timeout) : 30;
+	end.tv_sec += seconds ? atoi(seconds) : 30;
+	return end;
+}
+
+static int ask(int fd, pid_t root)
+{
+	struct timespec end = timeout();
+	char line[32];
+
 	snprintf(line, sizeof(line), "ready %d\n", root);
 	if (write(fd, line, strlen(line)) != (ssize_t)strlen(line))
 		return fail("who started the restore is gone: %m");
@@ -115,11 +124,19 @@ bool commit_is_asked(void)
 int tell_begin(void)
 {
 	const char *path = getenv("GODWIT_BEGIN_SOCK");
-	int fd = path ? connect_to(path) : 0;
+	struct timespec end = timeout();
+	char line[32];
+	int fd, ret;
 
-	if (path && fd >= 0)
-		close(fd);
-	return fd < 0 ? -1 : 0;
+	if (!path)
+		return 0;
+	fd = connect_to(path);
+	if (fd < 0)
+		return -1;
+	ret = read_line(fd, line, sizeof(line), &end);
+	ret = ret && errno == ETIMEDOUT ? fail("no word to begin: %m") : 0;
+	close(fd);
+	return ret;
 }
 
 int wait_for_commit(pid_t root)
