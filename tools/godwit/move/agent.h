@@ -146,6 +146,9 @@ int agent_check_storage(json_t *message, char *layer);
  */
 void agent_check_container(json_t *message, json_t *problems);
 int agent_prepare_container(struct agent *a);
+/* nodes_dest.c: can the container open these device files, or all that it has open? -1 with fault(). */
+int agent_check_node(json_t *node);
+int agent_check_nodes(struct agent *a);
 
 /*
  * transfer_dest.c: answers, as of agent_answer(). After a failure they do nothing: the source goes on sending until it listens.

@@ -2,7 +2,6 @@
 /*
  * The destination says whether it would take a container, and prepares for it while the container still runs at the source.
  */
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,66 +141,6 @@ static int check_apparmor(json_t *container)
 	return ret;
 }
 
-/* The number of a device's file, as "231:192"; or "". Free it. */
-static char *number_of_node(const char *device)
-{
-	char *number = NULL;
-	glob_t found;
-
-	if (glob(VERBS_CLASS "/uverbs*", 0, NULL, &found))
-		return xstrdup("");
-	for (size_t i = 0; !number && i < found.gl_pathc; i++) {
-		char *name_path = xasprintf("%s/ibdev", found.gl_pathv[i]), *path = xasprintf("%s/dev", found.gl_pathv[i]);
-		char *name = read_file(name_path);
-
-		if (name && strcspn(name, "\n") == strlen(device) && !strncmp(name, device, strlen(device)))
-			number = read_file(path);
-		free(name);
-		free(name_path);
-		free(path);
-	}
-	globfree(&found);
-	if (number)
-		number[strcspn(number, "\n")] = '\0';
-	return number ?: xstrdup("");
-}
-
-static bool is_of_librdmacm(json_t *node)
-{
-	return !json_object_get(node, "device");
-}
-
-static bool may_open(json_t *node, unsigned int minor)
-{
-	json_t *allowed;
-	size_t i;
-
-	json_array_foreach(json_object_get(node, "minors"), i, allowed)
-		if (json_integer_value(allowed) < 0 || json_integer_value(allowed) == minor)
-			return true;
-	return false;
-}
-
-/* The container's device cgroup comes along: does it let the container open the file that the device has here? */
-static int check_node(json_t *node)
-{
-	const char *device = is_of_librdmacm(node) ? "rdma_cm" : container_fact(node, "device");
-	unsigned int major = json_integer_value(json_object_get(node, "major"));
-	unsigned int minor = json_integer_value(json_object_get(node, "minor")), major_here = 0, minor_here = 0;
-	char *number = is_of_librdmacm(node) ? read_file(RDMA_CM_NUMBER) : number_of_node(device);
-	int ret = 0;
-
-	if (!number || sscanf(number, "%u:%u", &major_here, &minor_here) != 2)
-		ret = fault("device %s: there is none there", device);
-	else if (major != major_here || (minor != minor_here && !may_open(node, minor_here)))
-		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
-			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
-	free(number);
-	if (!ret && !is_of_librdmacm(node) && rdma_device_exists(device))
-		ret = host_check_device(device);
-	return ret;
-}
-
 void agent_check_container(json_t *message, json_t *problems)
 {
 	json_t *container = json_object_get(message, "container");
@@ -227,8 +166,8 @@ void agent_check_container(json_t *message, json_t *problems)
 		note(problems, check_secret(json_string_value(secret) ?: ""));
 	/* The other devices may be made only when the move begins. */
 	json_array_foreach(json_object_get(container, "nodes"), i, node)
-		if (is_of_librdmacm(node))
-			note(problems, check_node(node));
+		if (!json_object_get(node, "device"))
+			note(problems, agent_check_node(node));
 }
 
 /* -------------------------------------------------------------- prepare -- */
@@ -273,9 +212,6 @@ static bool makes_sense(json_t *container)
 
 int agent_prepare_container(struct agent *a)
 {
-	json_t *node;
-	size_t i;
-
 	podman_path();
 	json_object_del(a->container, "begun");
 	json_object_del(a->container, "has_netns");
@@ -283,8 +219,5 @@ int agent_prepare_container(struct agent *a)
 		return fault("the container of the move makes no sense: use the same godwit at both ends");
 	if (json_object_get(a->container, "netns") && make_netns(a))
 		return -1;
-	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
-		if (check_node(node))
-			return -1;
-	return agent_make_volumes(a);
+	return agent_check_nodes(a) ?: agent_make_volumes(a);
 }
