@@ -13,6 +13,7 @@
 #include "rdma.h"
 
 #define GID_WAIT_MS	5000
+#define GONE_WAIT_MS	5000
 
 /* ------------------------------------------------------------ take away -- */
 
@@ -121,6 +122,26 @@ int netns_remove(json_t *json)
 	}
 	netns_close(&n);
 	return ret;
+}
+
+/* The kernel removes a namespace from a work item, and its devices with it. */
+int netns_wait_gone(json_t *json)
+{
+	int64_t end = now_ns() + GONE_WAIT_MS * INT64_C(1000000);
+	json_t *links = json_object_get(json, "links"), *link;
+	size_t i;
+
+	json_array_foreach(links, i, link) {
+		const char *device = text_of(link, "device") ?: "";
+
+		while (rdma_device_exists(device)) {
+			if (now_ns() > end)
+				return fault("device %s: it stays here, as does its network namespace: end who has that open, or: "
+					     "godwit link del %s", device, device);
+			poll(NULL, 0, 10);
+		}
+	}
+	return 0;
 }
 
 /* ----------------------------------------------------------------- make -- */

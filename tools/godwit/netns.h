@@ -23,6 +23,10 @@
  *	... it runs ...
  *					remove()
  *
+ * The namespace of a container in a network of podman's has a name, too, which podman draws anew: podman makes it when it restores
+ * the container, and remember() and make() come after that, before CRIU begins. podman removes it, too. take_down() comes before
+ * that, and remove() then finds no namespace of the name.
+ *
  * A move that fails is undone by remove() at the destination, and end_quiet() at the source. Each function works in the
  * thread that calls it, and brings the thread back to its own namespace.
  */
@@ -34,9 +38,10 @@
 
 /*
  * What a namespace has, to be made elsewhere. NULL with fault(): it has what can't be taken along, or is no network namespace.
- * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here.
+ * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here. podmans: the MAC address
+ * of the interface that podman makes, which is left out; or NULL.
  */
-json_t *netns_describe(const char *path, const char *parent);
+json_t *netns_describe(const char *path, const char *parent, const char *podmans);
 /*
  * netns_sysctl.c: add its sysctls. Call it in the namespace, ns. Once netns_make() has set them, nobody needs them, and
  * netns_drop_sysctls() takes them out. netns_forget_sysctls() also takes out "before", for people: some are secrets.
@@ -55,6 +60,8 @@ int netns_remember(json_t *netns);
 int netns_make(json_t *netns);
 /* Nothing passes its interfaces any more; twice is no error. */
 int netns_keep_quiet(json_t *netns);
+/* The same, if podman is to remove the namespace, with the table that keeps it quiet: its interfaces are down. */
+int netns_take_down(json_t *netns);
 /* It is no error if it is not quiet. */
 int netns_end_quiet(json_t *netns);
 /* As addresses_announce(). */
@@ -68,6 +75,8 @@ int netns_unlock_tcp(json_t *netns);
  * interface: -1 with fault().
  */
 int netns_remove(json_t *netns);
+/* podman has removed it: wait until its devices are gone. -1 with fault(): that takes too long. */
+int netns_wait_gone(json_t *netns);
 
 /* Its name, if path lies directly in /run/netns; or NULL with fault(). It is a part of path. */
 const char *netns_name(const char *path);

@@ -13,6 +13,8 @@ struct view {
 	const char *path, *parent;
 	int ns, ours;
 	int host;		/* link_netnsid of interfaces whose parent is in this host's namespace */
+	const char *podmans;	/* the MAC address of the interface that podman makes there itself; or NULL */
+	char left_out[IFNAMSIZ];	/* its name */
 	json_t *links;		/* as netns_make() takes them */
 };
 
@@ -170,6 +172,15 @@ static int add_link(struct view *v, json_t *link)
 	return 0;
 }
 
+/* podman makes it again, with its addresses and routes. */
+static bool is_podmans(struct view *v, json_t *link)
+{
+	if (!v->podmans || strcmp(text_of(link, "address"), v->podmans))
+		return false;
+	snprintf(v->left_out, sizeof(v->left_out), "%s", text_of(link, "ifname"));
+	return true;
+}
+
 static int add_links(struct view *v)
 {
 	json_t *list = run_json((const char *const[]){ "ip", "-j", "-d", "link", "show", NULL }), *link;
@@ -179,9 +190,12 @@ static int add_links(struct view *v)
 	if (!list)
 		return fault("network namespace %s: ip does not show its interfaces: see to it that ip -j works", v->path);
 	json_array_foreach(list, i, link)
-		if (!ret && strcmp(text_of(link, "ifname"), "lo"))
+		if (!ret && strcmp(text_of(link, "ifname"), "lo") && !is_podmans(v, link))
 			ret = add_link(v, link);
 	json_decref(list);
+	if (!ret && v->podmans && !*v->left_out)
+		ret = fault("network namespace %s: no interface has the MAC address %s, which podman gave one: start the container anew",
+			    v->path, v->podmans);
 	return ret;
 }
 
@@ -236,7 +250,7 @@ static int add_addresses(struct view *v)
 		return fault("network namespace %s: ip does not show its addresses: see to it that ip -j works", v->path);
 	json_array_foreach(list, i, of)
 		json_array_foreach(json_object_get(of, "addr_info"), j, address)
-			if (!ret && json_object_size(address))
+			if (!ret && json_object_size(address) && strcmp(text_of(of, "ifname"), v->left_out))
 				ret = add_address(v, text_of(of, "ifname"), address);
 	json_decref(list);
 	return ret;
@@ -297,7 +311,7 @@ static int add_routes(struct view *v, const char *family)
 	if (!list)
 		return fault("network namespace %s: ip does not show its routes: see to it that ip -j %s works", v->path, family);
 	json_array_foreach(list, i, route)
-		if (!ret)
+		if (!ret && strcmp(text_of(route, "dev"), v->left_out))
 			ret = add_route(v, route, !strcmp(family, "-6"));
 	json_decref(list);
 	return ret;
@@ -504,9 +518,9 @@ static int look_inside(struct view *v, json_t *netns)
 	return ret;
 }
 
-json_t *netns_describe(const char *path, const char *parent)
+json_t *netns_describe(const char *path, const char *parent, const char *podmans)
 {
-	struct view v = { .path = path, .parent = parent, .ns = -1, .ours = -1, .links = json_array() };
+	struct view v = { .path = path, .parent = parent, .podmans = podmans, .ns = -1, .ours = -1, .links = json_array() };
 	const char *name = netns_name(path);
 	json_t *netns = NULL;
 

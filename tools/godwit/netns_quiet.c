@@ -52,6 +52,28 @@ int netns_keep_quiet(json_t *json)
 	return netns_open_inside(json, inside_keep_quiet);
 }
 
+static int take_down(struct netns *n, void *arg)
+{
+	int ret = 0;
+
+	(void)arg;
+	for (size_t i = 0; i < n->n; i++)
+		if (if_nametoindex(n->iface[i].ifname))
+			ret = TOOL("interface", "take it away with ip link delete", "ip", "link", "set", "dev", n->iface[i].ifname, "down") ?: ret;
+	return ret;
+}
+
+int netns_take_down(json_t *json)
+{
+	struct netns n;
+	int ret = netns_open(&n, json);
+
+	if (!ret && n.ns >= 0)
+		ret = netns_inside(&n, take_down, NULL);
+	netns_close(&n);
+	return ret;
+}
+
 int netns_set_neighbours(const struct netns *n, const char *state)
 {
 	json_t *neighbour;

@@ -50,6 +50,15 @@ int podman_exists(const char *kind, const char *name)
 	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
 }
 
+json_t *podman_network(const char *name)
+{
+	const char *const argv[] = { "podman", "network", "inspect", "--", name, NULL };
+	json_t *list = run_json(argv), *network = json_incref(json_array_get(list, 0));
+
+	json_decref(list);
+	return network;
+}
+
 /* podman may wait for a lock whose owner hangs, so podman runs under timeout. */
 int podman_set_policy(json_t *container, const char *policy)
 {

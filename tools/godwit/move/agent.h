@@ -149,6 +149,14 @@ int agent_prepare_container(struct agent *a);
 /* nodes_dest.c: can the container open these device files, or all that it has open? -1 with fault(). */
 int agent_check_node(json_t *node);
 int agent_check_nodes(struct agent *a);
+/*
+ * network_dest.c. agent_check_network(): would this host take the container into this network of podman's? agent_make_netns(): make
+ * its namespace, or fill the one that is there, and look at the device files. agent_lay_netns(): the same, later, if podman has
+ * made the namespace; criu: the process that is to begin. -1 with fault().
+ */
+void agent_check_network(json_t *network, json_t *problems);
+int agent_make_netns(struct agent *a);
+int agent_lay_netns(struct agent *a, pid_t criu);
 
 /*
  * transfer_dest.c: answers, as of agent_answer(). After a failure they do nothing: the source goes on sending until it listens.

@@ -158,6 +158,8 @@ void agent_check_container(json_t *message, json_t *problems)
 		note(problems, -1);
 		return;
 	}
+	if (json_object_get(container, "network"))
+		agent_check_network(json_object_get(container, "network"), problems);
 	note(problems, check_image(container, message));
 	note(problems, check_absent(container));
 	json_array_foreach(json_object_get(container, "volumes"), i, volume)
@@ -171,27 +173,6 @@ void agent_check_container(json_t *message, json_t *problems)
 }
 
 /* -------------------------------------------------------------- prepare -- */
-
-/*
- * It is written down first that the namespace is ours to remove, or what sysctls it has. If it could not be made, it is not
- * ours.
- */
-static int make_netns(struct agent *a)
-{
-	json_t *netns = json_object_get(a->container, "netns");
-
-	if (netns_remember(netns))
-		return -1;
-	json_object_set_new(a->container, "has_netns", json_true());
-	if (agent_save(a))
-		return -1;
-	if (netns_make(netns) == 0) {
-		netns_drop_sysctls(netns);
-		return agent_save(a);
-	}
-	json_object_del(a->container, "has_netns");
-	return -1;
-}
 
 /* Names from the wire become arguments of podman: none may look like an option. */
 static bool makes_sense(json_t *container)
@@ -212,12 +193,14 @@ static bool makes_sense(json_t *container)
 
 int agent_prepare_container(struct agent *a)
 {
+	bool later = json_object_get(a->container, "network");	/* agent_lay_netns() */
+
 	podman_path();
 	json_object_del(a->container, "begun");
 	json_object_del(a->container, "has_netns");
 	if (!makes_sense(a->container))
 		return fault("the container of the move makes no sense: use the same godwit at both ends");
-	if (json_object_get(a->container, "netns") && make_netns(a))
+	if (!later && (json_object_get(a->container, "netns") ? agent_make_netns(a) : agent_check_nodes(a)))
 		return -1;
-	return agent_check_nodes(a) ?: agent_make_volumes(a);
+	return agent_make_volumes(a);
 }

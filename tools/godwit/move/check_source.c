@@ -338,6 +338,7 @@ int move_check(struct move *m)
 		return EXIT_REFUSED;
 	}
 	name_silent_peers(m);
+	container_tell_network(m);
 	report_detail("process %d: %zu process%s, %zu context%s, %zu QP%s, %.1f MiB", m->process.pid,
 		     m->plan.tree.n, m->plan.tree.n == 1 ? "" : "es", m->plan.contexts.n,
 		     m->plan.contexts.n == 1 ? "" : "s", m->plan.qps, m->plan.qps == 1 ? "" : "s",

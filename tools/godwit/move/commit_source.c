@@ -30,6 +30,9 @@ static void end_here(struct move *m)
 	m->ended = true;
 	if (addresses_del(&m->addresses, false))
 		report_fault(&m->report);
+	/* podman removes a namespace that it has made as soon as the tasks are dead. */
+	if (container_network(m) && netns_take_down(container_netns(m)))
+		report_fault(&m->report);
 	if (m->container.name && container_stop(m)) {
 		m->stuck = true;
 		report_fault(&m->report);
@@ -59,7 +62,7 @@ static void put_away_container(struct move *m)
 	if (container_remove(m))
 		report_fault(&m->report);
 	fault_clear();
-	if (netns && netns_remove(netns))
+	if (netns && (netns_remove(netns) || (container_network(m) && netns_wait_gone(netns))))
 		report_fault(&m->report);
 }
 

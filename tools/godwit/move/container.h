@@ -35,7 +35,8 @@ int container_find(struct move *m);
 /*
  * What the destination is told, and asked: {"id", "name", "runtime", "runtime_version", "image", "image_id", "volumes":
  * [{"volume", "source", "bytes" | "path", "destination"}], "secrets": [NAME], "nodes": [{"device", "major", "minor", "minors":
- * those of this major number that it may open, -1: all}] (without "device": librdmacm's), "netns": see netns.h, "restart": its
+ * those of this major number that it may open, -1: all}] (without "device": librdmacm's), "netns": see netns.h, "network": the one
+ * of podman's that it is in: {"name", "inspected", "addresses", "ports": [{"port", "protocol", "address", "inside"}]}, "restart": its
  * restart policy, "apparmor": its profile, or ""}. What can't be moved becomes the plan's problem.
  */
 void container_facts(struct move *m);
@@ -46,6 +47,15 @@ uint64_t container_volumes_size(const struct move *m);
 void container_look_at_watchers(struct move *m, pid_t conmon, const char *label);
 /* The network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
+/* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */
+json_t *container_network(const struct move *m);
+/*
+ * network_source.c. container_look_at_network(): gives that network, and *netns. container_look_at_connections(), once the facts
+ * are there: those in that network can't move. container_tell_network(): where its ports are after the move.
+ */
+json_t *container_look_at_network(struct move *m, json_t **netns);
+void container_look_at_connections(struct move *m);
+void container_tell_network(const struct move *m);
 
 /*
  * podman_source.c, in the order of a move. container_dump(): start podman, and ask CRIU for the dump. container_archive():

@@ -160,13 +160,13 @@ void agent_inherit_plugin(struct agent *a)
 	a->commit_sk = sk;
 }
 
-/* CRIU has begun. (It may have ended, too.) */
+/* CRIU has begun, and waits until its plugin hears from us. (It may have ended, too.) */
 static int meet_plugin(struct agent *a, pid_t pid)
 {
 	close_fd(&a->plugin_pidfd);
 	a->plugin_pidfd = pidfd_open(pid, 0);
 	a->plugin_id = proc_identify(pid);
-	return agent_save(a) ?: a->plugin_pidfd < 0;
+	return agent_save(a) ?: a->plugin_pidfd < 0 ? 1 : agent_lay_netns(a, pid);
 }
 
 /* Everything is restored, and the plugin will ask. */
@@ -361,6 +361,9 @@ static void remove_from_podman(struct agent *a)
 
 static void undo_podman(struct agent *a)
 {
+	/* podman removes a namespace that it has made, and what keeps it quiet. */
+	if (json_object_get(a->container, "network") && json_object_get(a->container, "has_netns"))
+		with_netns(a, netns_take_down);
 	/* As long as tar fills the volumes, podman has not begun, and nothing needs to end by itself. */
 	if (proc_is_ours(a->criu_id.pid) || wait_for(&a->criu_id, PODMAN_MS))
 		proc_kill_tree(&a->criu_id);
@@ -404,6 +407,8 @@ int agent_undo_netns(struct agent *a, bool polite)
 		if (agent_is_called(a, NETNS_STEP_MS) && polite)
 			return 1;
 	}
+	if (!fault_is_set() && json_object_get(a->container, "network"))
+		netns_wait_gone(netns);
 	if (fault_is_set())
 		agent_warn(a, fault_text());
 	fault_clear();

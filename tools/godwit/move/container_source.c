@@ -9,7 +9,6 @@
 #include <sys/sysmacros.h>
 #include "host.h"
 #include "move.h"
-#include "netns.h"
 #include "podman.h"
 #include "state.h"
 #include "text.h"
@@ -283,83 +282,12 @@ static json_t *nodes(struct move *m)
 	return list;
 }
 
-struct others {
-	const struct tree *tree;
-	uint64_t netns;
-	pid_t pid;
-};
-
-static int is_other(pid_t pid, void *arg)
-{
-	struct others *o = arg;
-
-	o->pid = pid;
-	return proc_ns(pid, "net") == o->netns && !tree_has(o->tree, pid);
-}
-
-/* A process that is not of the container would lose the network namespace when that moves. */
-static void look_at_others(struct move *m)
-{
-	struct others o = { .tree = &m->plan.tree, .netns = proc_ns(m->process.pid, "net") };
-
-	if (o.netns && proc_each(is_other, &o))
-		plan_problem(&m->plan, "container %s: process %d, which is none of its own, is in its network namespace, which "
-			     "goes along: end that", m->container.name, o.pid);
-}
-
-static bool has_device(json_t *netns, const char *device)
-{
-	json_t *link;
-	size_t i;
-
-	json_array_foreach(json_object_get(netns, "links"), i, link)
-		if (!strcmp(find_text(link, "device"), device))
-			return true;
-	return false;
-}
-
-/* Where namespaces share devices, the container may have one of this host open. The addresses of that stay here. */
-static void look_at_devices(struct move *m, json_t *netns)
-{
-	for (size_t i = 0; i < m->plan.contexts.n; i++) {
-		const struct context *c = &m->plan.contexts.context[i];
-
-		if (*c->device && !has_device(netns, c->device))
-			plan_problem(&m->plan, "container %s: process %d, descriptor %d: it has %s open, which is not in its "
-				     "network namespace: give the container only devices that are (godwit link add)",
-				     m->container.name, c->pid, c->fd, c->device);
-	}
-}
-
-/* A network namespace of its own goes along with all that is in it. In the host's, only --address does. */
-static json_t *network(struct move *m)
-{
-	const char *mode = find_text(m->container.inspected, "HostConfig.NetworkMode");
-	json_t *netns = NULL;
-
-	if (!strncmp(mode, "ns:", 3)) {
-		look_at_others(m);
-		netns = netns_describe(mode + 3, m->container.parent);
-		if (netns)
-			look_at_devices(m, netns);
-		else
-			plan_problem(&m->plan, "%s", fault_text());
-		fault_clear();
-	} else if (strcmp(mode, "host")) {
-		plan_problem(&m->plan, "container %s: its network is podman's (%s), which can't be moved yet: run it with "
-			     "--network ns:/run/netns/NAME, or with --network host", m->container.name, mode);
-	}
-	if (netns && m->addresses.n)
-		plan_problem(&m->plan, "address %s: the container has a network namespace of its own, which goes along with all "
-			     "its addresses: leave --address out", m->addresses.address[0].text);
-	return netns;
-}
-
 void container_facts(struct move *m)
 {
 	json_t *inspected = m->container.inspected;
 	const char *runtime = find_text(inspected, "OCIRuntime");
 	char *version = host_runtime_version(runtime), *restart = restart_policy(inspected);
+	json_t *netns, *network = container_look_at_network(m, &netns);
 
 	look_at_conditions(m);
 	container_look_at_watchers(m, json_integer_value(find(inspected, "State.ConmonPid")),
@@ -375,11 +303,12 @@ void container_facts(struct move *m)
 		plan_problem(&m->plan, "container %s: %s", m->container.name, fault_text());
 	fault_clear();
 	json_decref(m->container.facts);
-	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o*, s:s, s:s}", "id", find_text(inspected, "Id"),
+	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o*, s:o*, s:s, s:s}", "id", find_text(inspected, "Id"),
 		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
 		text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
-		find_text(inspected, "Image"), "volumes", container_volumes(m), "secrets", secrets(m), "nodes", nodes(m), "netns", network(m),
+		find_text(inspected, "Image"), "volumes", container_volumes(m), "secrets", secrets(m), "nodes", nodes(m), "netns", netns, "network", network,
 		"restart", restart, "apparmor", find_text(inspected, "AppArmorProfile"));
 	free(restart);
 	free(version);
+	container_look_at_connections(m);
 }
