@@ -311,7 +311,7 @@ static int add_routes(struct view *v, const char *family)
 	if (!list)
 		return fault("network namespace %s: ip does not show its routes: see to it that ip -j %s works", v->path, family);
 	json_array_foreach(list, i, route)
-		if (!ret && strcmp(text_of(route, "dev"), v->left_out))
+		if (!ret && !(*v->left_out && !strcmp(text_of(route, "dev"), v->left_out)))
 			ret = add_route(v, route, !strcmp(family, "-6"));
 	json_decref(list);
 	return ret;
