@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include "godwit.h"
 
-#define WIRE_VERSION	10
+#define WIRE_VERSION	11
 #define WIRE_MAX	(64 << 20)	/* both ends are root's: this limit is against an end that has gone wrong */
 
 /* If a pipe takes no byte for so long, or gives none of a frame that has begun, the other end counts as gone. */
