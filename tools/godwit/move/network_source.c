@@ -152,6 +152,9 @@ static json_t *inspect(struct move *m, const char *name)
 	else if (strcmp(ipam, "host-local"))
 		plan_problem(&m->plan, "container %s: its address in its network, %s, does not come from podman (%s), and can't be moved: "
 			     "run it in another network", m->container.name, name, ipam);
+	else if (!strcmp(container_fact(json_object_get(network, "options"), "mode"), "unmanaged"))
+		plan_problem(&m->plan, "container %s: the bridge of its network, %s, is not podman's (mode=unmanaged), and both hosts would "
+			     "have its address in one LAN: run it in another network", m->container.name, name);
 	else
 		return network;
 	json_decref(network);
