@@ -50,11 +50,12 @@ json_t *container_netns(const struct move *m);
 /* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */
 json_t *container_network(const struct move *m);
 /*
- * network_source.c. container_look_at_network(): gives that network, and *netns. container_look_at_connections(), once the facts
- * are there: those in that network can't move. container_tell_network(): where its ports are after the move.
+ * network_source.c. container_look_at_network(): gives that network, and *netns. container_check_connections(), once the facts
+ * are there: -1 with fault(): a TCP connection in that network, which can't move. container_tell_network(): where its ports are
+ * after the move.
  */
 json_t *container_look_at_network(struct move *m, json_t **netns);
-void container_look_at_connections(struct move *m);
+int container_check_connections(const struct move *m);
 void container_tell_network(const struct move *m);
 
 /*

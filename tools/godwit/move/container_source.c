@@ -310,5 +310,7 @@ void container_facts(struct move *m)
 		"restart", restart, "apparmor", find_text(inspected, "AppArmorProfile"));
 	free(restart);
 	free(version);
-	container_look_at_connections(m);
+	if (container_check_connections(m))
+		plan_problem(&m->plan, "%s", fault_text());
+	fault_clear();
 }

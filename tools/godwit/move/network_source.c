@@ -104,35 +104,50 @@ static json_t *published(json_t *bindings)
 static json_t *addresses_in(json_t *settings)
 {
 	static const char *const keys[] = { "IPAddress", "GlobalIPv6Address" };
-	json_t *list = json_array();
+	static const char *const more[] = { "SecondaryIPAddresses", "SecondaryIPv6Addresses" };
+	json_t *list = json_array(), *other;
+	size_t j;
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		if (*container_fact(settings, keys[i]))
 			json_array_append(list, json_object_get(settings, keys[i]));
+		json_array_foreach(json_object_get(settings, more[i]), j, other)
+			json_array_append_new(list, json_string(container_fact(other, "Addr")));
+	}
 	return list;
 }
 
-/* Its other end finds this host by the host's address, which stays here. */
-static int look_at_connection(const struct proc_inet *s, void *arg)
+/* Is it loopback, or an address of an interface that goes along? */
+static bool goes_along(json_t *netns, const char *local)
 {
-	json_t *addresses = json_object_get(container_network(arg), "addresses"), *address;
-	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
-	struct move *m = arg;
-	size_t i;
+	json_t *link, *address;
+	size_t i, j;
 
-	ip_text(&s->local, local);
-	json_array_foreach(addresses, i, address)
-		if (!s->udp && s->remote_port && !strcmp(local, json_string_value(address)))
-			plan_problem(&m->plan, "process %d, descriptor %d: the TCP connection %s:%u - %s:%u is in podman's network, and can't "
-				     "move: close it before, or use an address of an interface that goes along (godwit link add)", s->pid,
-				     s->fd, local, s->local_port, ip_text(&s->remote, remote), s->remote_port);
-	return 0;
+	json_array_foreach(json_object_get(netns, "links"), i, link)
+		json_array_foreach(json_object_get(link, "addresses"), j, address) {
+			const char *text = json_string_value(address);
+
+			if (!strncmp(text, local, strlen(local)) && text[strlen(local)] == '/')
+				return true;
+		}
+	return !strncmp(local, "127.", 4) || !strcmp(local, "::1");
 }
 
-void container_look_at_connections(struct move *m)
+/* Its other end finds this host by the host's address, which stays here. A connection of the container to itself can move. */
+static int check_connection(const struct proc_inet *s, void *m)
 {
-	if (container_network(m))
-		proc_each_inet(&m->plan.tree, look_at_connection, m);
+	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
+
+	if (s->udp || !s->remote_port || goes_along(container_netns(m), ip_text(&s->local, local)) || proc_inet_peer(s))
+		return 0;
+	return fault("process %d, descriptor %d: the TCP connection %s:%u - %s:%u is in podman's network, and can't move: close it "
+		     "before, or use an address of an interface that goes along (godwit link add)", s->pid, s->fd, local,
+		     s->local_port, ip_text(&s->remote, remote), s->remote_port);
+}
+
+int container_check_connections(const struct move *m)
+{
+	return container_network(m) ? proc_each_inet(&m->plan.tree, check_connection, (void *)m) : 0;
 }
 
 /* What podman has of the network, without what differs from host to host. NULL: it can't be moved. */

@@ -12,7 +12,9 @@ static int until_ready(struct move *m)
 	    addresses_keep_quiet(&m->addresses, m->id, true) || move_freeze_and_dump(m))
 		return -1;
 	m->dumped_ns = now_ns();
-	if (tree_refresh(&m->plan.tree, m->process.pid) || (m->container.name && container_is_whole(m)))
+	/* Somebody may have connected to it since the check. */
+	if (tree_refresh(&m->plan.tree, m->process.pid) ||
+	    (m->container.name && (container_is_whole(m) || container_check_connections(m))))
 		return -1;
 	/* From here to the decision CRIU only waits. If it dies, no task is to run before we have tidied up. */
 	m->shared->stop_sent = true;
