@@ -38,10 +38,10 @@
 
 /*
  * What a namespace has, to be made elsewhere. NULL with fault(): it has what can't be taken along, or is no network namespace.
- * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here. podmans: the MAC address
- * of the interface that podman makes, which is left out; or NULL.
+ * parent: the interface there that all its interfaces will lie on; NULL: the one of the same name as here. podmans: the interface
+ * that podman makes, which is left out: {"mac", "addresses": [without lengths]}; or NULL.
  */
-json_t *netns_describe(const char *path, const char *parent, const char *podmans);
+json_t *netns_describe(const char *path, const char *parent, json_t *podmans);
 /*
  * netns_sysctl.c: add its sysctls. Call it in the namespace, ns. Once netns_make() has set them, nobody needs them, and
  * netns_drop_sysctls() takes them out. netns_forget_sysctls() also takes out "before", for people: some are secrets.

@@ -13,7 +13,7 @@ struct view {
 	const char *path, *parent;
 	int ns, ours;
 	int host;		/* link_netnsid of interfaces whose parent is in this host's namespace */
-	const char *podmans;	/* the MAC address of the interface that podman makes there itself; or NULL */
+	json_t *podmans;	/* the interface that podman makes there itself; or NULL */
 	char left_out[IFNAMSIZ];	/* its name */
 	json_t *links;		/* as netns_make() takes them */
 };
@@ -175,7 +175,7 @@ static int add_link(struct view *v, json_t *link)
 /* podman makes it again, with its addresses and routes. */
 static bool is_podmans(struct view *v, json_t *link)
 {
-	if (!v->podmans || strcmp(text_of(link, "address"), v->podmans))
+	if (!v->podmans || strcmp(text_of(link, "address"), text_of(v->podmans, "mac")))
 		return false;
 	snprintf(v->left_out, sizeof(v->left_out), "%s", text_of(link, "ifname"));
 	return true;
@@ -195,7 +195,7 @@ static int add_links(struct view *v)
 	json_decref(list);
 	if (!ret && v->podmans && !*v->left_out)
 		ret = fault("network namespace %s: no interface has the MAC address %s, which podman gave one: start the container anew",
-			    v->path, v->podmans);
+			    v->path, text_of(v->podmans, "mac"));
 	return ret;
 }
 
@@ -215,6 +215,19 @@ static const char *odd_address(json_t *a, bool on_link)
 	return strcmp(text_of(a, "scope"), "global") ? "not of global scope" : NULL;
 }
 
+/* On the interface that podman makes: has podman given it? */
+static int check_podmans_address(const struct view *v, const char *local)
+{
+	json_t *address;
+	size_t i;
+
+	json_array_foreach(json_object_get(v->podmans, "addresses"), i, address)
+		if (!strcmp(json_string_value(address) ?: "", local))
+			return 0;
+	return fault("address %s of interface %s in %s: podman, which makes that interface there, did not give it, and such a one can't "
+		     "be moved: take it away", local, v->left_out, v->path);
+}
+
 static int add_address(struct view *v, const char *ifname, json_t *a)
 {
 	const char *scope = text_of(a, "scope"), *local = text_of(a, "local");
@@ -228,6 +241,8 @@ static int add_address(struct view *v, const char *ifname, json_t *a)
 	/* The kernel gives the interface such an address there, too. */
 	if (ipv6 && !strcmp(scope, "link") && !strcmp(text_of(a, "protocol"), "kernel_ll"))
 		return 0;
+	if (!strcmp(ifname, v->left_out))
+		return check_podmans_address(v, local);
 	if (json_object_get(a, "dynamic"))
 		return fault("address %s of interface %s in %s: it was given for a time, by a router or DHCP: give one that stays, "
 			     "and set net.ipv6.conf.%s.accept_ra=0 there", local, ifname, v->path, ifname);
@@ -250,7 +265,7 @@ static int add_addresses(struct view *v)
 		return fault("network namespace %s: ip does not show its addresses: see to it that ip -j works", v->path);
 	json_array_foreach(list, i, of)
 		json_array_foreach(json_object_get(of, "addr_info"), j, address)
-			if (!ret && json_object_size(address) && strcmp(text_of(of, "ifname"), v->left_out))
+			if (!ret && json_object_size(address))
 				ret = add_address(v, text_of(of, "ifname"), address);
 	json_decref(list);
 	return ret;
@@ -301,6 +316,17 @@ static int add_route(struct view *v, json_t *route, bool ipv6)
 	return 0;
 }
 
+/* On the interface that podman makes: podman's own are static. */
+static int check_podmans_route(const struct view *v, json_t *route)
+{
+	const char *protocol = text_of(route, "protocol");
+
+	if (*protocol && strcmp(protocol, "boot"))
+		return 0;
+	return fault("route %s of interface %s in %s: it is not of podman, which makes that interface there, and such a one can't be "
+		     "moved: take it away", text_of(route, "dst"), v->left_out, v->path);
+}
+
 static int add_routes(struct view *v, const char *family)
 {
 	const char *const argv[] = { "ip", "-j", family, "route", "show", "table", "main", NULL };
@@ -311,7 +337,9 @@ static int add_routes(struct view *v, const char *family)
 	if (!list)
 		return fault("network namespace %s: ip does not show its routes: see to it that ip -j %s works", v->path, family);
 	json_array_foreach(list, i, route)
-		if (!ret && !(*v->left_out && !strcmp(text_of(route, "dev"), v->left_out)))
+		if (!ret && *v->left_out && !strcmp(text_of(route, "dev"), v->left_out))
+			ret = check_podmans_route(v, route);
+		else if (!ret)
 			ret = add_route(v, route, !strcmp(family, "-6"));
 	json_decref(list);
 	return ret;
@@ -518,7 +546,7 @@ static int look_inside(struct view *v, json_t *netns)
 	return ret;
 }
 
-json_t *netns_describe(const char *path, const char *parent, const char *podmans)
+json_t *netns_describe(const char *path, const char *parent, json_t *podmans)
 {
 	struct view v = { .path = path, .parent = parent, .podmans = podmans, .ns = -1, .ours = -1, .links = json_array() };
 	const char *name = netns_name(path);

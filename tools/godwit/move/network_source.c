@@ -61,8 +61,8 @@ static void look_at_devices(struct move *m, json_t *netns)
 	}
 }
 
-/* It goes along with all that is in it, but for an interface of this MAC address, if it is not NULL: podman makes that again. */
-static json_t *look_at_netns(struct move *m, const char *path, const char *podmans)
+/* It goes along with all that is in it, but for podmans, if it is not NULL: podman makes that interface again. */
+static json_t *look_at_netns(struct move *m, const char *path, json_t *podmans)
 {
 	json_t *netns;
 
@@ -179,7 +179,8 @@ static json_t *inspect(struct move *m, const char *name)
 static json_t *look_at_podmans(struct move *m, json_t **netns)
 {
 	json_t *settings = json_object_get(m->container.inspected, "NetworkSettings"), *networks = json_object_get(settings, "Networks");
-	json_t *bindings = json_object_get(json_object_get(m->container.inspected, "HostConfig"), "PortBindings"), *its, *inspected;
+	json_t *bindings = json_object_get(json_object_get(m->container.inspected, "HostConfig"), "PortBindings");
+	json_t *its, *inspected, *podmans;
 	const char *name = json_object_iter_key(json_object_iter(networks));
 
 	if (json_object_size(networks) != 1) {
@@ -191,7 +192,9 @@ static json_t *look_at_podmans(struct move *m, json_t **netns)
 	if (!inspected)
 		return NULL;
 	its = json_object_get(networks, name);
-	*netns = look_at_netns(m, container_fact(settings, "SandboxKey"), container_fact(its, "MacAddress"));
+	podmans = json_pack("{s:s, s:o}", "mac", container_fact(its, "MacAddress"), "addresses", addresses_in(its));
+	*netns = look_at_netns(m, container_fact(settings, "SandboxKey"), podmans);
+	json_decref(podmans);
 	return json_pack("{s:s, s:o, s:o, s:o}", "name", name, "inspected", inspected, "addresses", addresses_in(its), "ports",
 			 published(bindings));
 }
