@@ -50,9 +50,10 @@ int podman_exists(const char *kind, const char *name)
 	return ret == 0 ? 1 : ret == 1 ? 0 : fault("%s %s: podman can't tell there whether it has it: see to it", kind, name);
 }
 
+/* It waits for the locks of all containers. */
 json_t *podman_network(const char *name)
 {
-	const char *const argv[] = { "podman", "network", "inspect", "--", name, NULL };
+	const char *const argv[] = { "timeout", "--kill-after=5", "20", "podman", "network", "inspect", "--", name, NULL };
 	json_t *list = run_json(argv), *network = json_incref(json_array_get(list, 0));
 
 	json_decref(list);

@@ -18,7 +18,7 @@ int podman_check(const char *where);
  */
 int podman_set_policy(json_t *container, const char *policy);
 int podman_give_policy(json_t *container);
-json_t *podman_network(const char *name);	/* what podman has of this network; NULL: podman shows none of that name */
+json_t *podman_network(const char *name);	/* what podman has of this network; NULL: there is none, or podman takes too long */
 int podman_exists(const char *kind, const char *name);	/* 1, 0, or -1 with fault(): podman can't tell */
 
 #endif /* GODWIT_PODMAN_H */

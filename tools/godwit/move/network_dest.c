@@ -103,6 +103,9 @@ void agent_check_network(json_t *network, json_t *problems)
 
 	if (here)
 		check_properties(name, json_object_get(network, "inspected"), here, problems);
+	else if (podman_exists("network", name))
+		problem(problems, "network %s: podman does not say within 20 s there what is in it: does it move or restore another "
+			"container? try again", name);
 	else
 		problem(problems, "network %s: there is none of that name there: podman network create it there as it is here", name);
 	json_array_foreach(json_object_get(network, "addresses"), i, item)
@@ -110,6 +113,7 @@ void agent_check_network(json_t *network, json_t *problems)
 	json_array_foreach(json_object_get(network, "ports"), i, item)
 		check_port(item, problems);
 	json_decref(here);
+	fault_clear();
 }
 
 /* ----------------------------------------------------------------- make -- */

@@ -160,7 +160,8 @@ static json_t *inspect(struct move *m, const char *name)
 	ipam = container_fact(json_object_get(network, "ipam_options"), "driver");
 	json_object_del(network, "containers");
 	if (!network)
-		plan_problem(&m->plan, "network %s: podman does not say what it is: see to it", name);
+		plan_problem(&m->plan, "network %s: podman does not say within 20 s what it is: does it move or restore another container? try "
+			     "again", name);
 	else if (strcmp(driver, "bridge"))
 		plan_problem(&m->plan, "container %s: its network, %s, is of the kind %s, and only a bridge can be moved: run it in a bridge "
 			     "network, or with --network ns:/run/netns/NAME", m->container.name, name, driver);
