@@ -234,6 +234,8 @@ int container_check_id(json_t *container);
 int agent_restore_container(struct agent *a);
 /* The plugin connects twice: when CRIU begins, and when all is restored. 1: CRIU has died. -1 with fault() */
 int agent_plugin_connects(struct agent *a);
+/* CRIU fails. podman removes a namespace that it has made, and what keeps that quiet: take the interfaces down before. */
+void agent_take_container_down(struct agent *a);
 /* CRIU has died. If it has failed, podman ends soon, and says why; if not, podman is killed. */
 bool agent_podman_ends(struct agent *a);
 /* All is restored: the deadline is now the time until which podman waits. -1 with fault(): that time is over. */

@@ -196,8 +196,25 @@ int agent_plugin_connects(struct agent *a)
 	return ret;
 }
 
+static void with_netns(struct agent *a, int (*work)(json_t *netns))
+{
+	json_t *netns = json_object_get(a->container, "netns");
+
+	if (netns && work(netns))
+		agent_warn(a, fault_text());
+	fault_clear();
+}
+
+void agent_take_container_down(struct agent *a)
+{
+	if (json_object_get(a->container, "network") && json_object_get(a->container, "has_netns"))
+		with_netns(a, netns_take_down);
+}
+
 bool agent_podman_ends(struct agent *a)
 {
+	if (a->stage < STAGE_COMMITTED)
+		agent_take_container_down(a);
 	close_fd(&a->plugin_pidfd);
 	if (wait_for(&a->criu_id, LATE_MS) == 0)
 		return true;
@@ -289,15 +306,6 @@ void agent_await_criu(struct agent *a)
 	wait_for(&a->criu_id, CRIU_END_MS);
 }
 
-static void with_netns(struct agent *a, int (*work)(json_t *netns))
-{
-	json_t *netns = json_object_get(a->container, "netns");
-
-	if (netns && work(netns))
-		agent_warn(a, fault_text());
-	fault_clear();
-}
-
 void agent_announce_container(struct agent *a)
 {
 	with_netns(a, netns_announce);
@@ -361,9 +369,7 @@ static void remove_from_podman(struct agent *a)
 
 static void undo_podman(struct agent *a)
 {
-	/* podman removes a namespace that it has made, and what keeps it quiet. */
-	if (json_object_get(a->container, "network") && json_object_get(a->container, "has_netns"))
-		with_netns(a, netns_take_down);
+	agent_take_container_down(a);
 	/* As long as tar fills the volumes, podman has not begun, and nothing needs to end by itself. */
 	if (proc_is_ours(a->criu_id.pid) || wait_for(&a->criu_id, PODMAN_MS))
 		proc_kill_tree(&a->criu_id);

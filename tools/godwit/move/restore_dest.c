@@ -207,10 +207,14 @@ void agent_plugin_event(struct agent *a)
 	/* If a process moves, and no container, CRIU has told us the root of the tree already. */
 	if (n > 0 && a->stage == STAGE_RESTORING && a->container)
 		sscanf(text, "ready %d", &a->root);
-	if (n > 0 && a->stage == STAGE_RESTORING)
+	if (n > 0 && a->stage == STAGE_RESTORING) {
 		all_restored(a);
-	else if (n > 0)
+	} else if (n > 0) {
 		agent_plugin_goes(a);
-	else if (n <= 0)
-		close_fd(&a->commit_sk);	/* CRIU tells us why */
+	} else {
+		/* CRIU tells us why. */
+		if (a->stage < STAGE_COMMITTED)
+			agent_take_container_down(a);
+		close_fd(&a->commit_sk);
+	}
 }
