@@ -278,12 +278,26 @@ static void explain(struct agent *a)
 	free(text);
 }
 
+/* podman was killed. Before CRIU began, nobody but podman knows what podman has made. */
+static void warn_of_rest(struct agent *a)
+{
+	const char *network = container_fact(json_object_get(a->container, "network"), "name");
+	char *text = xasprintf("network %s: podman was killed while it restored container %s: a namespace of podman's may stay (ip netns "
+			       "list shows it, ip netns delete removes it), and podman may keep the container's address there, until the "
+			       "network is made again, or this host boots", network, container_fact(a->container, "name"));
+
+	if (*network && !a->plugin_id.pid)
+		agent_warn(a, text);
+	free(text);
+}
+
 enum criu_event agent_podman_event(struct agent *a)
 {
 	criu_wait(&a->criu, -1);
 	if (WIFEXITED(a->criu.status) && WEXITSTATUS(a->criu.status) == 0)
 		return CRIU_DONE;
 	if (WIFSIGNALED(a->criu.status)) {
+		warn_of_rest(a);
 		fault("podman was killed by signal %d", WTERMSIG(a->criu.status));
 		return CRIU_DIED;
 	}
@@ -369,10 +383,15 @@ static void remove_from_podman(struct agent *a)
 
 static void undo_podman(struct agent *a)
 {
-	agent_take_container_down(a);
 	/* As long as tar fills the volumes, podman has not begun, and nothing needs to end by itself. */
-	if (proc_is_ours(a->criu_id.pid) || wait_for(&a->criu_id, PODMAN_MS))
+	bool begun = !proc_is_ours(a->criu_id.pid);
+
+	agent_take_container_down(a);
+	if (!begun || wait_for(&a->criu_id, PODMAN_MS)) {
 		proc_kill_tree(&a->criu_id);
+		if (begun)
+			warn_of_rest(a);
+	}
 	remove_from_podman(a);
 	/* podman, the container's monitor that podman left, and the cleanup that the monitor started */
 	reap_children(REST_MS);
