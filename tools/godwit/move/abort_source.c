@@ -174,7 +174,7 @@ void move_take_back(struct move *m)
 
 int move_abort(struct move *m)
 {
-	json_t *netns = container_netns(m);
+	json_t *netns = container_netns_left(m);
 	char *reason = set_aside();
 	enum copy copy = m->shared->stage == MOVE_RESTORING ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;

@@ -170,7 +170,7 @@ static int stay_held(struct move *m, json_t *answer)
 
 int move_commit(struct move *m)
 {
-	json_t *netns = container_netns(m);
+	json_t *netns = container_netns_left(m);
 	json_t *answer;
 
 	report_step("commit", "process %d stays frozen here", m->process.pid);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include "move.h"
 #include "netns.h"
 #include "podman.h"
@@ -84,6 +85,13 @@ static json_t *look_at_netns(struct move *m, const char *path, json_t *podmans)
 json_t *container_network(const struct move *m)
 {
 	return json_object_get(m->container.facts, "network");
+}
+
+json_t *container_netns_left(const struct move *m)
+{
+	json_t *netns = container_netns(m);
+
+	return container_network(m) && access(container_fact(netns, "path"), F_OK) ? NULL : netns;
 }
 
 /* In the form [{"port": 8080, "protocol": "tcp", "address": of the host, or "", "inside": "80/tcp"}] */
