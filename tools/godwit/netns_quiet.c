@@ -57,9 +57,14 @@ static int take_down(struct netns *n, void *arg)
 	int ret = 0;
 
 	(void)arg;
-	for (size_t i = 0; i < n->n; i++)
-		if (if_nametoindex(n->iface[i].ifname))
-			ret = TOOL("interface", "take it away with ip link delete", "ip", "link", "set", "dev", n->iface[i].ifname, "down") ?: ret;
+	for (size_t i = 0; i < n->n; i++) {
+		const char *ifname = n->iface[i].ifname;
+		char *what = xasprintf("interface %s in %s", ifname, n->path);
+
+		if (if_nametoindex(ifname))
+			ret = TOOL(what, "take it away with ip link delete", "ip", "link", "set", "dev", ifname, "down") ?: ret;
+		free(what);
+	}
 	return ret;
 }
 
