@@ -4,10 +4,11 @@
  * namespace, with an interface in the network, when it restores the container. What the container has beside that is laid into the
  * namespace before CRIU begins.
  */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,20 +68,23 @@ static void check_address(const char *name, json_t *containers, const char *addr
 				"(podman run --ip)", name, container_fact(other, "name"), address);
 }
 
-/* podman and its conmon bind it, too, as long as the container runs. */
+/* podman and its conmon bind it, too, as long as the container runs. Gives errno, or 0. */
 static int try_to_bind(const char *address, int port, bool udp)
 {
-	char *mapped = xasprintf("%s%s", strchr(address, ':') ? "" : "::ffff:", *address ? address : "0.0.0.0");
-	struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
-	int fd = socket(AF_INET6, (udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0), on = !udp, v6only = !!strchr(address, ':');
-	int ret = inet_pton(AF_INET6, mapped, &sin6.sin6_addr) == 1 ? 0 : EADDRNOTAVAIL;
+	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = udp ? SOCK_DGRAM : SOCK_STREAM }, *ai;
+	char *service = xasprintf("%d", port);
+	int fd, on = !udp, v6only = 1, ret = getaddrinfo(*address ? address : "0.0.0.0", service, &hints, &ai);
 
+	free(service);
+	if (ret)
+		return EADDRNOTAVAIL;
+	fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC, 0);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
-	if (!ret && fd >= 0 && bind(fd, (void *)&sin6, sizeof(sin6)))
+	if (fd < 0 || bind(fd, ai->ai_addr, ai->ai_addrlen))
 		ret = errno;
 	close_fd(&fd);
-	free(mapped);
+	freeaddrinfo(ai);
 	return ret;
 }
 
@@ -90,7 +94,10 @@ static void check_port(json_t *port, json_t *problems)
 	int number = json_integer_value(json_object_get(port, "port"));
 	int error = is_one_of(protocol, "tcp udp") ? try_to_bind(address, number, !strcmp(protocol, "udp")) : 0;
 
-	if (error)
+	if (error == EADDRNOTAVAIL)
+		problem(problems, "port %s:%d/%s, which the container publishes: %s is no address of that host: run the container with "
+			"--publish without an address", address, number, protocol, address);
+	else if (error)
 		problem(problems, "port %s:%d/%s, which the container publishes: it can't be had there: %s: end what has it, or run "
 			"the container with another", address, number, protocol, strerror(error));
 }
