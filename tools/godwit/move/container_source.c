@@ -303,11 +303,11 @@ void container_facts(struct move *m)
 		plan_problem(&m->plan, "container %s: %s", m->container.name, fault_text());
 	fault_clear();
 	json_decref(m->container.facts);
-	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o*, s:o*, s:s, s:s}", "id", find_text(inspected, "Id"),
-		"name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime), "runtime_version",
-		text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
-		find_text(inspected, "Image"), "volumes", container_volumes(m), "secrets", secrets(m), "nodes", nodes(m), "netns", netns, "network", network,
-		"restart", restart, "apparmor", find_text(inspected, "AppArmorProfile"));
+	m->container.facts = json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o*, s:o*, s:s, s:s}", "id",
+		find_text(inspected, "Id"), "name", text_json(find_text(inspected, "Name")), "runtime", text_json(runtime),
+		"runtime_version", text_json(version ?: ""), "image", text_json(find_text(inspected, "ImageName")), "image_id",
+		find_text(inspected, "Image"), "volumes", container_volumes(m), "secrets", secrets(m), "nodes", nodes(m),
+		"netns", netns, "network", network, "restart", restart, "apparmor", find_text(inspected, "AppArmorProfile"));
 	free(restart);
 	free(version);
 	if (container_check_connections(m))

@@ -125,6 +125,11 @@ static json_t *addresses_in(json_t *settings)
 	return list;
 }
 
+static bool is_loopback(const char *address)
+{
+	return !strncmp(address, "127.", 4) || !strcmp(address, "::1");
+}
+
 /* Is it loopback, or an address of an interface that goes along? */
 static bool goes_along(json_t *netns, const char *local)
 {
@@ -138,7 +143,7 @@ static bool goes_along(json_t *netns, const char *local)
 			if (!strncmp(text, local, strlen(local)) && text[strlen(local)] == '/')
 				return true;
 		}
-	return !strncmp(local, "127.", 4) || !strcmp(local, "::1");
+	return is_loopback(local);
 }
 
 /* Its other end finds this host by the host's address, which stays here. A connection of the container to itself can move. */
@@ -233,8 +238,10 @@ void container_tell_network(const struct move *m)
 	size_t i;
 
 	json_array_foreach(json_object_get(network, "ports"), i, item)
-		report_beforehand("container %s: %s is reached at port %lld of %s after the move, and no longer here", m->container.name,
-				  container_fact(item, "inside"), (long long)json_integer_value(json_object_get(item, "port")), m->host);
+		if (!is_loopback(container_fact(item, "address")))
+			report_beforehand("container %s: %s is reached at port %lld of %s after the move, and no longer here",
+					  m->container.name, container_fact(item, "inside"),
+					  (long long)json_integer_value(json_object_get(item, "port")), m->host);
 	json_array_foreach(json_object_get(network, "addresses"), i, item)
 		report_note("container %s: it keeps %s in network %s", m->container.name, json_string_value(item),
 			    container_fact(network, "name"));
