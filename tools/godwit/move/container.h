@@ -45,7 +45,7 @@ json_t *container_volumes(struct move *m);
 uint64_t container_volumes_size(const struct move *m);
 /* watchers_source.c: what would start it again here becomes the plan's problem. label: podman's, of a unit of systemd, or "". */
 void container_look_at_watchers(struct move *m, pid_t conmon, const char *label);
-/* The network namespace that goes along, or NULL. */
+/* network_source.c: the network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 /* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */
 json_t *container_network(const struct move *m);

@@ -197,11 +197,6 @@ static void look_at_conditions(struct move *m)
 
 /* ---------------------------------------------------------------- its facts -- */
 
-json_t *container_netns(const struct move *m)
-{
-	return json_object_get(m->container.facts, "netns");
-}
-
 /*
  * The names of its secrets. podman has those that are files in Secrets. In Env it writes such a line, NAME=*******, in the place of
  * each variable that comes from a secret, and NAME is that of the secret.

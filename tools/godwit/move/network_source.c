@@ -14,6 +14,11 @@
 
 /* ------------------------------------------------------- its namespace -- */
 
+json_t *container_netns(const struct move *m)
+{
+	return json_object_get(m->container.facts, "netns");
+}
+
 struct others {
 	const struct tree *tree;
 	uint64_t netns;
