@@ -362,6 +362,21 @@ static void call_off(struct agent *a)
 	close_fd(&a->commit_sk);
 }
 
+/* What podman has unpacked may fill its storage. Then podman can't write down that the container goes. */
+static void make_room(const char *id)
+{
+	const char *const argv[] = { "podman", "container", "inspect", "--format", "{{.StaticDir}}", id, NULL };
+	char *text = NULL, *images;
+
+	if (run(argv, NULL, &text) == 0 && text && *text == '/') {
+		images = xasprintf("%s/checkpoint", text_last_line(text));
+		images_remove(images);
+		free(images);
+	}
+	free(text);
+	fault_clear();
+}
+
 static void remove_from_podman(struct agent *a)
 {
 	const char *id = container_fact(a->container, "id"), *runtime = container_fact(a->container, "runtime");
@@ -376,6 +391,9 @@ static void remove_from_podman(struct agent *a)
 	fault_clear();
 	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
+	if (run(rm, NULL, NULL) == 0)
+		return;
+	make_room(id);
 	if (run_or_fault(rm, "container %s: podman can't remove it", container_fact(a->container, "name")))
 		agent_warn(a, fault_text());
 	fault_clear();
