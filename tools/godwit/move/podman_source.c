@@ -196,7 +196,8 @@ static int open_theirs(struct container *c, int number, char **path)
 	name[n < 0 ? 0 : n] = '\0';
 	free(link);
 	if (n < 0 || fd < 0)
-		return fault("the runtime of the container has no folder %d: %s", number, strerror(errno));
+		return fault("container %s: its runtime has no folder %d: %s: was the runtime killed?", c->name, number,
+			     strerror(errno));
 	free(*path);
 	*path = xstrdup(name);
 	return fd;
