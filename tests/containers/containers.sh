@@ -186,6 +186,11 @@ patient_traffic() {
 	client_options="--event --rate 50 --qps 4 --size 16K --timeout 18 --retry-cnt 7 --rnr-retry 7"
 	quick_ssh
 	pid=--container=web
+	# For the guests: kills the first process that pgrep $1 $2 finds, once pgrep $3 $4 finds one.
+	share=$("$lab_tool" share --name "$lab_default")
+	cat >"$share/strike" <<'END'
+{ until pgrep "$3" "$4" && pgrep "$1" "$2"; do sleep 0.05; done; pkill -9 -o "$1" "$2"; } </dev/null >/dev/null 2>&1 &
+END
 }
 
 # Everything that a move touches, as it is at HOST, also which processes the containers have. podman takes a second to start, so
