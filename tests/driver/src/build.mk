@@ -3,9 +3,9 @@
 
 # These programs play a driver's peer, packet by packet.
 wire_src := tests/driver/src/wire.c tests/driver/src/wire.h $(dumps_src)
-wire_tests := $(addprefix build/tests/,replays answers datagrams)
+wire_tests := $(addprefix build/tests/,replays answers)
 # These speak the migration protocol, too.
-migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz attack own_host gone)
+migr_tests := $(addprefix build/tests/,deadline forge rcv_fuzz attack own_host gone datagrams)
 driver_tests := $(addprefix build/tests/,ioctl_fuzz wqe_fuzz big_read query_stopped gone_back modify_stopped faults privilege looks numbers) $(wire_tests) $(migr_tests)
 
 ALL += $(driver_tests)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * datagrams [CASE]: packets that come to UC and UD queue pairs after a message that was cut, by a loss or by a stop; packets that
- * come by multicast to a stopped queue pair; and address handles, SRQs, and a half received entry of an SRQ under a dump.
+ * come by multicast to a stopped queue pair; address handles, SRQs, and a half received entry of an SRQ under a dump; and packets
+ * over IPv6 without a length.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <sys/socket.h>
 
 #include "../../programs/dumps.h"
-#include "wire.h"
+#include "migr.h"
 
 enum { SIZE = 64 * MTU, QKEY = 7, DUMPS = 500, HOPS = 7, FIRST_ID = 0x7001, MAX_PARTS = 64 };
 
@@ -181,6 +182,44 @@ static void multicast(void)
 	IS(0, ibv_detach_mcast(qp, &group, 0));
 	IS(0, ibv_destroy_qp(qp));
 	close(fd);
+}
+
+/* ------------------------------------------------------------------ IPv6 -- */
+
+static void send_ipv6(const struct packet *p, bool sized)
+{
+	struct frame f = wire_frame_ipv6(p, sized);
+
+	wire_send_frame(&f);
+}
+
+/* UDP lets a packet of length 0 pass, whatever comes with it. The driver reads that and no more, and finds the ICRC right. */
+static void no_length(void)
+{
+	struct packet p = { .opcode = UD | SEND_ONLY_IMM, .qkey = QKEY, .src_qpn = FAR_QPN, .imm = 1, .len = 64 };
+	struct packet mad = { .opcode = UD | SEND_ONLY, .qpn = 1, .qkey = 0x80010000, .src_qpn = 1, .len = 256,
+			      .data = { 1, 7, 2, 3 } };	/* of the CM, but of no kind that it knows */
+	struct ibv_wc wc;
+	uint64_t before;
+
+	srq = NULL;
+	qp = wire_qp(pd, IBV_QPT_UD, cq, NULL, 0);
+	p.qpn = qp->qp_num;
+	post_receives(8);
+	/* the interface's IPv6 begins a while after its carrier */
+	for (int i = 0; !wire_completes(cq, &wc, 1000); i++) {
+		CHECK(i < PATIENCE);
+		send_ipv6(&p, true);
+	}
+	p.imm = 2;
+	before = migr_counter("rcvd_pkts");
+	send_ipv6(&mad, false);
+	send_ipv6(&p, false);
+	CHECK(migr_counter("rcvd_pkts") == before + 2);
+	while (wc.imm_data == htonl(1))
+		wc = wire_completion(cq);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == htonl(2));
+	IS(0, ibv_destroy_qp(qp));
 }
 
 /* ------------------------------------------------------- address handles -- */
@@ -399,7 +438,7 @@ static const struct {
 	void (*run)(void);
 } cases[] = {
 	{ "uc_cut", uc_cut }, { "multicast", multicast }, { "ah_hops", ah_hops }, { "srq_resized", srq_resized },
-	{ "uc_length", uc_length }, { "srq_in_hand", srq_in_hand },
+	{ "uc_length", uc_length }, { "srq_in_hand", srq_in_hand }, { "no_length", no_length },
 };
 
 int main(int argc, char **argv)

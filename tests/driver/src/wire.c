@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Packets of RoCEv2 over IPv4, made by hand: see wire.h. */
+/* Packets of RoCEv2, made by hand: see wire.h. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/if.h>
@@ -16,7 +16,7 @@
 #include "wire.h"
 
 enum {
-	ETH = 14, IP = 20, UDP = 8, BTH = 12, ICRC = 4,
+	ETH = 14, IP = 20, IP6 = 40, UDP = 8, BTH = 12, ICRC = 4,
 	ROCE_PORT = 4791, PROBE_PORT = 4790, SOURCE_PORT = 0xc000,
 	MIGRATION = 0xc0,	/* opcodes from here on are the manufacturer's */
 };
@@ -127,19 +127,28 @@ static uint32_t crc32(uint32_t crc, const uint8_t *at, size_t len)
 /* Covers what lies between Ethernet and the ICRC itself. Fields that routers change count as ones, and so does the missing LRH. */
 static uint32_t icrc(const uint8_t *ip, size_t len)
 {
-	enum { TOS = 1, TTL = 8, CHECKSUM = 10, UDP_CHECKSUM = IP + 6, RESERVED = IP + UDP + 4 };
+	enum { TOS = 1, TTL = 8, CHECKSUM = 10, FLOW = 1, HOPS = 7, UDP_CHECKSUM = 6, RESERVED = UDP + 4 };
 	static const uint8_t ones[8] = { 255, 255, 255, 255, 255, 255, 255, 255 };
-	uint8_t head[IP + UDP + BTH];
+	bool ipv6 = ip[0] >> 4 == 6;
+	size_t udp = ipv6 ? IP6 : IP, headers = udp + UDP + BTH;
+	uint8_t head[IP6 + UDP + BTH];
 	uint32_t crc;
 
-	memcpy(head, ip, sizeof(head));
-	head[TOS] = head[TTL] = head[RESERVED] = 255;
-	memset(head + CHECKSUM, 255, 2);
-	memset(head + UDP_CHECKSUM, 255, 2);
-	crc = crc32(crc32(crc32(~0u, ones, sizeof(ones)), head, sizeof(head)), ip + sizeof(head), len - sizeof(head));
+	memcpy(head, ip, headers);
+	if (ipv6) {
+		head[0] |= 0xf;
+		memset(head + FLOW, 255, 3);
+		head[HOPS] = 255;
+	} else {
+		head[TOS] = head[TTL] = 255;
+		memset(head + CHECKSUM, 255, 2);
+	}
+	memset(head + udp + UDP_CHECKSUM, 255, 2);
+	head[udp + RESERVED] = 255;
+	crc = crc32(crc32(crc32(~0u, ones, sizeof(ones)), head, headers), ip + headers, len - headers);
 	/* A FLUSH has no payload. rxe has no place for one, and counts the whole packet once more in its place. */
-	if (ip[IP + UDP] == FLUSH)
-		crc = crc32(crc, ip + IP + UDP, len - IP - UDP);
+	if (ip[udp + UDP] == FLUSH)
+		crc = crc32(crc, ip + udp + UDP, len - udp - UDP);
 	return ~crc;
 }
 
@@ -212,6 +221,30 @@ struct frame wire_frame(const struct packet *packet)
 	put(&c, ROCE_PORT, 2);
 
 	wire_seal(&f);
+	return f;
+}
+
+struct frame wire_frame_ipv6(const struct packet *packet, bool sized)
+{
+	static const uint8_t headers[ETH + IP6] = {
+		0x33, 0x33, [5] = 1, 0x02, [10] = 0x88, 2, 0x86, 0xdd,
+		[ETH] = 0x60, [ETH + 6] = IPPROTO_UDP, 64,
+		0xfe, 0x80, [ETH + 23] = 2,		/* fe80::2 */
+		0xff, 0x02, [ETH + IP6 - 1] = 1,	/* ff02::1 */
+	};
+	struct frame f = wire_frame(packet);
+	size_t len = f.len - ETH - IP;
+	struct cursor c = { f.at + ETH + 4 };
+	uint32_t check;
+
+	memmove(f.at + sizeof(headers), f.at + ETH + IP, len);
+	memcpy(f.at, headers, sizeof(headers));
+	f.len = sizeof(headers) + len;
+	put(&c, len, 2);
+	if (!sized)
+		memset(f.at + sizeof(headers) + 4, 0, 2);
+	check = icrc(f.at + ETH, f.len - ETH - ICRC);
+	memcpy(f.at + f.len - ICRC, &check, ICRC);
 	return f;
 }
 

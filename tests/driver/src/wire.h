@@ -75,6 +75,9 @@ struct frame wire_frame(const struct packet *p);
 void wire_seal(struct frame *f);
 void wire_send_frame(const struct frame *f);
 
+/* The same packet over IPv6, from a neighbour to all hosts of the link, without a UDP checksum. Not sized: UDP's length is 0. */
+struct frame wire_frame_ipv6(const struct packet *p, bool sized);
+
 /* The next packet that the driver sends, but not those of the migration protocol. */
 struct packet wire_next(void);
 
