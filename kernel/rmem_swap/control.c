@@ -5,7 +5,7 @@
 
 #include "rmem_swap.h"
 
-#define SHUN (10 * HZ) /* for so long a donor gets no new slab after it evicted one or had no room */
+#define SHUN (10 * HZ) /* how long a donor gets no new slab after it has evicted one, or had no room */
 
 /* ------------------------------------------------------------------ mapping */
 
@@ -65,7 +65,7 @@ void rs_room_work(struct work_struct *work)
 	memalloc_noio_restore(noio);
 }
 
-/* False: the donor did not say its room in a second, for example since it moves. So it has none now. */
+/* False: the donor has not told its room within a second, for example because it is moving. Then it counts as full. */
 bool rs_donor_ask_room(struct rs_donor *d)
 {
 	unsigned int before = READ_ONCE(d->rooms);
@@ -121,7 +121,7 @@ static void unmap(struct rs_donor *d, struct rs_slab *slab, unsigned long until)
 		rs_save_tell(d, lost);
 }
 
-/* We also answer for a slab that we do not have. Otherwise the donor would wait, and then take all that it asked for. */
+/* We also answer for a slab that we do not have. Otherwise the donor would wait, and then take all slabs that it wants back. */
 static void evict(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rs_slab *slab = find_slab(d, named);

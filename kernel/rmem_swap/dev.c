@@ -369,8 +369,8 @@ static void set_phase(struct rs_dev *dev, enum rs_dev_phase phase)
 }
 
 /*
- * No donor is left, all buffers are free, and nobody can open the device any more. Nobody finds it when this ends. The caller has
- * a reference.
+ * Call it when no donor is left, all buffers are free, and nobody can open the device any more. After this nobody can find the
+ * device. The caller has a reference.
  */
 static void del(struct rs_dev *dev)
 {

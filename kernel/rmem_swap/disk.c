@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The disk below. Its bios lie in the buffer or the request that they are for, so that none is allocated. read_work submits reads,
- * and disk_work all others. The task that brings us a request must not: it may hold a plug, or a list of bios that are submitted
- * when the task returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
+ * and disk_work submits all others. The task that brings us a request must not submit a bio: it may hold a plug, or a list of bios
+ * that are submitted when the task returns. A bio of ours on that list would wait for the task, and the task may wait for this bio.
  *
- * These works sleep while the disk takes no more. So each device has a workqueue for each of them, whose rescuer nothing else
- * waits for. A read needs no place among the other bios: a page with a buffer is read from the buffer, until the disk has it.
+ * These works sleep while the disk takes no more. So each device has a workqueue for each of the two works, whose rescuer nothing
+ * else waits for. A read need not keep its order with the other bios: a page with a buffer is read from the buffer, until the disk
+ * has it.
  *
  * dev->pending has the buffers that the disk does not have yet, in the order in which their data was ready for the disk. A flush
  * waits until the disk has all buffers that were pending before the flush came. Then it has the disk flushed. A buffer that
  * replaces an older one of its page takes the older one's place here, too. If a write ends early and then fails on the disk, all
- * flushes fail until the page is written again or discarded. If a buffer replaced one whose request had ended, it counts as such
- * a buffer, too, though its own request has not ended.
+ * flushes fail until the page is written again or discarded. The same is true if a buffer fails that replaced the buffer of such a
+ * write, even though its own request has not ended.
  *
  * This file and page.c call each other: a write and its end on the disk are one state machine.
  */

@@ -11,7 +11,7 @@
 
 #include "rmem_swap.h"
 
-#define PATIENCE (10 * HZ) /* how long a command waits for a donor that is silent, though its queue pair lives */
+#define PATIENCE (10 * HZ) /* how long a command waits for a donor whose queue pair lives, but that is silent */
 
 /*
  * NEW     -> UP	connected
@@ -32,7 +32,7 @@ static const u8 arcs[] = {
 
 #define ANY (BIT(RMEM_SWAP_NEW) | BIT(RMEM_SWAP_UP) | BIT(RMEM_SWAP_DOWN) | BIT(RMEM_SWAP_LEAVING))
 
-/* Goes from one of the states in @from to @to; false if the donor is in another state, or may not do so. */
+/* Goes from one of the states in @from to @to. False if the donor is in another state, or arcs has no such arc. */
 static bool set_state(struct rs_donor *d, u8 from, enum rmem_swap_donor_state to)
 {
 	unsigned long flags;
@@ -81,8 +81,8 @@ static void free_work(struct work_struct *work)
 }
 
 /*
- * Waits until all donors are freed. Nobody can add one any more. The last free_work may still be about to return: the caller
- * destroys its workqueue next, which waits for that.
+ * Waits until all donors are freed. Nobody can add one any more. The last free_work may not have returned yet. The caller destroys
+ * that work's workqueue next, which waits until it has.
  */
 void rs_donors_wait(void)
 {
@@ -294,9 +294,9 @@ static void reopen_all(struct rs_donor *d)
 }
 
 /*
- * Does the donor stay? It does if it has pages that the disk does not take, or if it lingers, unless it is lost, or the device
- * goes. Then it is up again, and work that was put off while it was leaving is done now. A thread that has it leave once more
- * waits for dev->lock, and then for the next leave_work.
+ * Does the donor stay? It does not if it is lost, or if the device goes. Otherwise it stays if it has pages that the disk does not
+ * take, or if it lingers. A donor that stays is up again, and work that was put off while it was leaving is done now. A thread that
+ * wants it to leave once more waits for dev->lock, and then for the next leave_work.
  */
 static bool stays(struct rs_donor *d, u64 lost)
 {
@@ -453,7 +453,7 @@ static bool may_be_alone(struct rs_donor *d)
 	return rs_alone(d, 0, dev->n_slabs) || !rs_disk_has(dev, rs_disk_seq(dev));
 }
 
-/* A donor that was up is up again as soon as it answers, if it has not begun to go for good. */
+/* False: the donor was not up before, or it has begun to go for good. True: it is up again as soon as it answers. */
 static bool linger(struct rs_donor *d)
 {
 	lockdep_assert_held(&d->dev->lock);
@@ -465,7 +465,7 @@ static bool linger(struct rs_donor *d)
 	return true;
 }
 
-/* A command that waited for @d is killed. Another one, or DEV_DEL, may still want the donor to leave. */
+/* A command that waited for @d is killed. @d still leaves if another command, or DEV_DEL, waits for that. */
 static void unwait(struct rs_donor *d, struct leaver *leaver)
 {
 	list_del_init(&leaver->list);
@@ -474,8 +474,9 @@ static void unwait(struct rs_donor *d, struct leaver *leaver)
 }
 
 /*
- * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time: it may be moving. It
- * stays, unless the device goes, and this returns -ETIMEDOUT. -EINTR: the task is killed, and no donor is given up for that.
+ * As wait_or_fail(), but a donor that may alone have pages is not given up when it does not answer in time, since it may be moving.
+ * It stays, and this returns -ETIMEDOUT. If the device goes, it is given up all the same. -EINTR: the task is killed, and no donor
+ * is given up for that.
  */
 static int wait_until_left(struct rs_donor *d, struct leaver *leaver)
 {
@@ -524,7 +525,7 @@ int rs_donor_del(struct rs_dev *dev, const char *name, struct netlink_ext_ack *e
 		return ret;
 	ret = wait_until_left(d, &leaver);
 	if (leaver.stays && !leaver.kept)
-		ret = -ETIMEDOUT; /* another command has waited for too long */
+		ret = -ETIMEDOUT; /* another command has waited for too long, so the donor stays */
 	if (ret) {
 		NL_SET_ERR_MSG(extack, "the donor does not answer, and it may alone have pages that the disk does not have: it stays");
 	} else if (leaver.stays) {
@@ -567,7 +568,7 @@ int rs_donors_leave(struct rs_dev *dev)
 	return ret;
 }
 
-/* DEV_DEL was killed, so the device stays. So do the donors that were leaving for it, as if it had not come. */
+/* DEV_DEL was killed, so the device stays, and so do the donors that were leaving for DEV_DEL. */
 void rs_donors_stay(struct rs_dev *dev)
 {
 	struct rs_donor *d;

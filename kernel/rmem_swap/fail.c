@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A donor fails: the reason is kept, whoever waits for the donor is woken, and what is posted to it is ended. Any file may find
- * that a donor fails. The donor's workqueue does the rest (lost_work in donor.c).
+ * A donor fails: the reason is kept, all that wait for the donor are woken, and all that is posted to it is ended. Any file may
+ * find that a donor fails. The donor's workqueue does the rest (lost_work in donor.c).
  */
 
 #include "rmem_swap.h"

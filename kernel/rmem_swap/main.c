@@ -11,9 +11,9 @@
 #include "rmem_swap.h"
 
 /*
- * The kernel receives packets into its reserves of memory only while it knows a socket that frees memory by what it receives
- * (sk_set_memalloc()). The RDMA device receives by a socket that is not ours, and takes such packets. This socket of ours
- * receives nothing; the kernel only knows it. Without it the device works, too, but may wait longer for memory.
+ * The kernel receives packets into its reserves of memory only while some socket is marked as one whose packets free memory
+ * (sk_set_memalloc()). The RDMA device receives by a socket that is not ours, and takes such packets. This socket of ours only has
+ * the mark, and receives nothing. Without it the device works, too, but may wait longer for memory.
  */
 static struct socket *known;
 

@@ -469,7 +469,7 @@ void rs_page_saved(struct rs_io *io, struct rs_buf *buf)
 
 /* ------------------------------------------------------------------ discarding */
 
-/* No flush fails any more because of data that was there before the discard, even if its write fails only now. */
+/* No flush fails any more because of data from before the discard, even if the write of this data to the disk fails later. */
 static void forget_owed(struct rs_dev *dev, struct rs_page *page)
 {
 	if (page->writing)
@@ -496,7 +496,7 @@ static void discard(struct rs_dev *dev, u64 index)
 	spin_unlock_irq(&bucket->lock);
 }
 
-/* A page whose data is on its way to the disk may have neither bit, since its slab was unmapped, or has newer data. */
+/* A page whose data is on its way to the disk may have neither bit: its slab was unmapped, or the page has newer data. */
 static void forget_pending(struct rs_dev *dev, u64 first, u64 end)
 {
 	struct rs_bucket *bucket;

@@ -215,7 +215,7 @@ struct rs_donor {
 	char reason[RS_REASON];		/* why it failed; written once, before RS_FAILED can be seen */
 	bool connecting;
 	bool on_disk;			/* its workqueue waits for the disk now */
-	unsigned int steps;		/* of its workqueue, over the disk or a list of regions: while this grows, commands wait */
+	unsigned int steps;		/* of its workqueue, for the disk or a list of regions: while they grow, commands wait */
 	struct rs_stats stats;
 	atomic_t n_slabs;		/* that are mapped, or about to be */
 
@@ -262,7 +262,7 @@ struct rs_donor {
 	struct work_struct connect_work, map_work, room_work, notice_work, lost_work, leave_work, free_work;
 	struct completion connected;
 	/* Under rs_dev.lock: */
-	struct list_head leavers;	/* who waits until it has left, or stays */
+	struct list_head leavers;	/* commands that wait until it has left, or stays */
 	bool was_up;			/* before it was LEAVING */
 	bool lingers;			/* no command waits any more until it has left: it is up again as soon as it answers */
 	bool gone;			/* it leaves for good */

@@ -59,7 +59,7 @@ static int wrong_answer(struct rs_donor *d, const char *what)
 	return -EPROTO;
 }
 
-/* Asks what is answered without a body in any case. */
+/* For a request whose answer never has a body. */
 static int ask_simply(struct rs_donor *d, enum rmem_type type, u32 body, enum rmem_status *status)
 {
 	struct answer answer;
@@ -119,7 +119,7 @@ int rs_talk_room(struct rs_donor *d, u64 *left)
 	return 0;
 }
 
-/* The status does not matter: a donor that has taken the slab already, or never had it, does not keep it for us, either. */
+/* The status does not matter: if the donor has taken the slab already, or never had it, it does not keep it for us either. */
 int rs_talk_evicted(struct rs_donor *d, const struct rs_named *named)
 {
 	struct rmem_evict *request = rs_body_of(d->out);
@@ -166,7 +166,7 @@ int rs_talk_heat(struct rs_donor *d)
 
 /* ------------------------------------------------------------------ freeing */
 
-/* Has the donor free what is queued, except what it has taken back since. If it refuses that, one of us has made a mistake. */
+/* Has the donor free all that is queued, except slabs that it has taken back since. A refusal is a fault of one of us. */
 static int go(struct rs_donor *d, u32 count)
 {
 	struct rmem_go_request *request = rs_body_of(d->out);

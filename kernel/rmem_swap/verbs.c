@@ -171,7 +171,7 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 
 static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
 {
-	/* A queue pair that stays may still use all the rest, which stays with it. */
+	/* If the queue pair can't be destroyed, it may still use the other objects, so they stay, too. */
 	bool stays = !IS_ERR_OR_NULL(d->qp) && ib_destroy_qp(d->qp);
 
 	if (!WARN_ONCE(stays, "rmem_swap: a queue pair can't be destroyed")) {
@@ -253,7 +253,7 @@ int rs_verbs_make(struct rs_donor *d, const char *name, u32 port, u32 gid_index,
 	if (!ret) {
 		WRITE_ONCE(d->ibdev, ibdev);
 		list_add_tail(&d->on_ibdev, &ibdev->donors);
-		/* The donor may have failed before this, and lost_work found nothing to destroy. Pairs with rs_donor_fail(). */
+		/* The donor may have failed before this, and lost_work has found nothing to destroy. Pairs with rs_donor_fail(). */
 		smp_mb();
 		if (test_bit(RS_FAILED, &d->flags))
 			queue_work(d->wq, &d->lost_work);
