@@ -15,8 +15,8 @@
  *	DONOR_DEL	its slabs are unmapped (once the disk has all pages), freed at the donor; the queue pair is destroyed
  *	DEV_DEL		EBUSY while somebody has the device open, for example swap; rmemswap runs swapoff first. Its donors leave
  *
- * DONOR_DEL and DEV_DEL wait for the disk. If the task is killed meanwhile, it gets no answer: the donor is up again, or the device
- * stays, with its donors, and the request can be made again.
+ * DONOR_DEL and DEV_DEL wait for the disk. If the task is killed meanwhile, it gets no answer. The donor is up again then, or the
+ * device and its donors stay. The request can be made again.
  *
  * Sizes are bytes. A request that fails has an extended acknowledgment that names the attribute or says why.
  */
@@ -34,8 +34,8 @@ enum rmem_swap_cmd {
 	/* DEV, DISK; SIZE (default: the disk's), SLAB, HOT, BUFFERS */
 	RMEM_SWAP_DEV_ADD,
 	/*
-	 * DEV; FORCE. EIO: the device stays, and so do the donors that alone have some of its pages, since the disk fails to write
-	 * these (or such a donor does not answer). With FORCE these pages are lost: for a device whose data nobody wants any more.
+	 * DEV; FORCE. EIO: donors alone have some of the device's pages, since the disk fails to write these, or such a donor does
+	 * not answer. The device and these donors stay. With FORCE these pages are lost: for data that nobody wants any more.
 	 */
 	RMEM_SWAP_DEV_DEL,
 	RMEM_SWAP_DEV_SET,	 /* DEV; HOT */
