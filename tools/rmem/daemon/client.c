@@ -2,8 +2,8 @@
 /*
  * A client's connection: its objects of the device, and the messages to the client. completions.c has the messages from it.
  *
- * This file, evict.c and pressure.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets
- * the next notice go.
+ * This file, evict.c and pressure.c call each other in a circle: a client has one buffer for notices, and the function that frees
+ * it sends the next notice.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -122,7 +122,7 @@ void client_probe(struct client *c)
 	struct ibv_send_wr wr = { .wr_id = WR_PROBE, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	int err;
 
-	/* work requests that are under way show already whether the client is dead */
+	/* work requests that are under way find out anyway whether the client is dead */
 	if (c->dead || c->in_flight || now_ms() - c->heard < SILENCE_MS)
 		return;
 	err = ibv_post_send(c->qp, &wr, &bad);

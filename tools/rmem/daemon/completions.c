@@ -57,7 +57,7 @@ static void handle_waiting(struct client *c)
 
 		size = request_handle(c, (struct rmem_msg *)receive_buffer(c, receive), size,
 				      (struct rmem_msg *)send_buffer(c, send));
-		/* A request may end the connection by its consequences. */
+		/* A request that is good may still end the connection, for example if a notice that it lets go can't be sent. */
 		if (!size || c->dead)
 			return;
 		c->requests++;

@@ -19,9 +19,9 @@
 
 struct control {
 	struct bufferevent *stream;
-	bool waits; /* for an eviction; further lines are read after it */
+	bool waits; /* it waits for an eviction, and reads further lines after that */
 	struct asker asker; /* of the eviction */
-	bool ending; /* it sends no more requests, and still gets answers */
+	bool ending; /* the peer sends no more requests, and still gets answers */
 	struct control *next;
 };
 

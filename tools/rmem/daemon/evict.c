@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Slabs that are taken back. Each owner is asked for one slab at a time. If an owner lets the time of grace pass, it would not
- * answer for its other slabs either. So all slabs that are wanted from it are taken then.
+ * Slabs that are taken back. Each owner is asked for one slab at a time. If an owner lets the time of grace pass, all slabs that
+ * are wanted from it are taken, since it would not answer for the others either.
  *
  * pressure.c also asks owners, about the use of their slabs. A client gets no notice of either kind before it has answered the
  * last notice, or its time for that has passed. evict_next() makes sure of that.
  *
- * This file, client.c and pressure.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets
- * the next notice go.
+ * This file, client.c and pressure.c call each other in a circle: a client has one buffer for notices, and the function that frees
+ * it sends the next notice.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,8 @@ static void on_grace(evutil_socket_t fd, short what, void *arg)
 }
 
 /*
- * The time begins when the notice is sent. If the notice must wait, the time begins at once, and anew when the notice is sent: a
- * client may never take its last notice, and this one waits for that.
+ * The time begins when the notice is sent. If the notice must wait for the client's last notice, the time begins at once, since the
+ * client may never take that one. It begins anew when the notice is sent.
  */
 static void begin_grace(struct eviction *e)
 {
@@ -296,7 +296,7 @@ static int stays(struct owner *owner, void *name)
 {
 	if (strcmp(owner_name(owner), name))
 		return 0;
-	/* Its last transaction may have broken, and have freed all that it had: only a connection says what became of it. */
+	/* The owner's last transaction may have freed all its regions, and the answer be lost: it may connect to learn of it. */
 	if (owner_last_txn(owner))
 		return 1;
 	for (const struct region *region = owner_regions(owner); region; region = region->next)

@@ -59,7 +59,7 @@ int files_open(struct store *store)
 	if (flock(store->dir, LOCK_EX | LOCK_NB))
 		return store_fault(&store->why, "%s: %s", store->path, errno == EWOULDBLOCK ?
 				   "another rmemd uses it: end that one, or name another folder" : strerror(errno));
-	/* An earlier run may have made the folder and ended before this. A parent that can't be synced was made by others. */
+	/* An earlier run may have made the folder and ended before this sync. A parent that can't be synced was made by others. */
 	if (sync_parent(store->path) && (made || (errno != EACCES && errno != EINVAL)))
 		return folder_fault(store, "..");
 	if (store->options.create && mkdirat(store->dir, "regions", 0700) && errno != EEXIST)
@@ -234,7 +234,7 @@ static int read_region(struct owner *owner, json_t *json)
 static int read_owner(struct store *store, json_t *json)
 {
 	json_t *regions, *region;
-	const char *name, *word = "0"; /* an older rmemd has written none */
+	const char *name, *word = "0"; /* an older rmemd writes no word */
 	json_int_t last_txn, next;
 	struct owner *owner;
 	size_t i;

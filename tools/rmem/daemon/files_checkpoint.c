@@ -78,8 +78,8 @@ static int copy_entry(const struct log_entry *entry, const void *payload, uint64
 	uint64_t from, to;
 	char name[128];
 
-	/* A region that has ended since then needs no file. */
 	(void)at;
+	/* A region that has ended since this record was logged needs no file. */
 	if (!region)
 		return 0;
 	if (target_open(target, region))

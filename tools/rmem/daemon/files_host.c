@@ -29,7 +29,7 @@ int host_take(struct store *store)
 		"order: start it there, or remove this file if it runs there no more", store->path, HOST, other) : 0;
 }
 
-/* After a move. The host that the donor has left may come again, and start another rmemd. */
+/* For after a move: the host that the donor has left may start another rmemd, which must find the folder taken. */
 int host_follow(struct store *store)
 {
 	struct utsname is;

@@ -14,7 +14,7 @@
 #include <rmem.h>
 #include "files_internal.h"
 
-#define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page of zeros. The XOR makes their sum 0, as a file that grows has it */
+#define SUM_OF_ZEROS 0xc71c0011u /* crc32 of a page of zeros. XORed with it their sum is 0, as it is where a file grows */
 
 void name_of(char name[128], const struct region *region)
 {

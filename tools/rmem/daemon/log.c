@@ -54,7 +54,7 @@ int store_fault(char **why, const char *format, ...)
 		return -1;
 	va_start(args, format);
 	if (vasprintf(why, format, args) < 0)
-		*why = strdup("memory: there is none for a message"); /* there may be none for this either */
+		*why = strdup("memory: there is none for a message"); /* NULL if there is none for this line either */
 	va_end(args);
 	return -1;
 }

@@ -96,7 +96,7 @@ static int open_store(bool create)
 	return -1;
 }
 
-/* It may come later, as a device of rxe does at boot. */
+/* This is no error: the device may come later, as a device of rxe does at boot. */
 static void warn_of_device(void)
 {
 	char path[128];
@@ -108,7 +108,7 @@ static void warn_of_device(void)
 		say(LOG_WARNING, "device %s: it is not there yet: no client can connect until it is", donor.conf.device);
 }
 
-/* Whoever starts rmemd with a folder that is not mounted must not get a new donor, so a folder is made only when that is asked for. */
+/* Only --init makes a folder. Otherwise rmemd would make a new donor whenever the folder is not mounted. */
 static int init(void)
 {
 	if (!donor.conf.persist) {

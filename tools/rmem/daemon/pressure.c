@@ -5,8 +5,8 @@
  * some more slabs than have to go are chosen at random, large slabs with a higher probability. Then rmemd asks their owners how
  * much they use them, and evicts the coldest. The next round begins when all evictions have ended.
  *
- * This file, client.c and evict.c call each other in a circle: a client has one buffer for notices, and whoever frees it lets the
- * next notice go.
+ * This file, client.c and evict.c call each other in a circle: a client has one buffer for notices, and the function that frees it
+ * sends the next notice.
  */
 #include <math.h>
 #include <sodium.h>
@@ -56,7 +56,7 @@ static uint64_t look(void)
 {
 	uint64_t now, better, weight = donor.conf.weight;
 
-	/* without a value no slab is taken */
+	/* if it can't be read, no slab is taken */
 	if (host_available(&now))
 		return 0;
 	smoothed = (weight * now + (100 - weight) * smoothed) / 100;

@@ -70,8 +70,8 @@ static enum rmem_status do_alloc(struct request *r)
 }
 
 /*
- * The device does not take a slab. If the slab is not listed, the client thinks that the donor took it, and must not get it back
- * with its old bytes.
+ * The device does not take @slab, so it is not listed. The client will think that the donor took it, so it is freed: the client
+ * must not get it back later with its old bytes.
  */
 static void take_slab(struct region *slab)
 {

@@ -44,7 +44,7 @@ struct conf {
 	uint64_t memory, headroom;
 	bool huge;
 	uint64_t grace_ms;
-	uint64_t spare;	/* slabs that are asked for under pressure, and may stay */
+	uint64_t spare;	/* slabs whose use is also asked for under pressure, and that may stay */
 	uint64_t period_ms, weight; /* how often the host is looked at, and how much a look counts in the average, in per cent */
 	struct conf_client *clients;
 };
@@ -88,8 +88,8 @@ struct reply {
 };
 
 /*
- * Was the client asked how much it uses its slabs? QUIET: no. TO_ASK: no, but it will be when it may get a notice. ASKED: yes,
- * and it has not answered yet. LATE: yes, and it has not answered in time. Then it is not asked again before it answers.
+ * Was the client asked how much it uses its slabs? QUIET: no. TO_ASK: no, but it will be asked as soon as it may get a notice.
+ * ASKED: yes, and it has not answered yet. LATE: it has not answered in time, and is not asked again before it answers.
  */
 enum heat { HEAT_QUIET, HEAT_TO_ASK, HEAT_ASKED, HEAT_LATE };
 
@@ -121,7 +121,7 @@ struct client {
 	struct reply replies[RMEM_SLOTS];
 	unsigned int n_replies;
 	unsigned int in_flight; /* work requests in the send queue */
-	bool notice_busy;	/* one of these sends the notice's buffer */
+	bool notice_busy;	/* one of them sends the notice's buffer */
 	bool notice_waits;	/* a notice waits until the answers that are held back are sent */
 	enum heat heat;
 	int64_t heard;		/* ms; of the last completion */
@@ -169,7 +169,7 @@ void client_region_gone(struct region *region, void *arg);
  * client is closed. Nothing in the message is trusted.
  */
 uint32_t request_handle(struct client *c, const struct rmem_msg *msg, uint32_t size, struct rmem_msg *answer);
-/* So much was registered in this turn that it must end. */
+/* True: so much was registered in this turn that the turn must end. */
 bool request_crowded(void);
 
 /* ------------------------------------------------------------------ completions.c */

@@ -191,7 +191,7 @@ static void settle(void)
 	for (struct client *c = donor.clients; c; c = c->next)
 		if (!c->dead)
 			client_answer(c);
-	/* client_answer() may have closed a client, and slabs that were wanted from this client were taken then */
+	/* if client_answer() has closed a client, the slabs that were wanted from this client were taken */
 	serve_sync();
 	clients_bury();
 	donor.registered = 0;

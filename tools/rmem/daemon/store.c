@@ -28,8 +28,8 @@ enum rmem_status store_sync(struct store *store, char **why)
 	if (log->failed)
 		return not_durable(store, why);
 	/*
-	 * Before anybody is answered. After a move a commit in a folder that only looks the same would be lost, and the host that
-	 * was left could still start another rmemd.
+	 * This comes before any answer. After a move, a commit in a folder that only looks the same would be lost, and the host
+	 * that this process has left could still start another rmemd.
 	 */
 	if (host_follow(store))
 		return not_durable(store, why);
@@ -174,7 +174,7 @@ struct store *store_open(const struct store_options *options, char **why)
 	if (!store)
 		goto no_memory;
 	store->options = *options;
-	store->options.region_gone = NULL; /* nobody has seen a region that ends while the log is read */
+	store->options.region_gone = NULL; /* no client knows yet of a region that ends while the log is read */
 	if (!options->segment)
 		store->options.segment = SEGMENT;
 	store->dir = store->regions = store->index = store->log.file.fd = -1;

@@ -107,7 +107,7 @@ enum rmem_status store_go(struct owner *, uint64_t txn, uint64_t word, uint64_t 
 /* Logs a range as it is now, each page in one record. RMEM_OUT_OF_RANGE, RMEM_FULL */
 enum rmem_status store_flush(struct owner *, uint64_t addr, uint64_t len);
 
-/* So much was logged since the last store_sync() that it is time for another. */
+/* True: so much was logged since the last store_sync() that it is time for another. */
 bool store_crowded(const struct store *);
 
 /* Takes a slab away, at once and without a transaction. RMEM_NO_TAG: no such slab */

@@ -20,7 +20,7 @@ static uint64_t host_free(const struct store *store)
 
 	if (store->options.huge)
 		return host_meminfo("HugePages_Free") * STRIDE;
-	/* If this can't be read, it is 0, and nothing is lent. */
+	/* If this fails, it stores 0, and nothing is lent. */
 	host_available(&available);
 	return available > store->options.headroom ? available - store->options.headroom : 0;
 }

@@ -9,7 +9,7 @@
 #include "host.h"
 #include "store_internal.h"
 
-#define QUEUE_SMALL (1u << 20) /* bytes that nobody asks about */
+#define QUEUE_SMALL (1u << 20) /* bytes that a queue may have without a check */
 #define QUEUE_STEP (1u << 19) /* entries. A queue grows by no more, since its new part is memory that the host still counts as free */
 
 /* ---------------------------------------------------------------- queue -- */
@@ -128,10 +128,10 @@ void store_discard(struct owner *owner)
 
 /* ------------------------------------------------------------------- go -- */
 
-/* The queue was good when it came, but slabs may have gone since then. Marks on the way the regions that it frees. */
+/* The queue was good when it came, but slabs may have been evicted since then. Also marks the regions that the queue frees. */
 static enum rmem_status look_through(struct owner *owner)
 {
-	struct cost cost = { 0 }, all = { 0 }; /* what is logged; and as if all were */
+	struct cost cost = { 0 }, all = { 0 }; /* of what is logged; and as if all copies were logged */
 
 	clear_freed(owner, 0);
 	for (size_t i = 0; i < owner->queued; i++) {

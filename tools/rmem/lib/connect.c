@@ -81,9 +81,9 @@ static int pair_up(struct rmem *r, struct rmem_handshake *h)
 }
 
 /*
- * A transaction that this client knows to be committed is not there. If nothing had to persist over a restart, that is so. Otherwise
- * an older copy of the donor's folder, or of the donor itself, runs. Nothing of it is taken over here, so that the right donor can
- * still come back.
+ * Does the donor lack a transaction that this client knows to be committed? That is no fault after the restart of a donor that does
+ * not persist. Otherwise the donor runs on an older copy of its folder, or is an older copy itself. Then nothing is taken over from
+ * it, so that the right donor can still come back.
  */
 static int check_age(const struct rmem *r, bool restarted, const struct rmem_welcome *welcome)
 {
@@ -117,8 +117,8 @@ static int learn(struct rmem *r, const struct rmem_welcome *welcome)
 }
 
 /*
- * If the connection broke while the table was read, it is not up. The restart does not count as known then, so that the next
- * connection reports it, too.
+ * If the connection breaks while the table is read, the state becomes DOWN. A restart of the donor is forgotten then, so that the
+ * next connection reports it.
  */
 static void connection_up(struct rmem *r)
 {
@@ -146,7 +146,7 @@ static void connection_up(struct rmem *r)
 		r->known = true;
 		r->state = UP;
 	} else {
-		if (r->generation == generation) /* what broke it has said why */
+		if (r->generation == generation) /* otherwise connection_break() has set down_why */
 			snprintf(r->down_why, sizeof(r->down_why), "%s", r->connect_why);
 		device_close(r);
 		r->state = DOWN;

@@ -20,11 +20,11 @@ struct transfer {
 	size_t left;
 	uint64_t value; /* of an atomic write */
 	struct region *region;
-	struct memory *memory; /* NULL: through buffers */
+	struct memory *memory; /* NULL: the data goes through buffers */
 	struct rmem_op *op;
 	unsigned int generation;
 	int64_t now; /* when it began, or when it last had to wait */
-	bool waited; /* so another thread had the lock meanwhile */
+	bool waited; /* it unlocked while it waited, so another thread had the lock */
 };
 
 static int wait_for_room(struct rmem *r, struct transfer *t)
@@ -126,7 +126,7 @@ static int begin(struct rmem *r, struct transfer *t)
 		t->memory->busy--;
 	region_drop(t->region);
 	op_done(t->op, begun ? ret : 0);
-	/* Parts that ended meanwhile have told threads of that while this still held the operation, the region and the memory. */
+	/* While this waited, parts that ended have woken threads, but this still held the operation, the region and the memory. */
 	if (t->waited)
 		pthread_cond_broadcast(&r->changed);
 	return begun ? 0 : ret;
@@ -138,7 +138,7 @@ static int transfer(struct rmem *r, struct transfer *t, bool wait)
 
 	if (ret)
 		return ret;
-	/* A program that has little to do may not wait for anything. The others look at completions when they do. */
+	/* A program that transfers rarely may never wait, so completions are looked at here. Other programs look when they wait. */
 	t->now = now_ms();
 	if (t->now - r->looked >= QUIET_MS)
 		progress(r);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "internal.h"
 
-#define SEND_DEPTH (DATA_DEPTH + RMEM_SLOTS + 1) /* and a probe */
+#define SEND_DEPTH (DATA_DEPTH + RMEM_SLOTS + 1) /* data, messages, and a probe */
 
 static int open_port(struct rmem *r, const struct sockaddr *local)
 {
@@ -173,8 +173,8 @@ static void requests_fail(struct rmem *r)
 }
 
 /*
- * The thread that waits can't do this, since another thread may have connected again before it runs. If the queue is still here,
- * nobody else may add to it: it would go with the transaction of another thread, and then once more.
+ * The thread that waits for the transaction can't do this, since another thread may have connected again before it runs. If the
+ * queue is still here, nobody may add to it. Otherwise it would go with the transaction of another thread, and then once more.
  */
 static void txn_broken(struct rmem *r)
 {

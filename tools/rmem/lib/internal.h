@@ -68,7 +68,7 @@ struct memory {
 	struct memory *next;
 	uint8_t *start;
 	size_t size;
-	struct ibv_mr *mr; /* NULL: not registered while the connection is down, or could not be again: buffers serve */
+	struct ibv_mr *mr; /* NULL: the connection is down, or registering failed; then buffers are used */
 	unsigned int busy;
 	bool leaving;	   /* a thread waits in rmem_unregister() */
 };
@@ -103,8 +103,8 @@ struct answer {
 /* What is done with the answer to a message. */
 struct wanted {
 	struct rmem_op *op; /* that this message is a part of; NULL: nobody wants the answer */
-	const char *what;   /* is refused if the donor refuses; NULL: @answered handles that, too */
-	/* Returns 0, and that part of @op is done; or -errno, with which it has failed; or ASK_AGAIN. Posts no message. */
+	const char *what;   /* what a refusal of the donor is about; NULL: @answered handles a refusal, too */
+	/* Returns 0 if this part of @op is done, -errno if it has failed, or ASK_AGAIN. Posts no message. */
 	int (*answered)(struct rmem *r, const struct answer *answer);
 	bool body;	    /* the answer has one */
 	union {
@@ -120,7 +120,7 @@ struct slot {
 	bool sending;
 	struct wanted wanted;
 	int64_t looked; /* when a thread last checked whether the answer is late */
-	int64_t took;	/* the time that counts, until @looked */
+	int64_t took;	/* how much of the time until @looked counts for too_late() */
 };
 
 /*
@@ -139,7 +139,7 @@ enum txn_state { TXN_OPEN, TXN_GOING, TXN_DOUBT, TXN_COMMITTED, TXN_AGAIN, TXN_F
 struct txn {
 	enum txn_state state;
 	struct {	/* TXN_GOING */
-		enum { GO_QUEUE, GO_SENT, GO_FORGET } phase; /* sends the queue; sent GO; has the donor forget the queue */
+		enum { GO_QUEUE, GO_SENT, GO_FORGET } phase; /* sending the queue; GO sent; the donor is to forget the queue */
 		struct rmem_op *op;	/* the caller's */
 		size_t first;		/* of the entries that were not sent yet */
 		unsigned int under_way; /* messages */
@@ -157,15 +157,15 @@ struct rmem {
 	enum state state;
 	unsigned int generation; /* one more whenever a connection breaks or is made */
 	bool polling;		 /* a thread is in poll(), without the lock */
-	unsigned int events;	 /* taken, and to be acknowledged before the queue is destroyed: each time that takes a mutex */
+	unsigned int events;	 /* taken, and acknowledged together before the queue is destroyed, since each call takes a mutex */
 	unsigned int found_armed; /* how often there was a completion right after the queue was armed */
 	bool watched;		 /* the program has the descriptor: always armed */
 	int connect_ret;	 /* what the last rmem_connect() or rmem_reconnect() returned, */
 	char connect_why[512];	 /* and the line that says why it failed */
 	pthread_t connector;	 /* the thread that connects */
 	bool has_connector;	 /* it was not joined yet */
-	struct rmem_op *connects; /* the operation for which it does that; NULL: none */
-	char down_why[512];	 /* why it is down: what broke it, or connect_why */
+	struct rmem_op *connects; /* the operation for which it connects; NULL: none */
+	char down_why[512];	 /* why the connection is down: what broke it, or connect_why */
 
 	char *host, *service, *device;
 	char client[RMEM_NAME_SIZE];
@@ -193,7 +193,7 @@ struct rmem {
 	unsigned int unanswered;
 	uint64_t next_id;
 	int64_t heard;		 /* when something last came from the donor's host, or a request went there */
-	int64_t looked;		 /* when a thread last looked at completions, or later than that found one */
+	int64_t looked;		 /* when a thread last looked at completions, or found one */
 	int64_t probed;		 /* 0: no probe is under way */
 
 	struct table table;
@@ -202,7 +202,7 @@ struct rmem {
 	void (*evicted)(const struct rmem_region *, void *);
 	void *evicted_arg;
 	bool noticed;		 /* some regions have @noticed set */
-	bool early;		 /* a notice waits: the table is being read, or no slot is free. No other comes until we answer */
+	bool early;		 /* a notice waits: the table is being read, or no slot is free. No other comes before our answer */
 	uint64_t early_tag, early_addr;
 	struct {
 		uint32_t round;
@@ -256,7 +256,7 @@ int table_put(struct table *t, const struct region *what); /* takes the place of
 void table_free(struct table *t);
 struct region *region_of(struct rmem *r, uint64_t tag);
 int region_at(struct rmem *r, uint64_t addr, uint64_t len, struct region **region); /* -ERANGE, -ESTALE */
-void region_drop(struct region *region); /* it is less busy */
+void region_drop(struct region *region); /* one user less; frees it if it is gone and not busy */
 void region_remove(struct rmem *r, uint64_t tag);
 
 /* region.c */
@@ -288,7 +288,7 @@ void data_fail(struct rmem *r);
 /* txn.c */
 int txn_reconnected(struct rmem *r, bool restarted, bool took_place, uint64_t last);
 void txn_drop(struct rmem *r);
-bool txn_took_place(const struct rmem *r, uint64_t last, uint64_t word); /* the one in doubt; @last: the donor's last one */
+bool txn_took_place(const struct rmem *r, uint64_t last, uint64_t word); /* did the one in doubt? @last: the donor's last one */
 bool txn_frees(const struct rmem *r, uint64_t tag);
 int txn_settle(struct rmem *r); /* waits until no transaction is under way. -ENOTCONN */
 void txn_run(struct rmem *r); /* sends what can be sent */

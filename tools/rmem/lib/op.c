@@ -12,7 +12,7 @@ void op_reset(struct rmem_op *op)
 	op->refused = NULL;
 }
 
-/* An operation that has no completion of its own adds to those that share its op. */
+/* With on_error, several operations share the op, and it counts the parts of all of them. */
 void op_begin(struct rmem_op *op)
 {
 	if (!op->on_error) {
@@ -39,7 +39,7 @@ void op_connected(struct rmem_op *op, int error)
 	op_done(op, error);
 }
 
-/* The op has failed, and its parts may still be under way. Returns the first error. */
+/* The donor has refused a part of @op. Other parts of @op may still be under way. Returns the first error. */
 int op_refused(struct rmem_op *op, const char *what, unsigned int status)
 {
 	if (op->result)

@@ -151,7 +151,7 @@ static int add(struct rmem *r, const struct region *region)
 	return table_put(&r->table, region);
 }
 
-/* The connection ends, and with it other operations, which may share this one's rmem_op. The first failure counts. */
+/* Ends the connection. All other operations end with it, and may share this one's rmem_op. The first failure counts. */
 static int wrong(struct rmem *r, const struct answer *answer, const char *what)
 {
 	if (!answer->wanted->op->result)

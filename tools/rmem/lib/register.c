@@ -75,7 +75,7 @@ int rmem_unregister(struct rmem *r, void *buf)
 		return leave(r, fail(-EINVAL, "memory %p: it is not registered", buf));
 	m->leaving = true;
 	while (m->busy)
-		if (wait_step(r, r->generation)) /* then the thread that uses the memory says when it is done */
+		if (wait_step(r, r->generation)) /* the connection is down: the thread that uses the memory wakes this one */
 			pthread_cond_wait(&r->changed, &r->lock);
 	take_out(r, m);
 	return leave(r, 0);

@@ -78,9 +78,9 @@ int request_begin(struct rmem *r, uint16_t type, const void *body, size_t size, 
 }
 
 /*
- * The time in which the donor's host itself does not answer does not count: either the donor moves, or the probe fails soon. The
- * time in which this process stood still does not count either: a thread that waits looks once a tick. Nor does the time in which
- * the message waits behind others.
+ * Three kinds of time do not count. The donor's host does not answer: either the donor moves, or the probe fails soon. This process
+ * stands still: a thread that waits looks once a tick, so a longer step counts as two ticks. The message waits behind others: each
+ * answer begins its time anew.
  */
 static bool too_late(const struct rmem *r, struct slot *slot, int64_t now)
 {
@@ -115,7 +115,7 @@ void requests_look(struct rmem *r)
 			give_up(r, slot);
 }
 
-/* A message that waits to be sent again has the place that its answer has left. */
+/* The message was sent. If its slot already holds a message that is to be sent again (ask_again()), sends that. */
 void request_sent(struct rmem *r, unsigned int index)
 {
 	struct slot *slot = &r->slot[index];
@@ -125,7 +125,7 @@ void request_sent(struct rmem *r, unsigned int index)
 		send_slot(r, index);
 }
 
-/* The donor answers in order. So each answer shows that the donor goes on, and the next message has its time from now on. */
+/* The donor answers in order. So each answer shows that the donor goes on, and the time of the next message begins now. */
 static void begin_time_anew(struct rmem *r)
 {
 	int64_t now = now_ms();
@@ -136,7 +136,7 @@ static void begin_time_anew(struct rmem *r)
 	}
 }
 
-/* The slot is free by now, or is when its message was sent, so the same message can be sent again from there. */
+/* Sends the same message again from the same slot: now, or as soon as the device has sent the first one (request_sent()). */
 static void ask_again(struct rmem *r, struct slot *slot, const struct slot *was)
 {
 	slot->type = was->type;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Transactions. The queue stays here until the rmem_txn_go() that sends it is answered. So the queue survives the connection, at
- * whose end the donor forgets what was queued there.
+ * Transactions. The queue stays here until the rmem_txn_go() that sends it is answered. So the queue survives the connection. The
+ * donor forgets its own copy of the queue when the connection ends.
  *
- * A transaction that is under way needs no thread of its own: whoever waits for anything, or looks, calls txn_run() (see wait.c).
+ * A transaction that is under way needs no thread of its own: any thread that waits or looks calls txn_run() (see wait.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ bool txn_took_place(const struct rmem *r, uint64_t last, uint64_t word)
 	return r->txn.state == TXN_DOUBT && last == r->txn.last + 1 && word == r->txn.word;
 }
 
-/* The donor has told its last transaction, @last. It is the one in doubt (@took_place), or the one before it. */
+/* @last is the donor's last transaction. With @took_place it is the one in doubt. Otherwise the one in doubt did not take place. */
 int txn_reconnected(struct rmem *r, bool restarted, bool took_place, uint64_t last)
 {
 	struct txn *t = &r->txn;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Completions, and waiting for them. No thread of the library's own does that. One of the threads that wait polls for all, and
- * the others sleep on rmem.changed. When the polling thread has what it wanted it leaves, and another one takes its place.
+ * Completions, and waiting for them. The library has no thread of its own for this. One of the threads that wait polls for all, and
+ * the others sleep on rmem.changed. When the polling thread has what it wanted, it leaves, and another one takes its place.
  *
- * This file, request.c, txn.c, evict.c and heat.c call each other in a circle for that reason: whoever waits for an answer
- * also handles the answers of others, and the donor's notices.
+ * For that reason this file, request.c, txn.c, evict.c and heat.c call each other in a circle: a thread that waits for an answer
+ * also handles the answers to other threads, and the donor's notices.
  */
 #include <errno.h>
 #include <poll.h>
@@ -36,7 +36,7 @@ static void complete(struct rmem *r, const struct ibv_wc *wc)
 		post_receive(r, index);
 }
 
-/* Looks so many times at most. */
+/* Looks for a completion, @times times at most. */
 static int look(const struct rmem *r, struct ibv_wc *wc, unsigned int times)
 {
 	struct ibv_cq *cq = r->cq;
@@ -128,7 +128,7 @@ static void wait_for_other(struct rmem *r)
 	pthread_cond_timedwait(&r->changed, &r->lock, &until);
 }
 
-/* Each put and get calls this, and mostly nothing is due: without this look, its four functions would each find that out. */
+/* Each put and get asks this. Mostly nothing is due, and one look is cheaper than the calls of four functions. */
 static bool is_due(const struct rmem *r)
 {
 	return r->unanswered || r->txn.state == TXN_GOING || r->noticed || r->early || r->ask.count;
@@ -225,7 +225,7 @@ int rmem_fd(struct rmem *r)
 	r->watched = true;
 	ret = r->channel->fd;
 	arm(r);
-	progress(r); /* no event comes for a notice that arm() has taken */
+	progress(r); /* arm() may have taken a notice, and no event comes for that any more */
 	return leave(r, ret);
 }
 

@@ -28,8 +28,8 @@
  * After each new connection, also one that another thread has made, the session in the header is read. A transaction goes only
  * over the connection over which the session was read. If there is another connection by then, nothing is sent. A transaction
  * that was to go for the first time is OPEN again, and its pages are put anew, since a donor that restarted has lost them. A
- * process that recovers this memory first ends our connection by its own, and then changes the session. So a process that was
- * taken for dead can neither commit, nor take the transaction of the other process for its own.
+ * process that recovers this memory first connects, which ends our connection. Then it changes the session. So a process that
+ * was taken for dead can neither commit, nor take the transaction of the other process for its own.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -114,7 +114,7 @@ int connect_anew(struct rvm *v, int64_t *until)
 	for (; first || now_ms() < *until; first = false) {
 		if (!first)
 			pause_ms();
-		/* the donor has registered what it could for nothing */
+		/* the donor may have registered much memory for nothing, so it gets a longer pause */
 		if (ret == -ENOMEM)
 			nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
 		ret = connect_once(v);
@@ -242,7 +242,7 @@ int rvm_commit(struct rvm *v)
 	}
 	if (ret == -ESTALE) {
 		v->stale = true;
-		v->half = false; /* nothing is committed here any more, so an abort mixes nothing */
+		v->half = false; /* this process commits nothing more, so an abort can mix nothing */
 		not_done(v);
 	}
 	if (!ret)

@@ -68,8 +68,8 @@ static bool refuses_signal(pid_t thread, int sig)
 }
 
 /*
- * The thread writes to read-only memory, and gets SIGSEGV. If the thread blocks or ignores it, a SIGSEGV of the kernel would end
- * the process all the same, but ours does not, and the write would fault for ever. So the process is aborted in this case.
+ * The thread has written to read-only memory, and gets SIGSEGV. A SIGSEGV of the kernel ends the process also if the thread blocks
+ * or ignores the signal. Ours would not, and the write would fault for ever. So in this case the process is aborted.
  */
 static void punish(struct rvm *v, pid_t thread, uint64_t addr)
 {
@@ -198,7 +198,7 @@ static struct rvm *memory_at(uintptr_t addr)
 
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-	bool sent = info->si_code <= 0; /* by kill(2) and the like: the signal does not come again by itself */
+	bool sent = info->si_code <= 0; /* by kill(2) or the like, so it does not come again by itself */
 
 	if (before.sa_flags & SA_SIGINFO) {
 		before.sa_sigaction(sig, info, context);

@@ -3,7 +3,7 @@
  * What librvm's files share.
  *
  *	rvm.c		a memory's life: made, recovered, closed, ended
- *	txn.c		begin, set_range, abort: here alone, no network
+ *	txn.c		begin, set_range, abort: local, without the network
  *	commit.c	commit, and what it does when the connection breaks
  *	transfer.c	many puts or gets under way
  *	pages.c		which pages changed, and what they were before

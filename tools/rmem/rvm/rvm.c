@@ -171,8 +171,8 @@ static int open_session(struct rvm *v)
 }
 
 /*
- * rmem_find() knows only what the donor listed when the connection was made, and rmem_alloc() asks the donor. If the region that it
- * returns is not as new, there is a memory that must not be made once more.
+ * rmem_find() knows only what the donor listed when the connection was made, but rmem_alloc() asks the donor. If the region that
+ * rmem_alloc() returns is not as new, it belongs to a memory that exists, and that must not be made once more.
  */
 static int check_new(struct rvm *v)
 {
@@ -186,8 +186,8 @@ static int check_new(struct rvm *v)
 }
 
 /*
- * -EBADMSG: the region under @tag, which has the size of our memory, has the pages of another memory: they would be our shadows, or
- * our reals are its shadows. (Its shadows also have a header, but that one has another tag.)
+ * -EBADMSG: the region under @tag has the size of our memory, and the pages of another memory. Either they would be our shadows, or
+ * our reals are the other memory's shadows. (Shadows also have a header, but with another tag.)
  */
 static int check_other(struct rvm *v, uint64_t tag)
 {

@@ -96,8 +96,9 @@ int rvm_set_range(struct rvm *v, void *p, size_t size);
  */
 int rvm_commit(struct rvm *v);
 /*
- * -EPERM; -EINPROGRESS: rvm_commit() failed, and the donor may have what it was to commit, or has it, but not what was changed
- * since: commit again until it returns 0
+ * 	-EPERM		no transaction of this thread
+ * 	-EINPROGRESS	rvm_commit() failed, and the donor may have what that call was to commit, or has it, without what was
+ * 			changed since: call rvm_commit() again until it returns 0
  */
 int rvm_abort(struct rvm *v);
 

@@ -102,8 +102,8 @@ static const char *not_swap(char *words)
 }
 
 /*
- * wipefs names all signatures. blkid also knows some without a magic number. But blkid ends with 2 as well when it finds several,
- * so it can't be asked alone. A partition is not judged by its entry in the table (-D).
+ * wipefs names all signatures. blkid also knows some that have no magic number. But blkid ends with 2 both when it finds nothing
+ * and when it finds several, so it can't be asked alone. -D: a partition is not judged by its entry in the partition table.
  */
 int area_is_free(const char *name, const char *path)
 {
@@ -162,8 +162,8 @@ int area_on(const struct conf_device *device)
 }
 
 /*
- * Returns 0 or an errno. EINVAL says that another process swaps the area off. This one waits for that, as long as pages come
- * back. If the other swapoff fails, the area is as it was, and is swapped off here.
+ * Returns 0 or an errno. EINVAL from swapoff() says that another process swaps the area off. This process waits for the other one,
+ * as long as pages come back. If the other swapoff fails, the area is as it was, and is swapped off here.
  */
 static int swap_off(const char *device, const char *path)
 {
@@ -203,7 +203,7 @@ pid_t area_off(const char *device)
 		return fault("device %s: swapoff: %s", device, strerror(errno));
 	if (pid)
 		return pid;
-	/* A signal would end the swapoff, and its handler belongs to the service. The service's open files do, too. */
+	/* A signal would end the swapoff, and its handler is for the service alone. So are the open files. */
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	/* The swapoff brings pages in, so other pages may have to be written. */
 	prctl(PR_SET_IO_FLUSHER, 0, 0, 0, 0);

@@ -11,7 +11,7 @@
 
 #include "rmemswap.h"
 
-#define PATIENCE_S 2 /* with a program that connects and says nothing */
+#define PATIENCE_S 2 /* how long a program may be connected and say nothing */
 
 static int listener = -1;
 static char listens_at[sizeof(((struct sockaddr_un *)0)->sun_path)];

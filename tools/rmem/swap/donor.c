@@ -43,7 +43,7 @@ static int refused(struct donor *d, const char *what, int ret)
 	return ret;
 }
 
-/* -EBUSY: the kernel still ends the lost connection. A later attempt succeeds, and nothing is left of this one. */
+/* -EBUSY: the kernel is still ending the lost connection. It keeps nothing of this attempt, and a later one succeeds. */
 static int make_queue_pair(struct donor *d, struct rmem_handshake *h)
 {
 	struct rmem_port port;
@@ -76,7 +76,7 @@ static int pair_up(struct donor *d, struct rmem_handshake *h)
 	if (ret)
 		return failed(d, ret, why);
 	ret = kernel_donor_connect(&d->kernel, d->device, d->conf->name, &h->welcome);
-	/* A donor that failed on the wire is down, and keeps its counters. One that was refused before that is unchanged. */
+	/* These two refuse the request, and the donor is unchanged. After any other error it is down, and keeps its counters. */
 	d->half = ret == -EINVAL || ret == -EBUSY;
 	return ret ? refused(d, "its connection", ret) : 0;
 }
@@ -91,9 +91,9 @@ static void take_state(struct nlattr **attrs, void *arg)
 }
 
 /*
- * The kernel has the donor already. Perhaps the donor has our settings and is up, and an event of an older connection has hidden
- * that. Perhaps it is half made, or has older settings, and could not be removed when these ended: then the caller removes it
- * now. If it is leaving, the next attempt sees whether it has gone.
+ * The kernel has the donor already. It may be up with our settings, and an event of an older connection has hidden that. It may be
+ * half made, or have older settings, because it could not be removed when those ended: then the caller removes it now. If it is
+ * leaving, the next attempt sees whether it has gone.
  */
 static int is_there(struct donor *d)
 {

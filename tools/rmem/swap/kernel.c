@@ -161,7 +161,7 @@ int kernel_dev_add(struct kernel *k, const struct conf_device *device)
 	return call_kernel(k, msg, bad, NULL, NULL);
 }
 
-/* When it is not swapped to any more, nobody wants the data of a device for swap. */
+/* Nobody wants the data of a device for swap that is not swapped to any more: FORCE. */
 int kernel_dev_del(struct kernel *k, const struct conf_device *device)
 {
 	struct nl_msg *msg = request(k, RMEM_SWAP_DEV_DEL, NLM_F_ACK, device->name, NULL);

@@ -110,15 +110,15 @@ uint64_t attr_number(struct nlattr **attrs, int number);  /* 0: none; u32 or u64
 
 /* ------------------------------------------------------------------ area.c */
 
-#define SWAPOFF_PATIENCE_MS 60000 /* with a swapoff that brings no page back */
+#define SWAPOFF_PATIENCE_MS 60000 /* how long a swapoff may bring no page back */
 
 /* From /proc/swaps, in bytes. False: nothing is swapped to it. */
 bool area_used(const char *device, uint64_t *used);
 /* mkswap, if the device may be overwritten, and swapon, unless it is on. Returns 0, or -1 after a message. */
 int area_on(const struct conf_device *device);
 /*
- * The data at @path may be overwritten for the device of this @name: there is none, or it is swap. Returns 0, or -1 after a
- * message.
+ * Returns 0 if the data at @path may be overwritten for the device @name, because there is none, or it is swap. Otherwise returns
+ * -1 after a message.
  */
 int area_is_free(const char *name, const char *path);
 /*
@@ -130,9 +130,9 @@ pid_t area_off(const char *device);
 /* ------------------------------------------------------------------ device.c */
 
 /*
- * Each device is made, or taken over, and swapped to. If one fails, those that were made are removed: -1, after a message. But a
- * device that was taken over may be swapped to, and needs its donors connected. If there is one, only the bad devices are left
- * out of service.conf.
+ * Each device is made, or taken over, and swapped to. If one fails, those that were made are removed, and this returns -1 after a
+ * message. But a device that was taken over may be swapped to, and needs its donors. If there is such a device, this returns 0, and
+ * only the devices that failed are left out of service.conf.
  */
 int devices_make(struct kernel *k);
 
@@ -158,7 +158,7 @@ struct donor {
 	uint64_t told;	       /* its state, as the kernel says; used by its thread only */
 	bool lost;	       /* since the last attempt began */
 	bool listed;	       /* the kernel has just listed it; used by the first thread only */
-	bool leave, end;       /* what its thread shall do: take it out of the kernel; and end */
+	bool leave, end;       /* what its thread is to do: take the donor out of the kernel; end */
 	int left;	       /* what the kernel answered when it was to leave: 0 or -errno */
 	bool answered;	       /* the kernel has answered since it was last asked to leave */
 	char why[256];	       /* why it is not up, or could not leave */
@@ -177,9 +177,9 @@ struct donor *donor_start(const struct conf_donor *conf, const char *device, boo
 void donor_up(struct donor *d);
 void donor_lost(struct donor *d);
 void donor_leave(struct donor *d); /* the kernel is to remove the donor */
-void donor_end(struct donor *d); /* its thread ends, after that if it has to leave; otherwise the kernel keeps the donor */
+void donor_end(struct donor *d); /* its thread ends, after donor_leave() if that was called; otherwise the kernel keeps the donor */
 void donor_again(struct donor *d);
-void donor_free(struct donor *d); /* it has ended */
+void donor_free(struct donor *d); /* its thread has ended */
 
 /* ------------------------------------------------------------------ service.c */
 

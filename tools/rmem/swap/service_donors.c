@@ -118,7 +118,7 @@ void on_wake(evutil_socket_t fd, short what, void *arg)
 		pthread_mutex_unlock(&service.lock);
 		donor_free(d);
 		pthread_mutex_lock(&service.lock);
-		at = &service.donors; /* nobody else changes the list */
+		at = &service.donors; /* only this thread changes the list */
 	}
 	start_donors();
 	tell_state();
@@ -140,7 +140,7 @@ static void heard(struct nlattr **attrs, void *arg)
 		    reason ? reason : "");
 		/* fallthrough */
 	case RMEM_SWAP_DONOR_GONE:
-		/* If this process has removed it, it ends as AWAY in any case. */
+		/* If this process has removed the donor, its state becomes AWAY in any case. */
 		if (d)
 			donor_lost(d);
 		break;

@@ -18,7 +18,7 @@
 static struct {
 	struct conf_device *device;
 	_Atomic pid_t pid; /* the thread for SIGQUIT reads it */
-	bool stop;	/* SIGTERM: a swapoff that fails is tried again. SIGINT: it is not */
+	bool stop;	/* set by SIGTERM: a swapoff that fails is tried again. After SIGINT alone it is not */
 	int64_t again;	/* when, ms; 0: it has not failed */
 	struct conf_device *failed; /* the last one that failed, and that the log tells of */
 	int64_t said;
@@ -105,7 +105,7 @@ static void end_next(void)
 		event_base_loopbreak(service.base);
 		return;
 	}
-	/* Each attempt must not look like progress: systemd would wait for ever. */
+	/* A second attempt must not look like progress. Otherwise systemd would wait for ever. */
 	if (device != ending.failed) {
 		say(LOG_INFO, "device %s: swapoff begins, %" PRIu64 " MiB", device->name, used >> 20);
 		ending.least = UINT64_MAX;
@@ -135,7 +135,7 @@ void on_end(evutil_socket_t signal, short what, void *arg)
 void on_child(evutil_socket_t fd, short what, void *arg)
 {
 	struct conf_device *device = ending.device;
-	pid_t pid = atomic_exchange(&ending.pid, 0); /* when it is reaped, another process may get its number */
+	pid_t pid = atomic_exchange(&ending.pid, 0); /* as soon as it is reaped, another process may get its number */
 	int status;
 
 	(void)fd, (void)what, (void)arg;
@@ -194,8 +194,8 @@ static void *leave(void *arg)
 }
 
 /*
- * SIGQUIT has a thread of its own. The first thread may be waiting for the disk, in the kernel, which removes a donor or a device,
- * or for the thread of a donor that waits there. The kernel ends that wait when the process ends.
+ * SIGQUIT has a thread of its own. The first thread may be waiting in the kernel, which removes a donor or a device and waits for
+ * the disk. Or it may be waiting for the thread of a donor that waits there. The kernel ends such a wait when the process ends.
  */
 int await_quit(void)
 {
