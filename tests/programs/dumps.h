@@ -24,6 +24,11 @@
 		DIE("line %d: %s gives %d (%s), not %d", __LINE__, #call, is_, strerror(is_), want); \
 } while (0)
 
+double now(void); /* in seconds, by CLOCK_MONOTONIC */
+
+/* Opens the first device, which is the only one. */
+struct ibv_context *open_device(void);
+
 extern union ibv_gid gid;
 extern int gid_index;
 

@@ -235,14 +235,13 @@ static union ibv_gid far_gid(void)
 /* Sends one datagram, and tells its parent which context this is. */
 static void own_ah(int ready)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *own = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *own = open_device();
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .dgid = far_gid(), .sgid_index = gid_index } };
 	struct ibv_sge sge = { .length = 64 };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 	struct ibv_wc wc;
 
-	CHECK(own && (pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
+	CHECK((pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
 	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
 	CHECK((wr.wr.ud.ah = ibv_create_ah(pd, &to)));
 	qp = wire_qp(pd, IBV_QPT_UD, cq, NULL, 0);
@@ -344,10 +343,9 @@ static void srq_resized(void)
 
 static void own_srq(int ready)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *own = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *own = open_device();
 
-	CHECK(own && (pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
+	CHECK((pd = ibv_alloc_pd(own)) && (cq = ibv_create_cq(own, 16, NULL, NULL, 0)));
 	CHECK((mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE)));
 	srq = create_srq(31);
 	qp = wire_qp(pd, IBV_QPT_RC, cq, srq, 0);

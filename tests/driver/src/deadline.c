@@ -3,7 +3,6 @@
  * deadline [SECONDS]: what happens to queue pairs whose peer stops and does not come back in time, asks for more time, or comes
  * back too late; to a tombstone whose lease has ended; and to UC, which goes on when it knows that it is heard.
  */
-#include <time.h>
 
 #include "../../programs/dumps.h"
 #include "migr.h"
@@ -20,14 +19,6 @@ static unsigned int limit = 6;	/* in seconds; the work before it takes milliseco
 static struct ibv_context *ctx;
 static struct ibv_mr *mr;
 static uint8_t memory[4096];
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
 
 /* The work since began was done in this time. Otherwise the test can't tell. */
 static void in_time(double began, unsigned int time)
@@ -64,12 +55,10 @@ static void parameter(const char *name, int value)
 
 static struct ibv_pd *new_context(struct ibv_cq **cq)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *c = list && *list ? ibv_open_device(*list) : NULL;
-	struct ibv_pd *pd = c ? ibv_alloc_pd(c) : NULL;
+	struct ibv_context *c = open_device();
+	struct ibv_pd *pd = ibv_alloc_pd(c);
 
 	CHECK(pd && (*cq = ibv_create_cq(c, 64, NULL, NULL, 0)));
-	ibv_free_device_list(list);
 	return pd;
 }
 

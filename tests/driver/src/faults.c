@@ -23,11 +23,10 @@ struct pair {
 	struct ibv_qp *qp[2];
 };
 
-static void open_device(void)
+static void open_context(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	CHECK(list && list[0] && (ctx = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(ctx)));
+	ctx = open_device();
+	CHECK((pd = ibv_alloc_pd(ctx)));
 	find_gid(ctx, NULL);
 	CHECK(!posix_memalign((void **)&memory, PAGE, PAGES * PAGE));
 	memset(memory, 0, PAGES * PAGE);
@@ -250,7 +249,7 @@ static void killed(void)
 	if (!child) {
 		struct pair p;
 
-		open_device();
+		open_context();
 		register_much(0);
 		p = pair(IBV_QPT_UC, 8, 0);
 		for (int i = 0; i < 256; i++)
@@ -425,7 +424,7 @@ int main(int argc, char **argv)
 	for (unsigned int i = 0; argc >= 2 && i < sizeof(all) / sizeof(all[0]); i++)
 		if (!strcmp(all[i].name, argv[1])) {
 			if (all[i].run != killed)
-				open_device();
+				open_context();
 			all[i].run();
 			return 0;
 		}

@@ -110,12 +110,9 @@ static void stop_it(void)
 
 static void make(enum state state)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
 	memset(&s, 0, sizeof(s));
 	num_seen = 0;
-	CHECK(list && *list && (s.ctx = ibv_open_device(*list)));
-	ibv_free_device_list(list);
+	s.ctx = open_device();
 	CHECK((s.pd = ibv_alloc_pd(s.ctx)) && (s.cq = ibv_create_cq(s.ctx, 64, NULL, NULL, 0)));
 	CHECK((s.mr = ibv_reg_mr(s.pd, s.memory, sizeof(s.memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
 	s.qp = wire_qp(s.pd, IBV_QPT_RC, s.cq, NULL, 4);

@@ -5,7 +5,6 @@
  * With --leave it ends before the lease does.
  */
 #include <arpa/inet.h>
-#include <time.h>
 
 #include "../../programs/dumps.h"
 #include "migr.h"
@@ -19,24 +18,6 @@ enum { LEASE = 3, PSN = 7, NEW_PSN = 0x100 };
 static const migr_key key = { 4, 5, 6 };
 static uint32_t qpn;
 static uint8_t memory[4096];
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static struct ibv_context *open_it(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
-
-	CHECK(ctx);
-	ibv_free_device_list(list);
-	return ctx;
-}
 
 /* ------------------------------------------------------- what the peer says -- */
 
@@ -231,7 +212,7 @@ static void next_device(void)
 
 	IS(0, system("rdma link add rxe0 type rxe netdev wire0\n"
 		     "until cat /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null | grep -q 0a58:0001; do sleep 0.1; done"));
-	ctx = open_it();
+	ctx = open_device();
 	find_gid(ctx, NEAR);
 	CHECK(migr_status(ctx, qpn, true, &st));
 	wrong_questions();

@@ -163,19 +163,15 @@ static void churn(void)
 	shared->ended = true;
 }
 
-static void open_device(void)
+static void open_context(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	CHECK(list && *list);
-	CHECK((ctx = ibv_open_device(*list)));
-	ibv_free_device_list(list);
+	ctx = open_device();
 	find_gid(ctx, NULL);
 }
 
 static void own(int ready)
 {
-	open_device();
+	open_context();
 	CHECK(write(ready, &ctx->cmd_fd, sizeof(ctx->cmd_fd)) == sizeof(ctx->cmd_fd));
 	churn();
 	for (;;)
@@ -267,7 +263,7 @@ int main(int argc, char **argv)
 	CHECK(shared != MAP_FAILED);
 	if (argc == 2 && !strcmp(argv[1], "churn")) {
 		signal(SIGTERM, told);
-		open_device();
+		open_context();
 		printf("%d\n", getpid());
 		fflush(stdout);
 		churn();

@@ -25,16 +25,6 @@ static struct ibv_qp *qp[2];
 static struct ibv_mr *mr;
 static uint32_t memory[4096] __attribute__((aligned(4096)));
 
-static struct ibv_context *open_device(void)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
-
-	CHECK(ctx);
-	ibv_free_device_list(list);
-	return ctx;
-}
-
 static struct ibv_qp *new_qp(struct ibv_pd *in, struct ibv_cq *c)
 {
 	struct ibv_qp_init_attr init = {

@@ -55,13 +55,11 @@ static uint64_t sent, heard, made, kinds[256];
 static void open_context(struct context *c)
 {
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 64, .max_sge = 2 } };
-	struct ibv_device **list = ibv_get_device_list(NULL);
 	enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 	       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND };
 
 	memset(c, 0, sizeof(*c));
-	CHECK(list && *list && (c->ctx = ibv_open_device(*list)));
-	ibv_free_device_list(list);
+	c->ctx = open_device();
 	CHECK((c->pd = ibv_alloc_pd(c->ctx)) && (c->cq = ibv_create_cq(c->ctx, 4096, NULL, NULL, 0)));
 	CHECK((c->srq = ibv_create_srq(c->pd, &srq)));
 	CHECK((c->mr = ibv_reg_mr(c->pd, memory, OPEN, ALL)));

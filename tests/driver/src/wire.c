@@ -402,10 +402,8 @@ static void await_carrier(void)
 struct ibv_context *wire_open(void)
 {
 	struct ifreq ifr = { .ifr_name = "wire0", .ifr_flags = IFF_TAP | IFF_NO_PI };
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *ctx = open_device();
 
-	CHECK(ctx);
 	tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 	CHECK(tap >= 0 && !ioctl(tap, TUNSETIFF, &ifr));
 	find_gid(ctx, NEAR);

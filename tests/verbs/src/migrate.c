@@ -117,8 +117,7 @@ static void own_work(struct ibv_qp *from, struct ibv_qp *to, struct ibv_cq *cq, 
  */
 static void own(int ready)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *ctx = open_device();
 	struct ibv_comp_channel *channel;
 	struct ibv_pd *pd[10];
 	struct ibv_mr *mr;
@@ -131,7 +130,6 @@ static void own(int ready)
 	};
 	int i;
 
-	CHECK(ctx);
 	find_gid(ctx, NULL);
 	for (i = 0; i < 10; i++)
 		CHECK((pd[i] = ibv_alloc_pd(ctx)));
@@ -201,14 +199,11 @@ static struct ibv_context *start(void)
 
 static int max_srq_sge(void)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *ctx = open_device();
 	struct ibv_device_attr attr;
 
-	CHECK(ctx);
 	IS(0, ibv_query_device(ctx, &attr));
 	IS(0, ibv_close_device(ctx));
-	ibv_free_device_list(list);
 	return attr.max_srq_sge;
 }
 
@@ -347,8 +342,7 @@ static void check_gids(struct ibv_context *ctx)
 
 static void capability(int want)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL, *restore;
+	struct ibv_context *ctx = open_device(), *restore;
 	struct rxe_migr_key key = { .op = RXE_MIGR_KEY_QUERY };
 	struct rxe_migr_query query;
 	struct rxe_migr_cm_device device = { 0 };
@@ -360,7 +354,6 @@ static void capability(int want)
 	void *object = NULL;
 	int count;
 
-	CHECK(ctx);
 	args.record = &pd;
 	args.record_length = sizeof(pd);
 	IS(want, ibv_query_migration(ctx, &query));
@@ -386,7 +379,7 @@ static void capability(int want)
 	IS(want ?: EINVAL, ibv_abort_older_dump(ctx, 0));
 	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_REFILL, &pd, sizeof(pd)));
 	IS(want ?: EINVAL, ibv_restore_object(ctx, NULL, 0, IBV_RESTORE_RESUME, NULL, 0));
-	restore = ibv_open_restore_context(ibv_get_device_name(*list), 1);
+	restore = ibv_open_restore_context(ibv_get_device_name(ctx->device), 1);
 	CHECK(!restore == !!want);
 	CHECK(restore || errno == want);
 	if (!restore)
@@ -401,7 +394,7 @@ static void capability(int want)
 	CHECK(!object);
 	ibv_detach_context(restore);
 	CHECK(!ibv_open_restore_context("rxe77", 1) && errno == ENODEV);
-	CHECK(!ibv_open_restore_context(ibv_get_device_name(*list), 0) && errno == EINVAL);
+	CHECK(!ibv_open_restore_context(ibv_get_device_name(ctx->device), 0) && errno == EINVAL);
 }
 
 /* -------------------------------------------------------------- restore -- */
@@ -503,15 +496,13 @@ static uint32_t *numbers; /* shared: of the QP that fails, and of its peer */
 
 static struct ibv_qp *make_qp(enum ibv_qp_type type)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *ctx = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_context *ctx = open_device();
 	struct ibv_qp_init_attr init = {
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = type,
 	};
 	struct ibv_qp *qp;
 
-	CHECK(ctx);
 	find_gid(ctx, NULL);
 	init.send_cq = init.recv_cq = ibv_create_cq(ctx, 2, NULL, NULL, 0);
 	CHECK((qp = ibv_create_qp(ibv_alloc_pd(ctx), &init)));
@@ -765,9 +756,7 @@ static void without_memory(void)
 static void together(void)
 {
 	enum { WINDOWS = 2000, LAST = 1 << 20, NUMBERS = 1 << 19 };
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *other = list && *list ? ibv_open_device(list[0]) : NULL;
-	struct ibv_pd *other_pd = other ? ibv_alloc_pd(other) : NULL;
+	struct ibv_pd *other_pd = ibv_alloc_pd(open_device());
 	struct ibv_mw *mw = other_pd ? ibv_alloc_mw(other_pd, IBV_MW_TYPE_2) : NULL;
 	struct rxe_migr_rec_pd pd = { .hdr = { htole16(RXE_MIGR_REC_PD), 0, htole32(sizeof(pd)), 0 } };
 	struct rxe_migr_rec_mw rec = {
