@@ -433,9 +433,8 @@ static struct rxe_migr_hdr *rxe_migr_whole(struct rxe_pkt_info *pkt,
 	    pkt->opcode > RXE_MIGR_OPCODE_MOVED)
 		return NULL;
 
-	if (pkt->paylen < RXE_MIGR_PAYLEN_MIN || skb->len < pkt->paylen ||
-	    bth_tver(pkt) != BTH_TVER || bth_pad(pkt) ||
-	    rxe_icrc_check(skb, pkt))
+	if (pkt->paylen < RXE_MIGR_PAYLEN_MIN || bth_tver(pkt) != BTH_TVER ||
+	    bth_pad(pkt) || rxe_icrc_check(skb, pkt))
 		return NULL;
 
 	hdr = (struct rxe_migr_hdr *)(pkt->hdr + RXE_BTH_BYTES);
