@@ -128,7 +128,7 @@ int rxe_migr_send(struct rxe_qp *qp, u8 opcode);
 int rxe_migr_send_to(struct rxe_qp *qp, u8 opcode, const union ib_gid *dgid);
 void rxe_migr_send_moved(struct rxe_qp *qp);
 void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
-		     const struct rxe_migr_hdr *hdr);
+		     struct rxe_migr_hdr *hdr);
 void rxe_migr_send_gone(struct rxe_pkt_info *pkt,
 			const struct rxe_migr_hdr *stop,
 			const union ib_gid *from, const union ib_gid *to,

@@ -149,22 +149,20 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 
 /*
  * Answer a packet by av, which leads from where the packet went to where it came from.
- * If there is no device any more, it is answered by the way that it came, and nobody
- * counts the answer.
+ * If there is no device any more, hdr is signed and sent back by the way that the packet
+ * came, and nobody counts the answer.
  */
 void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
-		     const struct rxe_migr_hdr *hdr)
+		     struct rxe_migr_hdr *hdr)
 {
-	struct rxe_migr_hdr signed_hdr = *hdr;
-
 	if (pkt->rxe) {
 		if (!rxe_migr_find_source(pkt->rxe, PKT_TO_SKB(pkt)->dev, av))
 			rxe_migr_send_by_gsi(pkt->rxe, av, opcode, hdr);
-	} else if (rxe_migr_finish(&signed_hdr, opcode)) {
+	} else if (rxe_migr_finish(hdr, opcode)) {
 		trace_rxe_migr_send(be32_to_cpu(hdr->src_qpn), opcode,
 				    be32_to_cpu(hdr->epoch),
 				    be32_to_cpu(hdr->psn) & BTH_PSN_MASK);
-		rxe_migr_send_raw(PKT_TO_SKB(pkt), &av->grh, &signed_hdr);
+		rxe_migr_send_raw(PKT_TO_SKB(pkt), &av->grh, hdr);
 	}
 }
 
