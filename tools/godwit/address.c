@@ -45,6 +45,13 @@ const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
 	return inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
 }
 
+bool ip_text_is(const char *with_length, const char *address)
+{
+	size_t len = strlen(address);
+
+	return with_length && !strncmp(with_length, address, len) && with_length[len] == '/';
+}
+
 void addresses_free(struct addresses *list)
 {
 	free(list->address);

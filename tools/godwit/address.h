@@ -67,5 +67,7 @@ int addresses_kill_sockets(const struct addresses *list);
 
 /* As people write an address: IPv4 without ::ffff: */
 const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);
+/* Is it this address, with a length behind it, as in 10.0.0.1/24? with_length may be NULL. */
+bool ip_text_is(const char *with_length, const char *address);
 
 #endif /* GODWIT_ADDRESS_H */

@@ -48,12 +48,9 @@ static bool has_address(json_t *container, const char *address)
 	size_t i;
 
 	json_object_foreach(json_object_get(container, "interfaces"), ifname, interface)
-		json_array_foreach(json_object_get(interface, "subnets"), i, subnet) {
-			const char *its = container_fact(subnet, "ipnet");
-
-			if (!strncmp(its, address, strlen(address)) && its[strlen(address)] == '/')
+		json_array_foreach(json_object_get(interface, "subnets"), i, subnet)
+			if (ip_text_is(container_fact(subnet, "ipnet"), address))
 				return true;
-		}
 	return false;
 }
 

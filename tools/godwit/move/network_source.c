@@ -142,12 +142,9 @@ static bool goes_along(json_t *netns, const char *local)
 	size_t i, j;
 
 	json_array_foreach(json_object_get(netns, "links"), i, link)
-		json_array_foreach(json_object_get(link, "addresses"), j, address) {
-			const char *text = json_string_value(address);
-
-			if (!strncmp(text, local, strlen(local)) && text[strlen(local)] == '/')
+		json_array_foreach(json_object_get(link, "addresses"), j, address)
+			if (ip_text_is(json_string_value(address), local))
 				return true;
-		}
 	return is_loopback(local);
 }
 
