@@ -196,7 +196,7 @@ static json_t *look_at_podmans(struct move *m, json_t **netns)
 {
 	json_t *settings = json_object_get(m->container.inspected, "NetworkSettings"), *networks = json_object_get(settings, "Networks");
 	json_t *bindings = json_object_get(json_object_get(m->container.inspected, "HostConfig"), "PortBindings");
-	json_t *its, *inspected, *podmans;
+	json_t *its, *inspected, *addresses, *podmans;
 	const char *name = json_object_iter_key(json_object_iter(networks));
 
 	if (json_object_size(networks) != 1) {
@@ -208,10 +208,11 @@ static json_t *look_at_podmans(struct move *m, json_t **netns)
 	if (!inspected)
 		return NULL;
 	its = json_object_get(networks, name);
-	podmans = json_pack("{s:s, s:o}", "mac", container_fact(its, "MacAddress"), "addresses", addresses_in(its));
+	addresses = addresses_in(its);
+	podmans = json_pack("{s:s, s:O}", "mac", container_fact(its, "MacAddress"), "addresses", addresses);
 	*netns = look_at_netns(m, container_fact(settings, "SandboxKey"), podmans);
 	json_decref(podmans);
-	return json_pack("{s:s, s:o, s:o, s:o}", "name", name, "inspected", inspected, "addresses", addresses_in(its), "ports",
+	return json_pack("{s:s, s:o, s:o, s:o}", "name", name, "inspected", inspected, "addresses", addresses, "ports",
 			 published(bindings));
 }
 
