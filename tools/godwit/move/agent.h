@@ -151,8 +151,8 @@ int agent_check_node(json_t *node);
 int agent_check_nodes(struct agent *a);
 /*
  * network_dest.c. agent_check_network(): would this host take the container into this network of podman's? agent_make_netns(): make
- * its namespace, or fill the one that is there, and look at the device files. agent_lay_netns(): the same, later, if podman has
- * made the namespace; criu: the process that is to begin. -1 with fault().
+ * its namespace, or fill the one that is there. agent_lay_netns(): if podman has made the namespace, fill it, and check the device
+ * files; criu: the process that is to begin. -1 with fault().
  */
 void agent_check_network(json_t *network, json_t *problems);
 int agent_make_netns(struct agent *a);

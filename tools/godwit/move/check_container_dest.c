@@ -200,7 +200,9 @@ int agent_prepare_container(struct agent *a)
 	json_object_del(a->container, "has_netns");
 	if (!makes_sense(a->container))
 		return fault("the container of the move makes no sense: use the same godwit at both ends");
-	if (!later && (json_object_get(a->container, "netns") ? agent_make_netns(a) : agent_check_nodes(a)))
+	if (!later && json_object_get(a->container, "netns") && agent_make_netns(a))
+		return -1;
+	if (!later && agent_check_nodes(a))
 		return -1;
 	return agent_make_volumes(a);
 }

@@ -140,7 +140,7 @@ int agent_make_netns(struct agent *a)
 		return -1;
 	}
 	netns_drop_sysctls(netns);
-	return agent_save(a) ?: agent_check_nodes(a);
+	return agent_save(a);
 }
 
 /* The namespace that podman has made, by a name in /run/netns: the runtime has opened that for CRIU. Free it. */
@@ -179,5 +179,5 @@ int agent_lay_netns(struct agent *a, pid_t criu)
 			     container_fact(a->container, "name"));
 	json_object_set_new(netns, "path", json_string(path));
 	free(path);
-	return agent_make_netns(a);
+	return agent_make_netns(a) ?: agent_check_nodes(a);
 }
