@@ -62,6 +62,7 @@ int accept_root(int listener, pid_t *pid);
 char *read_file(const char *path);
 /* Run a program, stdin from text (or NULL), output to /dev/null or *output. Returns its exit code. */
 int run(const char *const argv[], const char *text, char **output);
+#define TIMED_OUT	124	/* what timeout(1) returns when the time is over; less than 0 if it had to kill the program */
 /* The same. RUN_LATE: the program has neither ended nor said anything in this time. It goes on, and is not waited for. */
 #define RUN_LATE	(-2)
 int run_within(int limit_ms, const char *const argv[], char **output);

@@ -181,7 +181,7 @@ static json_t *ask_systemd(const struct unit *unit)
 	json_t *says = !ret && text && strstr(text, "Restart=") ? read_answer(text) : NULL;
 
 	if (!says)
-		says = text_json(text && *text ? text_last_line(text) : ret == 124 || ret < 0 ? "no answer" : "it fails");
+		says = text_json(text && *text ? text_last_line(text) : ret == TIMED_OUT || ret < 0 ? "no answer" : "it fails");
 	free(text);
 	free(folder);
 	free(uid);

@@ -365,7 +365,9 @@ static void call_off(struct agent *a)
 /* What podman has unpacked may fill its storage. Then podman can't write down that the container goes. */
 static void make_room(const char *id)
 {
-	const char *const argv[] = { "podman", "container", "inspect", "--format", "{{.StaticDir}}", id, NULL };
+	const char *const argv[] = {
+		"timeout", "--kill-after=5", "10", "podman", "container", "inspect", "--format", "{{.StaticDir}}", id, NULL,
+	};
 	char *text = NULL, *images;
 
 	if (run(argv, NULL, &text) == 0 && text && *text == '/') {
@@ -384,6 +386,7 @@ static void remove_from_podman(struct agent *a)
 	const char *const rm[] = {
 		"timeout", "--kill-after=5", "30", "podman", "rm", "--force", "--ignore", "--time", "0", id, NULL,
 	};
+	int ret;
 
 	/* If podman can't tell whether the container exists, podman may have made it. */
 	if (podman_exists("container", id) == 0)
@@ -391,10 +394,14 @@ static void remove_from_podman(struct agent *a)
 	fault_clear();
 	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
-	if (run(rm, NULL, NULL) == 0)
-		return;
-	make_room(id);
-	if (run_or_fault(rm, "container %s: podman can't remove it", container_fact(a->container, "name")))
+	ret = run(rm, NULL, NULL);
+	if (ret == TIMED_OUT) { /* podman does not wait for room */
+		fault("container %s: podman can't remove it: it does not answer", container_fact(a->container, "name"));
+	} else if (ret) {
+		make_room(id);
+		ret = run_or_fault(rm, "container %s: podman can't remove it", container_fact(a->container, "name"));
+	}
+	if (ret)
 		agent_warn(a, fault_text());
 	fault_clear();
 }
