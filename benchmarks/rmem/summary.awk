@@ -4,23 +4,7 @@
 #	data ROUND put|get SIZE DEPTH RMEM-NS VERBS-NS
 #	ROUND rmem|redis CLIENTS PAGES P50-US P99-US RATE COMMITS SYNCS
 #	ROUND recovery MIB MS REPLAYED
-# Tables out, of medians. A row that misses its goal says so.
-function keep(key, value) {
-	values[key, ++number[key]] = value
-}
-
-# It sorts by insertion, since there are only a few numbers.
-function median(key,    i, j, v, n) {
-	n = number[key]
-	for (i = 2; i <= n; i++) {
-		v = values[key, i]
-		for (j = i - 1; j > 0 && values[key, j] > v; j--)
-			values[key, j + 1] = values[key, j]
-		values[key, j + 1] = v
-	}
-	return n % 2 ? values[key, (n + 1) / 2] : (values[key, n / 2] + values[key, n / 2 + 1]) / 2
-}
-
+# Tables out, of medians (../kept.awk). A row that misses its goal says so.
 $1 == "data" {
 	row = $3 " | " $4 " | " $5
 	if (!(row in known)) {

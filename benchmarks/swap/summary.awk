@@ -2,24 +2,8 @@
 #
 # Lines in:
 #	ROUND WAY KIND NS P50-NS P99-NS FAULTS PAGES HOST-US SERVER-NS WAITED-NS RAN SERVER-NS WAITED-NS RAN
-# The last six fields are the server's: three from before, and three from after. Tables out, of medians; ratios are medians of each
-# round's. A row that misses its goal says so.
-function keep(key, value) {
-	values[key, ++number[key]] = value
-}
-
-# It sorts by insertion, since there are only a few numbers.
-function median(key,    i, j, v, n) {
-	n = number[key]
-	for (i = 2; i <= n; i++) {
-		v = values[key, i]
-		for (j = i - 1; j > 0 && values[key, j] > v; j--)
-			values[key, j + 1] = values[key, j]
-		values[key, j + 1] = v
-	}
-	return n % 2 ? values[key, (n + 1) / 2] : (values[key, n / 2] + values[key, n / 2 + 1]) / 2
-}
-
+# The last six fields are the server's: three from before, and three from after. Tables out, of medians (../kept.awk); ratios are
+# medians of each round's. A row that misses its goal says so.
 {
 	if (!($2 in name))
 		name[$2] = $2
