@@ -190,8 +190,8 @@ static bool has_threads(pid_t pid)
 static void say_refuses(struct plan *plan, json_t *object, const char *why)
 {
 	plan_moves_but(plan, object, "process %d, descriptor %d, id %d of librdmacm: it listens, and %s: if its program takes "
-		       "requests by rdma_get_request(), as rsockets do, it refuses who connects after the move: start "
-		       "it anew there", (int)json_integer_value(json_object_get(object, "pid")),
+		       "requests by rdma_get_request(), as rsockets do, it refuses clients after the move: start it "
+		       "again there", (int)json_integer_value(json_object_get(object, "pid")),
 		       (int)json_integer_value(json_object_get(object, "fd")),
 		       (int)json_integer_value(json_object_get(object, "id")), why);
 }
@@ -222,7 +222,7 @@ static void look_at_id(struct plan *plan, const struct proc_fd *fd, const struct
 			   id->id, id->qp_num);
 	else if (connected && moves_along(plan->addresses, src))
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: %s gets another MAC "
-			       "address, of which the kernel of its peer says RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
+			       "address, so the kernel of its peer reports RDMA_CM_EVENT_UNREACHABLE", fd->pid, fd->fd,
 			       id->id, src);
 	else if (id->state == RXE_MIGR_CM_CONNECTED && qp.failed && !plan->own_netns)
 		plan_moves_but(plan, object, "process %d, descriptor %d, id %u of librdmacm: its queue pair %u has failed, so its "
@@ -252,10 +252,10 @@ static void say_limits(struct plan *plan, json_t *object, const struct proc_fd *
 		connected |= is_connected(&ids[i]);
 	}
 	if (listens)
-		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: who asks for a connection while it is "
-			       "stopped is refused", fd->pid, fd->fd);
+		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: a client that asks for a connection "
+			       "during the move is refused", fd->pid, fd->fd);
 	if (connected)
-		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: of a peer that ends while it is stopped "
+		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: if a peer ends during the move, "
 			       "no RDMA_CM_EVENT_DISCONNECTED comes", fd->pid, fd->fd);
 	if (has_threads(fd->pid))
 		plan_moves_but(plan, object, "process %d, descriptor %d, rdma_cm: afterwards its ids can't be handed to "

@@ -115,7 +115,7 @@ static int add_state(json_t *all, const char *path)
 	/* The move may have ended since the file was found. */
 	if (access(path, F_OK) && errno == ENOENT)
 		return 0;
-	return fault("%s: it tells of a move and can't be read: see to what it left, and remove it", path);
+	return fault("%s: it tells of a move, and can't be read: clean up what that move left, and remove this file", path);
 }
 
 int state_all(json_t **all)

@@ -200,8 +200,8 @@ static json_t *look_at_podmans(struct move *m, json_t **netns)
 	const char *name = json_object_iter_key(json_object_iter(networks));
 
 	if (json_object_size(networks) != 1) {
-		plan_problem(&m->plan, "container %s: it is in %zu networks of podman's, and only one in one can be moved: podman network "
-			     "disconnect", m->container.name, json_object_size(networks));
+		plan_problem(&m->plan, "container %s: it is in %zu networks of podman's, and only one that is in a single network "
+			     "can be moved: podman network disconnect", m->container.name, json_object_size(networks));
 		return NULL;
 	}
 	inspected = inspect(m, name);

@@ -211,7 +211,8 @@ static int ask_as_theirs(struct move *m, CriuOpts *opts, CriuReq *req)
 
 	/* runc always names such a file. If the file is not there, CRIU ignores it. */
 	if (opts->config_file && access(opts->config_file, F_OK) == 0)
-		return fault("%s: it tells CRIU what godwit can't heed in a move: take it away for that", opts->config_file);
+		return fault("%s: it sets options of CRIU, which godwit can't use in a move: take this file away for the move",
+			     opts->config_file);
 	if (opts->pid != m->process.pid)
 		return fault("container %s: it was started anew: move it again", c->name);
 	m->criu.images = open_theirs(c, opts->images_dir_fd, &c->dump);
