@@ -140,7 +140,7 @@ static void connect_work(struct work_struct *work)
 }
 
 /*
- * All of generic netlink waits for a command. So a donor that does not answer in time is given up. A donor that goes on answering
+ * A command may hold up all of generic netlink. So a donor that does not answer in time is given up. A donor that goes on answering
  * is waited for as long as it takes, and so is the disk. -ETIMEDOUT: it has not answered in time. -EINTR: the task is killed
  */
 static int wait_in_time(struct rs_donor *d, struct completion *done)

@@ -26,7 +26,7 @@
 
 double now(void); /* in seconds, by CLOCK_MONOTONIC */
 
-/* Opens the first device, which is the only one. */
+/* Opens the first device. */
 struct ibv_context *open_device(void);
 
 extern union ibv_gid gid;

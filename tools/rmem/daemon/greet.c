@@ -263,8 +263,8 @@ static unsigned int greetings_of(const char *peer)
 }
 
 /*
- * Of the address that has most handshakes under way, the oldest one ends. So an address that only opens connections ends its own. A
- * handshake takes two round trips, so the oldest one is the least likely to go on.
+ * Ends the oldest handshake of the address that has the most of them. So an address that only opens connections ends its own
+ * handshakes. A handshake takes two round trips, so the oldest one is the least likely to go on.
  */
 static void make_room(void)
 {

@@ -182,7 +182,7 @@ static int earlier(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Chooses as many slabs as have the bytes that have to go, and some more. */
+/* Chooses slabs that together have the bytes that have to go, and some slabs more. */
 static void choose(void)
 {
 	unsigned int need = 0;

@@ -77,8 +77,8 @@ struct region *region_at(const struct owner *, uint64_t addr, uint64_t len);
 #define STORE_OWNER_REGIONS 16384u /* at most */
 #define STORE_QUEUE_FREE (32u << 20) /* bytes of a queue that do not count as memory of the owner */
 /*
- * Bytes of regions that one transaction may copy, or one flush may log, since all clients wait for that. The records of a log for
- * it may take as many, also where there is no log: some 3.7 million entries.
+ * Bytes of regions that one transaction may copy, or one flush may log, since all clients wait for that. The records of it in a
+ * log may take as many bytes, also where there is no log. That is enough for some 3.7 million entries.
  */
 #define STORE_TXN_SIZE (UINT64_C(1) << 30)
 

@@ -160,7 +160,7 @@ static enum rmem_status look_through(struct owner *owner)
 	return may_log(owner->store, &cost, cost.files ? RESERVE : 0);
 }
 
-/* Logs bytes of a region. With @copy they go to memory, too, from the log: a client may write to their source at any time. */
+/* Logs bytes of a region. With @copy they also go from the log to memory, since a client may write to @from at any time. */
 static void log_bytes(struct region *region, uint64_t addr, const uint8_t *from, uint64_t len, bool more, bool copy)
 {
 	while (len) {

@@ -20,7 +20,7 @@
 #define CONNECT_MS 5000
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 60000
-#define STEADY_MS 60000 /* a donor that is lost sooner may carry no pages, and must not get slabs again each second */
+#define STEADY_MS 60000 /* if a donor is lost sooner, its pause still grows: it may carry no page, and get slabs each second */
 
 static void told(void)
 {
