@@ -230,7 +230,7 @@ const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 		return "it has joined a multicast group by rdma_join_multicast(), which cannot be moved: leave it";
 	switch (id->state) {
 	case RXE_MIGR_CM_BUSY:
-		return "it is just being connected, disconnected or resolved: try again";
+		return "it is just being connected, disconnected or resolved: " IBV_TRY_AGAIN;
 	case RXE_MIGR_CM_DATAGRAM:
 		return "connections of UD made by librdmacm cannot be moved: destroy it";
 	case RXE_MIGR_CM_FOREIGN:
@@ -246,7 +246,7 @@ const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id)
 	if (cm_family(id) == AF_IB && id->state != RXE_MIGR_CM_ENDED)
 		return "it has an address of InfiniBand (AF_IB), which cannot be moved: bind or connect it by an IP address";
 	if (id->flags & RXE_MIGR_CM_REQUESTED)
-		return "a connection is asked for that the process has not read of yet: try again";
+		return "a connection is asked for that the process has not read of yet: " IBV_TRY_AGAIN;
 	return NULL;
 }
 

@@ -206,7 +206,11 @@ int ibv_query_taken(struct ibv_context *ctx, uint32_t type, uint32_t number);
 int ibv_query_cm_ids(struct ibv_context *ctx, int fd, uint32_t flags,
 		     int *count, struct rxe_migr_cm_id *ids, int max);
 
-/* Why an id cannot be moved, as it is now; NULL: it can. */
+/*
+ * Why an id cannot be moved, as it is now; NULL: it can. A reason that may be
+ * gone in a moment ends with IBV_TRY_AGAIN.
+ */
+#define IBV_TRY_AGAIN "try again"
 const char *ibv_cm_id_refusal(const struct rxe_migr_cm_id *id);
 
 /*

@@ -168,6 +168,9 @@ static int until_dumped(struct move *m)
 	}
 }
 
+/* The plugin's own reasons end with the first, those that it has from ibv_cm_id_refusal() with the second. */
+_Static_assert(!__builtin_strcmp(TRY_AGAIN, IBV_TRY_AGAIN), "temporary reasons end alike");
+
 /* Does the CRIU plugin say that what stands in the way may be gone in a moment? */
 static bool passing(const char *reason)
 {
