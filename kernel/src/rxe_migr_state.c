@@ -9,21 +9,8 @@
 /* --------------------------------------------------- the state of the QP -- */
 
 /*
- * RUNNING  -> PAUSED	 the peer stopped (STOP, NAK_STOPPED)
- * RUNNING  -> STOPPED	 checkpoint
- * PAUSED   -> RUNNING	 the peer resumed (a peer of UC must also have heard our
- *			 answer), the deadline passed, reset
- * PAUSED   -> RESUMING	 the peer resumed and still owes us an answer
- * PAUSED   -> STOPPED	 checkpoint
- * RESUMING -> RUNNING	 our RESUME was answered, the deadline passed, reset
- * RESUMING -> PAUSED	 the peer stopped
- * RESUMING -> STOPPED	 checkpoint
- * STOPPED  -> RUNNING	 abort or restore of a QP without a peer, reset
- * STOPPED  -> RESUMING	 abort or restore
- * STOPPED  -> PAUSED	 the same, and the peer is stopped
- *
- * Forbidden: RUNNING -> RESUMING: only a QP that was stopped owes a RESUME.
- * A state may follow itself: packets are repeated.
+ * docs/PROTOCOL.md says when each transition happens. A state may follow
+ * itself: packets are repeated.
  */
 static const u8 rxe_migr_arcs[] = {
 	[RXE_MIGR_QP_RUNNING]	= BIT(RXE_MIGR_QP_PAUSED) |
