@@ -11,7 +11,7 @@
 #   make check-suite
 #                   all of rdma-core's own traffic tests with moves inside of them (tests/criu/010-rdma-core-traffic, which takes some); SEED=N
 #   make check-power
-#                   each host loses its power at each phase of a move (tests/godwit/035-power-loss, which takes some). An hour.
+#                   each host loses its power at each step of a move (tests/godwit/035-power-loss, which takes some). An hour.
 #   make check-debug
 #                   some tests in a kernel with KASAN, lockdep and kmemleak, which is built first (10 minutes)
 #   make fuzz       packets that are almost right, changed dumps and changed images, in that kernel; N= packets

@@ -131,7 +131,7 @@ struct seen {
 };
 
 #define SIGNAL_BIT(signal) (1ULL << ((signal) - 1))
-#define HOLDING_SIGNALS							\
+#define STOP_SIGNALS							\
 	(SIGNAL_BIT(SIGSTOP) | SIGNAL_BIT(SIGTSTP) |			\
 	 SIGNAL_BIT(SIGTTIN) | SIGNAL_BIT(SIGTTOU))
 #define PF_EXITING	0x4
@@ -177,7 +177,7 @@ static void look_at_thread(pid_t pid, const char *tid, struct seen *seen)
 	pending = strtoull(find_line(text, "\nSigPnd:\t"), NULL, 16) |
 		  strtoull(find_line(text, "\nShdPnd:\t"), NULL, 16);
 	blocked = strtoull(find_line(text, "\nSigBlk:\t"), NULL, 16);
-	if (pending & ~blocked & HOLDING_SIGNALS)
+	if (pending & ~blocked & STOP_SIGNALS)
 		seen->stops = true;
 	if (pending & SIGNAL_BIT(SIGKILL))
 		seen->dying = true;

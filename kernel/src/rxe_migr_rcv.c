@@ -250,9 +250,10 @@ static int rxe_migr_rcv_stop_ack(struct rxe_qp *qp,
 
 /*
  * Can the peer be as far as its RESUME_ACK says? It has what it acknowledged, and nothing
- * that was never sent. Else this QP is an old copy: its dump was restored before, or the
- * QP went on after the dump. What it sends next would have PSNs that the peer has seen,
- * and be acknowledged as repeated. An old copy gets no answer, and fails at its deadline.
+ * that was never sent. Else this QP was restored from an old dump: the dump was restored
+ * before, or the QP went on after it. What this QP sends next would have PSNs that the
+ * peer has seen, and be acknowledged as repeated. So it believes no answer, and fails at
+ * its deadline.
  */
 static bool rxe_migr_is_possible(struct rxe_qp *qp,
 				 const struct rxe_migr_hdr *hdr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * What migrate says while it works, and at its end. Phases go to stderr, if that is a terminal or --verbose is given; the
+ * What migrate says while it works, and at its end. Steps go to stderr, if that is a terminal or --verbose is given; the
  * closing line, or JSON, goes to stdout.
  */
 #ifndef GODWIT_REPORT_H

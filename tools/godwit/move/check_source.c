@@ -19,7 +19,7 @@
 #define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer, or for ever, and its peers may not */
 #define CHECK_TRIES	5
 
-/* The first problem becomes the reason. All are shown where phases are: with --verbose, or at a terminal. */
+/* The first problem becomes the reason. All are shown where steps are: with --verbose, or at a terminal. */
 static int refuse_for(json_t *problems)
 {
 	size_t n = json_array_size(problems), i;

@@ -52,8 +52,8 @@ void rmem_qp_describe(const struct rmem_port *port, const struct ibv_qp *qp, str
 
 /*
  * Leads the queue pair through INIT, RTR and RTS towards @theirs. @theirs comes from the network, so everything in it is checked.
- * The remote side may READ, WRITE and use atomics. A silent peer's connection ends by time-outs after some seconds; a paused peer
- * is not silent. Returns 0 or -errno.
+ * The remote side may READ, WRITE and use atomics. If the peer does not answer, the connection ends by time-outs after some
+ * seconds; a peer that is stopped, since it moves, answers. Returns 0 or -errno.
  */
 int rmem_qp_connect(const struct rmem_port *port, struct ibv_qp *qp, const struct rmem_qp *mine, const struct rmem_qp *theirs);
 

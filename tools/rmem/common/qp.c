@@ -7,8 +7,8 @@
 #define MAX_24 0xffffffu
 #define RD_ATOMIC 16
 /*
- * The peer has 268 ms for an answer, and there are 6 retries: a silent peer's connection ends after 2 seconds. (For rxe, 7
- * retries would mean endless ones.) RNR has no limit on retries, since a peer that has no receive posted is alive.
+ * The peer has 268 ms for an answer, and there are 6 retries: so the connection of a peer that is gone ends after 2 seconds.
+ * (For rxe, 7 retries would mean endless ones.) RNR has no limit on retries, since a peer that has no receive posted is alive.
  */
 #define ACK_TIMEOUT 16
 #define RETRIES 6
