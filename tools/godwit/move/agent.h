@@ -61,11 +61,11 @@ struct agent {
 	struct criu criu;	/* for a container: podman, without a socket */
 	/*
 	 * Who keeps the restored tasks frozen: the CRIU plugin, which asks at commit_sk before their connections resume;
-	 * or, without RDMA, CRIU itself, which waits for our answer before it lets them go (gate: it waits now).
+	 * or, without RDMA, CRIU itself, which waits for our answer before it lets them go (criu_asks: it waits now).
 	 */
 	int commit_sk, plugin_sk;	/* our end, and the plugin's until CRIU has it */
 	int commit_listener;	/* the plugin in podman's CRIU connects here; or -1 */
-	bool gate;
+	bool criu_asks;
 	pid_t root;
 	struct proc_id criu_id, root_id;	/* for whoever goes on when we are killed */
 	struct proc_id plugin_id;	/* for a container: the CRIU that podman's runtime started */

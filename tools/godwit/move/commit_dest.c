@@ -46,15 +46,15 @@ void agent_plugin_goes(struct agent *a)
 		close_fd(&a->commit_sk);	/* if CRIU has ended, the loop hears of it */
 }
 
-/* Tell the plugin, which answers; or, if there is a gate, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
+/* Tell the plugin, which answers; or, if CRIU asks, CRIU. (If that fails, CRIU has ended, and the loop hears of it.) */
 static void let_go(struct agent *a)
 {
-	if (!a->gate) {
+	if (!a->criu_asks) {
 		if (write(a->commit_sk, "commit\n", 7) < 0)
 			close_fd(&a->commit_sk);
 		return;
 	}
-	a->gate = false;
+	a->criu_asks = false;
 	a->tasks = TASKS_GO;
 	end_quiet(a);
 	criu_answer(&a->criu, true);

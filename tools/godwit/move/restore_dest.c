@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The destination restores the process: `criu restore`, and the gate that keeps the restored tasks frozen until the commit.
+ * The destination restores the process: `criu restore`, and what keeps the restored tasks frozen until the commit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -169,7 +169,7 @@ void agent_criu_event(struct agent *a)
 	if (event != CRIU_NOTIFY) {
 		criu_ended(a, event);
 	} else if (!strcmp(script, "pre-resume") && a->stage == STAGE_RESTORING) {
-		a->gate = true;
+		a->criu_asks = true;
 		if (a->want_contexts) {
 			/* The plugin should have asked us first: it has failed, and CRIU does not know that. */
 			images_explain(a->images, "restore.log");

@@ -214,7 +214,7 @@ static void loop(struct agent *a)
 		struct pollfd p[] = {
 			{ .fd = a->wire.in, .events = POLLIN },
 			{ .fd = a->listener, .events = POLLIN },
-			{ .fd = a->container ? a->criu.pidfd : a->criu.sk, .events = a->gate ? 0 : POLLIN },
+			{ .fd = a->container ? a->criu.pidfd : a->criu.sk, .events = a->criu_asks ? 0 : POLLIN },
 			{ .fd = a->commit_sk, .events = POLLIN },
 			{ .fd = a->commit_listener, .events = POLLIN },
 			{ .fd = a->stage == STAGE_RESTORING ? a->plugin_pidfd : -1, .events = POLLIN },
