@@ -28,7 +28,7 @@
 #   make bench-check
 #                   godwit check beside running traffic; docs/benchmarks/check.md
 #   make bench-many
-#                   many busy queue pairs and the rest of the host; docs/benchmarks/many.md
+#                   many busy queue pairs and the rest of the host; writes docs/benchmarks/many.md, which is not there yet
 #   make bench-rmem
 #                   remote memory against verbs alone, and against redis; docs/benchmarks/rmem.md
 #   make bench-swap
