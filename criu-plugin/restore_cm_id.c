@@ -47,7 +47,7 @@ static void address_to_gid(const union address *a, union ibv_gid *gid)
 	memcpy(gid->raw + 12, &a->in.sin_addr, 4);
 }
 
-/* The address gets the port port, in network byte order; 0: none. */
+/* port is in network byte order; 0: the address has none. */
 static void gid_to_address(const union ibv_gid *gid, uint16_t port,
 			   union address *a)
 {
@@ -298,7 +298,7 @@ static int take_ports(struct ibv_context **ctx, const struct made_id *ids,
 }
 
 /*
- * One restore of this host after the other. If there is no lock, as in a mount
+ * Restores of this host take turns. If there is no lock, as in a mount
  * namespace without a /run that can be written, or if others have it for long,
  * go on without it. The lock matters only to restores and checks at the same
  * moment, and while we wait for it, the program stands still.

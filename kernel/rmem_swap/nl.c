@@ -79,8 +79,8 @@ static int get_dev(struct genl_info *info)
 /* ------------------------------------------------------------------ requests */
 
 /*
- * GENL_ADMIN_PERM asks for CAP_NET_ADMIN. That is the right to change a network, not to open a disk by its path, or to choose who
- * gets the pages of all programs.
+ * GENL_ADMIN_PERM asks for CAP_NET_ADMIN, the right to change a network. It takes more to open a disk by its path, and to choose
+ * who gets the pages of all programs: CAP_SYS_ADMIN.
  */
 static int check_right(const struct genl_split_ops *op, struct sk_buff *skb, struct genl_info *info)
 {

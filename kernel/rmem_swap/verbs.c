@@ -3,9 +3,9 @@
  * RDMA devices, and the verbs objects of each donor.
  *
  * The queue pair has the times of librmem. It waits 268 ms for an answer, 7 times, so that it fails some 2 seconds after a donor
- * falls silent. It takes at most 6 RNR NAKs in a row: a donor has a receive for each message that we send, and a donor that is
- * paused, because it moves, sends no RNR NAK. Without this limit a broken donor would hold its I/O for ever. The send queue has
- * room for all that can be posted at once: RS_DEPTH requests, a message, and a drain.
+ * falls silent. It takes at most 6 RNR NAKs in a row. A donor in order sends none: it has a receive for each message that we send,
+ * and a donor that is stopped, because it moves, sends none either. Without this limit a broken donor would hold its I/O for ever.
+ * The send queue has room for all that can be posted at once: RS_DEPTH requests, a message, and a drain.
  */
 
 #include <linux/in6.h>
@@ -106,7 +106,7 @@ static bool post(struct rs_io *io)
 	}
 	sge.addr = io->dma;
 	io->cqe.done = io_completed;
-	/* As soon as @io is posted it may end, and nothing else of ours holds the queue pair: rs_verbs_destroy() waits for this. */
+	/* As soon as @io is posted it may end. Then this lock alone keeps rs_verbs_destroy() from destroying the queue pair. */
 	rcu_read_lock();
 	ret = ib_post_send(d->qp, &wr.wr, NULL);
 	rcu_read_unlock();
@@ -118,8 +118,8 @@ static bool post(struct rs_io *io)
 }
 
 /*
- * Posts @io, which has a reference to its slab, or is NULL. If @io can't be posted, posts the request that comes next because of
- * that, and so on. Not from an interrupt
+ * Posts @io, which has a reference to its slab, or is NULL. If that fails, io_done() may return a request to post in its place, and
+ * so on. Not from an interrupt
  */
 void rs_post_all(struct rs_io *io)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Addresses: those of a packet, those of a QP, and another one for its peer. */
+/* Addresses: read them from a packet or a QP, and say where packets go. */
 
 #include "rxe_migr_loc.h"
 
@@ -34,8 +34,9 @@ void rxe_migr_packet_gids(struct sk_buff *skb, union ib_gid *from,
 }
 
 /*
- * Make av name another peer. rxe tells by the MAC address whether the peer is on
- * this device: then it loops packets back. Without a device nobody is on it.
+ * Point av at another peer, by its GID. rxe loops a packet back if the MAC address in
+ * av is the device's own, so set it if this device has the GID. Without a device the
+ * MAC address stays zero.
  */
 void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 		      const union ib_gid *gid)
@@ -62,8 +63,9 @@ void rxe_migr_call_at(struct rxe_dev *rxe, struct rxe_av *av,
 }
 
 /*
- * Find where the device has the address that av leads from: VLANs may have the same one,
- * so first at the interface that a packet came by. Fails if it has it no more.
+ * Find the device's GID that is av's source address, and set its index in av. VLANs may
+ * have the same address, so look first at the interface that the packet came by. Fails
+ * if the device does not have the address any more.
  */
 int rxe_migr_find_source(struct rxe_dev *rxe, struct net_device *came_by,
 			 struct rxe_av *av)
@@ -74,7 +76,8 @@ int rxe_migr_find_source(struct rxe_dev *rxe, struct net_device *came_by,
 	rxe_migr_sgid(av, &gid);
 	attr = rdma_find_gid_by_port(&rxe->ib_dev, &gid,
 				     IB_GID_TYPE_ROCE_UDP_ENCAP, 1, came_by);
-	if (IS_ERR(attr))	/* a packet that was looped back came by the sender's */
+	/* A looped-back packet came by the sender's interface: look at all. */
+	if (IS_ERR(attr))
 		attr = rdma_find_gid_by_port(&rxe->ib_dev, &gid,
 					     IB_GID_TYPE_ROCE_UDP_ENCAP, 1,
 					     NULL);

@@ -111,8 +111,8 @@ static struct rxe_pool *rxe_migr_pool_of(struct rxe_dev *rxe, u16 object_id)
  * runs: a destroy waits in rxe_cleanup() until the reference is put. Returns NULL if the
  * object is being destroyed, or if the driver has no such object. A destroy sets usecnt
  * to -1 before rxe_cleanup() takes the object from its pool, under the lock that is held
- * here. But usecnt is also -1 while a region is registered anew. So usecnt does not count
- * if locked says that no object can be destroyed.
+ * here. usecnt is also -1 while a region is registered anew, so it is not looked at if
+ * locked says that no object can be destroyed.
  */
 static struct rxe_pool_elem *rxe_migr_ref(struct rxe_dev *rxe,
 					  struct ib_uobject *uobj, bool locked)

@@ -30,7 +30,7 @@ bool rxe_migr_is_bound(const struct rxe_migr_hdr *hdr,
 	       (!(hdr->flags & has_sq_psn) || hdr->sq_psn == mine->rq_psn);
 }
 
-/* Make hdr one that can be sent. False: it must not be. */
+/* Add version, opcode and MAC to hdr. False: there is no key, and it must not be sent. */
 static bool rxe_migr_finish(struct rxe_migr_hdr *hdr, u8 opcode)
 {
 	hdr->version = RXE_MIGR_WIRE_VERSION;
@@ -86,7 +86,10 @@ static int rxe_migr_send_from(struct rxe_qp *carrier, struct rxe_av *av,
 	return rxe_xmit_packet(carrier, &pkt, skb);
 }
 
-/* A QP that was stopped again meanwhile must not send its new epoch in a RESUME. */
+/*
+ * Is an answer to this QP's RESUME still awaited? Not if the QP was stopped again: it must
+ * not send its new epoch in a RESUME.
+ */
 static bool rxe_migr_owes_resume(struct rxe_qp *qp)
 {
 	lockdep_assert_held(&qp->state_lock);
@@ -127,9 +130,8 @@ bool rxe_migr_peer_is_silent(struct rxe_qp *qp)
 }
 
 /*
- * Send by the GSI QP, which every device has. This is for a QP that is gone, and
- * for an address that is not the peer's: an RC QP would keep the route to that
- * address.
+ * Send by the GSI QP, which every device has. Use it if the QP is gone, or if the packet
+ * goes to another address than the peer's: an RC QP would keep the route to that address.
  */
 int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 			 const struct rxe_migr_hdr *hdr)
@@ -149,8 +151,8 @@ int rxe_migr_send_by_gsi(struct rxe_dev *rxe, struct rxe_av *av, u8 opcode,
 
 /*
  * Answer a packet by av, which leads from where the packet went to where it came from.
- * If there is no device any more, hdr is signed and sent back by the way that the packet
- * came, and nobody counts the answer.
+ * If the device is gone, hdr is signed and leaves by the way that the packet came, and no
+ * counter counts it.
  */
 void rxe_migr_answer(struct rxe_pkt_info *pkt, struct rxe_av *av, u8 opcode,
 		     struct rxe_migr_hdr *hdr)

@@ -129,7 +129,7 @@ static int UVERBS_HANDLER(RXE_METHOD_MIGR_CM_CONNECT)(struct uverbs_attr_bundle 
 	if (in.state != RXE_MIGR_CM_CONNECTED && in.state != RXE_MIGR_CM_LEFT)
 		return -EINVAL;
 
-	/* held, so that nothing is destroyed or resumed meanwhile */
+	/* This keeps objects from being destroyed, and the context from being resumed. */
 	down_write(&attrs->ufile->hw_destroy_rwsem);
 	qp = rxe_migr_find_qp(uc, in.qp_num);
 	if (uc->migr.state != RXE_MIGR_CTX_RESTORING)

@@ -100,7 +100,7 @@ static int look_at(struct thread *t, struct region *region, const struct part *f
 	return result;
 }
 
-/* May be interrupted itself, and begun again, also after another restart. Then the step is done again. */
+/* If the connection breaks again meanwhile, repair_go_on() calls this once more, from its beginning. */
 static int after_restart(struct thread *t)
 {
 	const struct part *flush;

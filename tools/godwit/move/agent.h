@@ -131,8 +131,8 @@ struct device_here {
  */
 int agent_flow(const struct addresses *moving, const struct device_here *d, json_t *flow);
 /*
- * The same: a restore asks for the MAC address of each peer of librdmacm. For IPv4 the kernel asks by an address in the peer's
- * subnet, and one that moves along is quiet until the commit. (For IPv6 it asks by a link-local one.)
+ * Can this host ask for the MAC address of each peer of librdmacm, as a restore does? For IPv4 the kernel asks from an address in
+ * the peer's subnet, and one that moves along is quiet until the commit. (For IPv6 it asks from a link-local one.)
  */
 void agent_check_neighbours(const struct addresses *moving, json_t *peers, json_t *problems);
 

@@ -43,13 +43,16 @@ void container_facts(struct move *m);
 /* volumes_source.c: those of the facts. container_volumes_size(): of those that are copied, in bytes. */
 json_t *container_volumes(struct move *m);
 uint64_t container_volumes_size(const struct move *m);
-/* watchers_source.c: what would start it again here becomes the plan's problem. label: podman's, of a unit of systemd, or "". */
+/*
+ * watchers_source.c: what would start it again here becomes the plan's problem. label: the systemd unit that the container's label
+ * names, or "".
+ */
 void container_look_at_watchers(struct move *m, pid_t conmon, const char *label);
 /* network_source.c: the network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 /* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */
 json_t *container_network(const struct move *m);
-/* As container_netns(), but NULL, if podman has made it and removed it: that it does as soon as the tasks are dead. */
+/* As container_netns(), but NULL if podman made it and has removed it, which podman does as soon as the tasks are dead. */
 json_t *container_netns_left(const struct move *m);
 /*
  * network_source.c. container_look_at_network(): gives that network, and *netns. container_check_connections(), once the facts

@@ -123,8 +123,8 @@ void agent_check_network(json_t *network, json_t *problems)
 /* ----------------------------------------------------------------- make -- */
 
 /*
- * It is written down first that the namespace is ours to remove, or what sysctls it has. If it could not be made, it is not
- * ours.
+ * First write down that the namespace is ours to remove, or which sysctls it had. netns_make() takes all back when it fails: then
+ * nothing is ours.
  */
 int agent_make_netns(struct agent *a)
 {
@@ -143,7 +143,7 @@ int agent_make_netns(struct agent *a)
 	return agent_save(a);
 }
 
-/* The namespace that podman has made, by a name in /run/netns: the runtime has opened that for CRIU. Free it. */
+/* The path in /run/netns of the namespace that podman has made: the runtime has opened it for CRIU. Free it. */
 static char *find_netns(pid_t criu)
 {
 	char *folder = xasprintf("/proc/%d/fd", criu), *found = NULL;

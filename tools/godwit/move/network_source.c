@@ -54,7 +54,7 @@ static bool has_device(json_t *netns, const char *device)
 	return false;
 }
 
-/* Where namespaces share devices, the container may have one of this host open. The addresses of that stay here. */
+/* Where namespaces share devices, the container may have one of this host open. That device's addresses stay here. */
 static void look_at_devices(struct move *m, json_t *netns)
 {
 	for (size_t i = 0; i < m->plan.contexts.n; i++) {
@@ -67,7 +67,7 @@ static void look_at_devices(struct move *m, json_t *netns)
 	}
 }
 
-/* It goes along with all that is in it, but for podmans, if it is not NULL: podman makes that interface again. */
+/* All that is in the namespace goes along, except podmans, the interface that podman makes again; NULL: there is none. */
 static json_t *look_at_netns(struct move *m, const char *path, json_t *podmans)
 {
 	json_t *netns;

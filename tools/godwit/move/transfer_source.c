@@ -10,7 +10,7 @@ struct progress {
 	bool stopped;	/* on_progress() stopped it, with fault() */
 };
 
-/* Stop when time is up, or when the destination says something: while files come it says only what failed. */
+/* Stop when time is up, or when the destination says something: while files come to it, it says nothing but what failed. */
 static int on_progress(void *arg, uint64_t bytes)
 {
 	struct progress *p = arg;

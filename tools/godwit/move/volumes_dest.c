@@ -95,8 +95,8 @@ static void disown(struct agent *a, json_t *volume)
 }
 
 /*
- * It is written down first that the volume is ours to remove. If it could not be made, it is not ours. We write before we look at
- * other moves: if two begin at once, at least one sees what the other has written down.
+ * First write down that the volume is ours to remove. If it can't be made, take that back. We write before we look at other moves:
+ * if two begin at once, at least one sees what the other has written down.
  */
 static int make_volume(struct agent *a, json_t *volume)
 {

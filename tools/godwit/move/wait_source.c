@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * The source waits for CRIU, podman or the destination, not for longer than its limit. Meanwhile its peers wait for it, and
+ * The source waits for CRIU, podman or the destination, but no longer than --limit. Meanwhile its peers wait for it, and
  * are asked to wait on.
  */
 #include <errno.h>

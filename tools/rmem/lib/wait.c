@@ -69,7 +69,7 @@ static bool take_completions(struct rmem *r, unsigned int looks)
 	return any;
 }
 
-/* A completion after the first look makes the descriptor readable. The second look sees a completion before that. */
+/* Arms the queue and looks once more, for what came before. A completion that comes after makes the descriptor readable. */
 static bool arm(struct rmem *r)
 {
 	if (r->qp && ibv_req_notify_cq(r->cq, 0))
@@ -102,7 +102,7 @@ static void poll_for_all(struct rmem *r)
 		return;
 	r->polling = true;
 	if (arm(r)) {
-		/* The event of this completion ends a later poll(). Many such events would take memory of the kernel. */
+		/* This completion may have left an event, which ends a later poll() at once. Events take memory of the kernel. */
 		if (++r->found_armed % EVENTS == 0)
 			take_events(r);
 	} else {

@@ -54,7 +54,7 @@ _Static_assert(sizeof(struct header) <= RVM_PAGE, "one page");
 
 enum txn_state {
 	TXN_NONE,
-	TXN_OPEN,   /* the donor's reals are as at rvm_begin(), or, if half, as an earlier rvm_commit() made them */
+	TXN_OPEN,   /* the donor's reals are as at rvm_begin(), or, if half, as an earlier rvm_commit() of it left them */
 	TXN_UNSURE, /* rmem_txn_go() was called and said neither yes nor no */
 };
 
