@@ -3,6 +3,7 @@
  * traffic: two ends exchange every kind of RC work, or of UC, both ways at once, and check each byte of it.
  *
  *   traffic.c          workers, and the main loop: time, signals, stalls, the result
+ *   traffic_base.c     what all others call: violations, and the clock
  *   traffic_options.c  the command line
  *   traffic_data.c     what each message must be: both ends compute it from the seed
  *   traffic_verbs.c    objects, connection, tear-down
@@ -242,7 +243,7 @@ extern _Atomic bool *go, *halt;
 extern unsigned created, destroyed;
 extern bool is_child;
 
-/* traffic.c */
+/* traffic_base.c */
 _Noreturn void violation(const struct qp *q, const char *what, uint64_t seq, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 _Noreturn void unusable(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
