@@ -31,7 +31,7 @@ void agent_undo_copy(struct agent *a)
 	a->criu = (struct criu)CRIU_INIT;
 	a->criu_id = a->root_id = (struct proc_id){ 0 };
 	a->criu_asks = a->adding = false;
-	a->tasks = TASKS_FROZEN;
+	agent_set_tasks(a, TASKS_FROZEN);
 	fault_clear();
 	/* Sockets of dead tasks go on sending, so we kill them while the addresses are still quiet. */
 	warn_of(a, addresses_kill_sockets(&a->addresses));

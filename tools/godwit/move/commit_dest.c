@@ -40,7 +40,7 @@ static void end_quiet(struct agent *a)
 /* The plugin has taken the commit: from now on the tasks outlive CRIU. */
 void agent_plugin_goes(struct agent *a)
 {
-	a->tasks = TASKS_GO;
+	agent_set_tasks(a, TASKS_GO);
 	end_quiet(a);
 	if (write(a->commit_sk, "go\n", 3) < 0)
 		close_fd(&a->commit_sk);	/* if CRIU has ended, the loop hears of it */
@@ -55,7 +55,7 @@ static void let_go(struct agent *a)
 		return;
 	}
 	a->criu_asks = false;
-	a->tasks = TASKS_GO;
+	agent_set_tasks(a, TASKS_GO);
 	end_quiet(a);
 	criu_answer(&a->criu, true);
 	fault_clear();

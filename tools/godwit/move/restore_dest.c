@@ -143,7 +143,7 @@ static void criu_ended(struct agent *a, enum criu_event event)
 	if (event == CRIU_DONE && a->stage == STAGE_COMMITTED) {
 		a->running_ns = now_ns();
 		/* This is saved for our keeper, which must not count the tasks: they run, and may end. */
-		a->tasks = TASKS_RAN;
+		agent_set_tasks(a, TASKS_RAN);
 		agent_save(a);
 		fault_clear();
 	} else if (a->stage == STAGE_COMMITTED) {

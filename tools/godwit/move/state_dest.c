@@ -44,6 +44,13 @@ void agent_set_stage(struct agent *a, enum stage stage)
 		signal(SIGCHLD, SIG_IGN);	/* the process is our child, but may end as it likes */
 }
 
+/* Tasks that have run stay so until all is undone, also if the plugin's word is heard after CRIU's end. */
+void agent_set_tasks(struct agent *a, enum tasks tasks)
+{
+	if (tasks == TASKS_FROZEN || tasks > a->tasks)
+		a->tasks = tasks;
+}
+
 int agent_enter_stage(struct agent *a, enum stage stage)
 {
 	agent_set_stage(a, stage);
@@ -133,7 +140,7 @@ int agent_load(struct agent *a)
 	a->criu_id = id_from_json(json_object_get(state, "criu_id"));
 	a->root_id = id_from_json(json_object_get(state, "root_id"));
 	a->plugin_id = id_from_json(json_object_get(state, "plugin_id"));
-	a->tasks = json_is_true(json_object_get(state, "ran")) ? TASKS_RAN : TASKS_FROZEN;
+	agent_set_tasks(a, json_is_true(json_object_get(state, "ran")) ? TASKS_RAN : TASKS_FROZEN);
 	a->root = a->root_id.pid;
 	a->restored = json_incref(json_object_get(state, "restored"));
 	addresses_from_json(&a->addresses, json_object_get(state, "addresses"));
