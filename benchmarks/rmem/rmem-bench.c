@@ -36,7 +36,8 @@ void die(const char *what)
 struct rmem *connect_as(const char *client)
 {
 	const char *reason = "";
-	struct rmem *r = rmem_connect(&(struct rmem_options){ .host = bench.host, .client = client, .key_file = bench.key }, &reason);
+	struct rmem_options options = { .host = bench.host, .client = client, .key_file = bench.key };
+	struct rmem *r = rmem_connect(&options, &reason);
 
 	if (r)
 		return r;
@@ -143,7 +144,8 @@ static void bench_commit(void)
 	for (unsigned int i = 0; i < bench.clients; i++)
 		pthread_join(committers[i].thread, NULL);
 	printf("commit %llu %llu %lld %lld %.1f\n", (unsigned long long)bench.clients, (unsigned long long)bench.pages,
-	       (long long)median(all, bench.clients * bench.ops, 50) / 1000, (long long)median(all, bench.clients * bench.ops, 99) / 1000,
+	       (long long)median(all, bench.clients * bench.ops, 50) / 1000,
+	       (long long)median(all, bench.clients * bench.ops, 99) / 1000,
 	       bench.clients * bench.ops * 1e9 / took);
 	free(all);
 }

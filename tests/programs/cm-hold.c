@@ -12,8 +12,8 @@
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
  *   ib     one that is bound to any address of InfiniBand, not to ADDRESS
- *   lent   two that are connected, one of them with the queue pair, connected to itself, of a process that is no child of any process
- *          here
+ *   lent   two that are connected, one of them with the queue pair, connected to itself, of a process that is no child of any
+ *          process here
  *   apart  two that are connected, one of them with a queue pair that has no peer
  *   shared one that is bound, and whose file such a process has open, too; says "outsider PID" before
  */

@@ -8,7 +8,7 @@
 
 #define WHY_OWNER_ENDED	"the process whose memory it is has ended, and it can't be registered again: deregister it before"
 #define WHY_OWNER_STAYS	"its memory is that of process %d, which stays here: start both under one process"
-/* The end of a reason that may be gone in a moment: godwit tries again. ibv_cm_id_refusal() ends such reasons with IBV_TRY_AGAIN. */
+/* The end of a reason that may be gone in a moment: godwit tries again. ibv_cm_id_refusal() has IBV_TRY_AGAIN for it. */
 #define TRY_AGAIN	"try again"
 #define WHY_UNMAPPED	"its memory is no longer mapped, and it can't be registered again: deregister it, or " TRY_AGAIN
 #define WHY_PROTECTED	"mprotect() has taken access to its memory away, and it can't be registered again: give the access back, or deregister it"

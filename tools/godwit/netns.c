@@ -273,7 +273,8 @@ int netns_make(json_t *json)
 		ret = fault("network namespace %s: somebody has just made it, or taken it away: try again", n.path);
 	if (ret)
 		goto out;
-	ret = (namespace ? make_namespace(&n) ?: netns_note(&n, json) : 0) ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
+	ret = namespace ? make_namespace(&n) ?: netns_note(&n, json) : 0;
+	ret = ret ?: make_ifaces(&n, &made) ?: netns_inside(&n, fill, NULL);
 	if (ret)
 		take_back(&n, made, namespace);
 out:

@@ -95,7 +95,7 @@ void netns_close(struct netns *n)
 	close_fd(&n->ours);
 }
 
-/* The kernel's number of the namespace that we are in: no other one gets it until the next boot. (An inode's is soon given again.) */
+/* The kernel's number of the namespace that we are in: no other one gets it until the next boot. (An inode's is soon reused.) */
 static int see_cookie(struct netns *n, void *cookie)
 {
 	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), ret = 0;

@@ -115,7 +115,7 @@ _Static_assert(sizeof(struct rmem_welcome) == 104, "wire");
 
 enum rmem_type {
 	RMEM_ALLOC = 1,	  /* rmem_alloc_request; answer rmem_wire_region */
-	RMEM_LIST = 2,	  /* rmem_list_request; answer rmem_list_answer. A region of an earlier connection has a key when it is listed */
+	RMEM_LIST = 2,	  /* rmem_list_request; answer rmem_list_answer. A region of an earlier connection has a key after that */
 	RMEM_QUEUE = 3,	  /* rmem_queue_request; the answer has no body: all entries are queued, or none */
 	RMEM_GO = 4,	  /* rmem_go_request; the answer has no body */
 	RMEM_ABORT = 5,	  /* neither the request nor the answer has a body */
@@ -165,7 +165,8 @@ struct rmem_list_answer {
 	struct rmem_wire_region regions[];
 };
 _Static_assert(sizeof(struct rmem_list_answer) == 8, "wire");
-#define RMEM_LIST_MAX ((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_list_answer)) / sizeof(struct rmem_wire_region))
+#define RMEM_LIST_MAX \
+	((RMEM_MSG_SIZE - sizeof(struct rmem_msg) - sizeof(struct rmem_list_answer)) / sizeof(struct rmem_wire_region))
 
 enum rmem_op_kind {
 	RMEM_OP_CP = 1,

@@ -364,7 +364,8 @@ static void forge_header(enum kind k, enum forgery how, struct rxe_migr_hdr *hdr
 	case RQ_PSN: hdr->rq_psn = htobe32(1u << below(32)); break;
 	case SQ_PSN: hdr->sq_psn = htobe32(1u << below(32)); break;
 	case SRC_QPN: hdr->src_qpn = htobe32(be32toh(hdr->src_qpn) + 1); break;
-	case OLD_EPOCH: hdr->epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH); break;	/* a tombstone has one */
+	/* a tombstone has one */
+	case OLD_EPOCH: hdr->epoch = htobe32(answer || s.state == TOMB ? epoch - 1 : PEER_EPOCH); break;
 	case OLDEST_EPOCH: hdr->epoch = htobe32(0); break;
 	case FAR_EPOCH: hdr->epoch = htobe32(PEER_EPOCH + (1u << 31) + 1); break;
 	case UNSENT_PSN: hdr->psn = htobe32(s.psn & 0xffffff); break;

@@ -251,10 +251,11 @@ static void proper(int fd)
 	uint32_t query_flags = below(8) ? below(2) : rnd();
 	uint64_t since = edge();
 	const void *in[] = {
-		[0] = below(2) ? &query_flags : NULL, [1] = &buf, [2] = below(4) ? NULL : &since, [3] = &begin, [4] = &hint, [5] = &buf, [6] = &resume,
+		[0] = below(2) ? &query_flags : NULL, [1] = &buf, [2] = below(4) ? NULL : &since, [3] = &begin, [4] = &hint,
+		[5] = &buf, [6] = &resume,
 	};
-	static const uint16_t in_len[] = { sizeof(query_flags), sizeof(buf), sizeof(since), sizeof(begin), sizeof(hint), sizeof(buf),
-					   sizeof(resume) };
+	static const uint16_t in_len[] = { sizeof(query_flags), sizeof(buf), sizeof(since), sizeof(begin), sizeof(hint),
+					   sizeof(buf), sizeof(resume) };
 	static const uint16_t out_len[] = { sizeof(struct rxe_migr_query), sizeof(struct rxe_migr_dump) };
 	int event_fd = below(2) ? (int)below(16) : (int)edge(), err;
 	struct rxe_migr_cm_list list = { .fd = below(4) ? cm_file : (int)edge(), .addr = address(),

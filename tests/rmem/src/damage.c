@@ -573,7 +573,8 @@ static int limits(void)
 	owner_quota(owner, 0);
 	n += fill_queue(owner, ops, 1 << 20);
 	region_of_tag(owner, 1)->mem[0] = 'q';
-	if (n != store_queued(owner) || n != 3 << 20 || store_go(owner, 1, 0, n) || region_of_tag(owner, 0)->mem[0] != 'q' || owner_memory(owner) < 1 << 20)
+	if (n != store_queued(owner) || n != 3 << 20 || store_go(owner, 1, 0, n) || region_of_tag(owner, 0)->mem[0] != 'q' ||
+	    owner_memory(owner) < 1 << 20)
 		return failed("a long queue", "it does not happen");
 	store_close(store);
 	return 0;
@@ -608,7 +609,7 @@ static int too_many_records(const char *dir)
 	return 0;
 }
 
-/* The same for what is not logged, as is all of a donor that does not persist, and slabs of one that does. (fill() has the rest.) */
+/* The same for what is not logged: all of a donor that does not persist, and slabs of one that does. (fill() has the rest.) */
 static int too_much_to_copy(const char *dir)
 {
 	char *why = NULL;

@@ -84,7 +84,10 @@ extern pthread_mutex_t txn_lock;
 extern uint64_t first_txn, commits;	/* under txn_lock: the last transaction at the start, and those since */
 
 /* Counts of successful calls, for the last lines. */
-enum did { DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_LONG, DID_KINDS };
+enum did {
+	DID_PUT, DID_GET, DID_PUT8, DID_FLUSH, DID_ALLOC, DID_CP, DID_FREE, DID_GO, DID_ABORT, DID_LEAVE, DID_USURP, DID_LONG,
+	DID_KINDS
+};
 void count(enum did did, unsigned int n);
 
 /* Ends the connection, and makes another. No thread is in a call. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * rmem-crash [--points N] [--recoveries N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced (rmem-lossy.c). A
- * process works on a store until a given call of the disk, the point. There it ends as by a power cut. Other processes follow,
- * and some of them end in their recovery, too. Each checks that it finds what may be there (model.h). Every fifth time the disk
- * fails the call instead, and the crash comes after the store's reaction.
+ * rmem-crash [--points N] [--recoveries N] [--seed S]: a donor's store on a disk that loses, at a crash, what was not synced
+ * (rmem-lossy.c). A process works on a store until a given call of the disk, the point. There it ends as by a power cut. Other
+ * processes follow, and some of them end in their recovery, too. Each checks that it finds what may be there (model.h). Every
+ * fifth time the disk fails the call instead, and the crash comes after the store's reaction.
  *
  * Of some crashes, the recovery crashes at each of its calls. It finds the same files each time.
  *

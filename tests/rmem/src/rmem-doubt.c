@@ -7,8 +7,8 @@
  * transaction is open any more, the donor must have what the memory has; and at any time what it had when a commit was called.
  *
  * Before that, memories that must not be made: where there is one already, whose region was not listed; and over the
- * reals, or the shadows, of another one. After it, transactions of others on the connection, which are not allowed: a commit neither
- * takes their result for its own, nor takes their answer away.
+ * reals, or the shadows, of another one. After it, transactions of others on the connection, which are not allowed: a commit
+ * neither takes their result for its own, nor takes their answer away.
  */
 #include <err.h>
 #include <errno.h>

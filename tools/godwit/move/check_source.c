@@ -16,7 +16,7 @@
 #define CHECK_MS	60000
 #define LIMIT_S		45	/* how long a process may be frozen, if the operator does not say */
 #define LEAST_PAUSE_S	(AFTER_LIMIT_S + 2)	/* peers round their time, and to ask them takes a while */
-#define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer, or for ever, and its peers may not */
+#define RENEW_S		60	/* the default of pause_timeout: this host may wait for longer than its peers do */
 #define CHECK_TRIES	5
 
 /* The first problem becomes the reason. All are shown where steps are: with --verbose, or at a terminal. */

@@ -103,7 +103,8 @@ static bool is_known(const char *address, const char *ifname)
 static void check_neighbour(const struct own *own, const struct address *moves, json_t *peer, const char *address,
 			    json_t *problems)
 {
-	struct nl_address from = { .family = AF_INET, .addr = moves->addr, .prefixlen = moves->prefixlen }, to = { .family = AF_INET };
+	struct nl_address from = { .family = AF_INET, .addr = moves->addr, .prefixlen = moves->prefixlen };
+	struct nl_address to = { .family = AF_INET };
 
 	if (moves->family != AF_INET || inet_pton(AF_INET, address, &to.addr) != 1 || !nl_same_subnet(&from, &to) ||
 	    can_ask(own, if_nametoindex(moves->ifname), &to) || is_known(address, moves->ifname))

@@ -181,7 +181,7 @@ bool client_resume(struct client *c);
 
 /* ------------------------------------------------------------------ greet.c */
 
-/* Takes over a TCP connection for the handshake. If too many handshakes are under way, one of the address that has most of them ends. */
+/* Takes over a TCP connection for the handshake. If too many are under way, one of the address that has most of them ends. */
 void greet(int fd, const char *peer);
 void greetings_close(void);
 

@@ -10,7 +10,7 @@
 #include "store_internal.h"
 
 #define QUEUE_SMALL (1u << 20) /* bytes that a queue may have without a check */
-#define QUEUE_STEP (1u << 19) /* entries. A queue grows by no more, since its new part is memory that the host still counts as free */
+#define QUEUE_STEP (1u << 19) /* entries. A queue grows by no more, since its new part is memory that the host counts as free */
 
 /* ---------------------------------------------------------------- queue -- */
 

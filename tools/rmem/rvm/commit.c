@@ -22,8 +22,8 @@
  *	  is OPEN again.
  *
  * If rvm_commit() fails while the state is UNSURE, the program goes on with an open transaction, and may change more, also pages
- * that are dirty already. When a later call hears that the unsure transaction took place, it commits all dirty pages once more. From
- * then on the donor has what the first call was to commit, so rvm_abort() can't undo it any more (rvm.half).
+ * that are dirty already. When a later call hears that the unsure transaction took place, it commits all dirty pages once more.
+ * From then on the donor has what the first call was to commit, so rvm_abort() can't undo it any more (rvm.half).
  *
  * After each new connection, also one that another thread has made, the session in the header is read. A transaction goes only
  * over the connection over which the session was read. If there is another connection by then, nothing is sent. A transaction
