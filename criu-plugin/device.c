@@ -193,14 +193,6 @@ static bool same_name(const char *at, size_t length, const void *name)
 	return strlen(name) == length && !memcmp(at, name, length);
 }
 
-static bool is_device(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), RDMA_CLASS "/%.63s", name);
-	return !access(path, F_OK);
-}
-
 struct ibv_context *open_any_device(void)
 {
 	struct ibv_context *ctx = NULL;
@@ -247,13 +239,13 @@ const char *choose_device(const char *source)
 	static char name[64];
 
 	if (look_up(DEVICE_MAP, same_name, source, name, sizeof(name))) {
-		if (is_device(name))
+		if (has_node(name))
 			return name;
 		fail("%s: this host has no device %s (device_map)", source,
 		     name);
 		return NULL;
 	}
-	if (is_device(source))
+	if (has_node(source))
 		return source;
 	if (only_device(name))
 		return name;

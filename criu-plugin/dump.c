@@ -163,6 +163,27 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 	}
 }
 
+static int own_netns = -1;	/* CRIU's, while it is in that of its tasks */
+
+static int leave_tasks_netns(void)
+{
+	int own = own_netns;
+
+	own_netns = -1;
+	return leave_netns(own);
+}
+
+/*
+ * CRIU will open the files of mappings anew. Where namespaces do not share
+ * devices, a device can be opened only in its own. So from now on CRIU is in the
+ * network namespace of its tasks.
+ */
+static int enter_tasks_netns(void)
+{
+	return dump.num_contexts && !rdma_is_shared() ?
+		enter_netns(dump.root, &own_netns) : 0;
+}
+
 static void interrupted(int signo)
 {
 	(void)signo;
@@ -193,6 +214,8 @@ int checkpoint(int pid)
 
 	if (!dump.num_tasks)
 		take_one_alarm();
+	if (leave_tasks_netns())
+		return -1;
 	task = append(&dump.tasks, sizeof(*task), dump.num_tasks);
 	if (!task)
 		return -1;
@@ -204,7 +227,7 @@ int checkpoint(int pid)
 	if (for_each_fd(pid, checkpoint_fd, task))
 		return -1;
 	dump.num_tasks++;
-	return -ENOTSUP;
+	return enter_tasks_netns() ? -1 : -ENOTSUP;
 }
 
 /* ---------------------------------------------------------------- inventory -- */
@@ -402,6 +425,7 @@ int dump_file(int fd, int id)
  */
 void dump_end(bool failed)
 {
+	leave_tasks_netns();
 	end_contexts(failed);
 	end_cm();
 	pass_lock_end(dump.collected);

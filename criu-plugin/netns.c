@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The network namespace of a process: opened, entered, and left again. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/nsfs.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "plugin.h"
@@ -29,27 +35,64 @@ int open_other_netns(pid_t pid, int *ns)
 	return 0;
 }
 
+/* Takes ns, unless it is -1: there is nothing to enter. */
+static int enter(int ns, int *own)
+{
+	int ret;
+
+	*own = -1;
+	if (ns < 0)
+		return 0;
+	*own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	ret = *own < 0 ? -1 : setns(ns, CLONE_NEWNET);
+	if (ret && *own >= 0) {
+		close(*own);
+		*own = -1;
+	}
+	close(ns);
+	return ret;
+}
+
 int enter_netns(pid_t pid, int *own)
 {
-	int ns, ret;
+	int ns;
 
 	*own = -1;
 	if (open_other_netns(pid, &ns))
 		return fail("process %d: its network namespace cannot be opened: %m",
 			    pid);
-	if (ns < 0)
-		return 0;
-	*own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	ret = *own < 0 ? -1 : setns(ns, CLONE_NEWNET);
-	if (ret) {
-		fail("process %d: its network namespace cannot be entered: %m",
-		     pid);
-		if (*own >= 0)
-			close(*own);
-		*own = -1;
-	}
-	close(ns);
-	return ret;
+	return enter(ns, own) ? fail("process %d: its network namespace cannot be entered: %m",
+				     pid) : 0;
+}
+
+/*
+ * The kernel is asked what it is: the link in /proc/self/fd has only the path, if
+ * the runtime has opened it by a path below /run/netns.
+ */
+static bool is_given(int fd, const struct stat *own)
+{
+	struct statfs fs;
+	struct stat st;
+
+	return !fstatfs(fd, &fs) && fs.f_type == NSFS_MAGIC &&
+	       ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNET && !fstat(fd, &st) &&
+	       (st.st_dev != own->st_dev || st.st_ino != own->st_ino);
+}
+
+int enter_given_netns(int *own)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *de;
+	struct stat st;
+	int ns = -1;
+
+	if (dir && !stat("/proc/self/ns/net", &st))
+		while (ns < 0 && (de = readdir(dir)))
+			if (de->d_name[0] != '.' && is_given(atoi(de->d_name), &st))
+				ns = fcntl(atoi(de->d_name), F_DUPFD_CLOEXEC, 0);
+	if (dir)
+		closedir(dir);
+	return enter(ns, own) ? fail("the network namespace of the tasks cannot be entered: %m") : 0;
 }
 
 int leave_netns(int own)

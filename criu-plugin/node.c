@@ -77,9 +77,8 @@ static bool is_file_of(const char *uverbs, const char *device)
 	return !device_name(uverbs, name) && !strcmp(name, device);
 }
 
-int find_node(const char *device, struct node *node)
+static bool find_name(const char *device, char name[NODE_LEN])
 {
-	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8];
 	struct dirent *de;
 	bool found = false;
 	DIR *dir;
@@ -87,12 +86,26 @@ int find_node(const char *device, struct node *node)
 	dir = opendir(VERBS_CLASS);
 	while (dir && !found && (de = readdir(dir)))
 		if (is_file_of(de->d_name, device)) {
-			strcpy(node->name, de->d_name);
+			strcpy(name, de->d_name);
 			found = true;
 		}
 	if (dir)
 		closedir(dir);
-	if (!found)
+	return found;
+}
+
+bool has_node(const char *device)
+{
+	char name[NODE_LEN];
+
+	return find_name(device, name);
+}
+
+int find_node(const char *device, struct node *node)
+{
+	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8];
+
+	if (!find_name(device, node->name))
 		return fail("%s: this host has no device file for it", device);
 	snprintf(path, sizeof(path), VERBS_CLASS "/%s/dev", node->name);
 	return read_node(path, node);

@@ -218,6 +218,11 @@ int open_other_netns(pid_t pid, int *ns);
  * needs.
  */
 int enter_netns(pid_t pid, int *own);
+/*
+ * Enter the one that the runtime has given CRIU for its tasks, if there is one.
+ * Only while init() runs: then CRIU closes it.
+ */
+int enter_given_netns(int *own);
 int leave_netns(int own);
 
 /* ------------------------------------------------------ lock.c: CRIU's lock -- */

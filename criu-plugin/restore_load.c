@@ -254,18 +254,23 @@ static int sort_context(struct saved_context *c)
 
 /* ----------------------------------------------------- devices and addresses -- */
 
-/* The device must be there, and its driver must be ours. */
+/*
+ * The device must be there, and its driver must be ours. The tasks open it in
+ * their network namespace, and perhaps it can be opened only there.
+ */
 static int read_here(const char *name, const struct node *node,
 		     RdmaDeviceEntry *here)
 {
-	struct ibv_context *ctx = open_context_file(name, node, 1);
-	int ret;
+	struct ibv_context *ctx;
+	int own, ret = -1;
 
-	if (!ctx)
+	if (enter_given_netns(&own))
 		return -1;
-	ret = read_device(ctx, name, node->name, here);
+	ctx = open_context_file(name, node, 1);
+	if (ctx)
+		ret = read_device(ctx, name, node->name, here);
 	ibv_detach_context(ctx);
-	return ret;
+	return leave_netns(own) ? -1 : ret;
 }
 
 /* Find the device that takes the place of the source's. Each is read once. */

@@ -72,3 +72,13 @@ int device_name(const char *node, char name[64])
 	name[strcspn(name, "\n")] = '\0';
 	return 0;
 }
+
+bool rdma_is_shared(void)
+{
+	FILE *file = fopen("/sys/module/ib_core/parameters/netns_mode", "re");
+	bool shared = !file || fgetc(file) != 'N';
+
+	if (file)
+		fclose(file);
+	return shared;
+}

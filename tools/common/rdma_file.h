@@ -5,6 +5,7 @@
 #ifndef COMMON_RDMA_FILE_H
 #define COMMON_RDMA_FILE_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 enum file_kind {
@@ -34,5 +35,11 @@ enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
  * none. -1 and errno: sysfs has no such node.
  */
 int device_name(const char *node, char name[64]);
+
+/*
+ * Does a device of another network namespace show in ours (rdma system)? If not,
+ * nobody here can open it. Only its node shows, with the device's name.
+ */
+bool rdma_is_shared(void);
 
 #endif /* COMMON_RDMA_FILE_H */

@@ -74,15 +74,6 @@ bool rdma_device_exists(const char *device)
 	return exists;
 }
 
-bool rdma_is_shared(void)
-{
-	char *text = read_file("/sys/module/ib_core/parameters/netns_mode");
-	bool shared = !text || text[0] != 'N';
-
-	free(text);
-	return shared;
-}
-
 json_t *rdma_resources(const char *kind)
 {
 	const char *const argv[] = { "rdma", "-j", "-d", "resource", "show", kind, NULL };

@@ -146,8 +146,6 @@ int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);
 bool rdma_is_rxe(const char *device);
-/* Does a device of another network namespace show in ours (rdma system)? Otherwise nobody here can open it, or ask for it. */
-bool rdma_is_shared(void);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);
 
