@@ -112,7 +112,7 @@ static int link_add(struct link *l)
 		return -1;
 	if (iface_check_parent(&l->iface, " here"))
 		return -1;
-	if (rdma_device_exists(l->iface.device))
+	if (rdma_name_is_taken(l->iface.device))
 		return fault("device %s: there is one of that name: take another name, or that one away (godwit link del %s)",
 			     l->iface.device, l->iface.device);
 	if (ns_enter(l->ns))
@@ -203,7 +203,7 @@ static char *find_interface(struct link *l)
 	struct search s = { .l = l };
 
 	if (!look_in(&s, "/proc/self/ns/net") && !look_at_names(&s) && !proc_each(look_at_process, &s)) {
-		if (rdma_device_exists(l->iface.device))
+		if (rdma_name_is_taken(l->iface.device))
 			fault("device %s: its interface lies in no network namespace that has a name or a process: rdma link delete %s",
 			      l->iface.device, l->iface.device);
 		else

@@ -134,7 +134,7 @@ int netns_wait_gone(json_t *json)
 	json_array_foreach(links, i, link) {
 		const char *device = text_of(link, "device") ?: "";
 
-		while (rdma_device_exists(device)) {
+		while (rdma_name_is_taken(device)) {
 			if (now_ns() > end)
 				return fault("device %s: it stays here, as does its network namespace: end who has that open, or: "
 					     "godwit link del %s", device, device);

@@ -59,10 +59,7 @@ void netns_check(json_t *json, json_t *problems)
 			problem(problems, "%s", fault_text());
 		fault_clear();
 		check_taken(&n.iface[i], "the destination", problems);
-		if (device && !rdma_is_shared())
-			problem(problems, "device %s: that host shows it only in its namespace (netns exclusive), and then it can't "
-				"be moved there: rdma system set netns shared, while there is no other namespace", device);
-		if (device && rdma_device_exists(device))
+		if (device && rdma_name_is_taken(device))
 			problem(problems, "device %s: there is one of that name there: take it away there (godwit link del %s)",
 				device, device);
 	}

@@ -386,7 +386,7 @@ static int add_neighbours(struct view *v)
 
 /* -------------------------------------------------------------- devices -- */
 
-/* rdma shows all devices in each namespace, but a device's interface only in the namespace that the interface is in. */
+/* Even if namespaces share devices, rdma shows a device's interface only in the namespace that the interface is in. */
 static int add_device(struct view *v, json_t *device)
 {
 	const char *name = text_of(device, "ifname"), *ifname = text_of(device, "netdev");
@@ -394,9 +394,6 @@ static int add_device(struct view *v, json_t *device)
 
 	if (!*ifname)
 		return 0;
-	if (!rdma_is_shared())
-		return fault("device %s in %s: this host shows it only there (netns exclusive), and then it can't be moved: rdma system "
-			     "set netns shared, while there is no other namespace", name, v->path);
 	if (!link || !rdma_is_rxe(name) || json_object_get(link, "device"))
 		return fault("device %s in %s: it is not the one rxe device of an interface that can be moved: take it away", name, v->path);
 	json_object_set_new(link, "device", json_string(name));

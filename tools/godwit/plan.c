@@ -50,6 +50,18 @@ static void look_at_tasks(struct plan *plan)
 
 /* ------------------------------------------------------------- together -- */
 
+/* It has opened the device before it entered its namespace. (container_look_at_network() looks at a container.) */
+static void look_at_netns(struct plan *plan)
+{
+	for (size_t i = 0; plan->own_netns && !plan->contained && !rdma_is_shared() && i < plan->contexts.n; i++) {
+		const struct context *c = &plan->contexts.context[i];
+
+		if (rdma_device_exists(c->device))
+			plan_problem(plan, "process %d, descriptor %d: it has a network namespace of its own, in which %s can't be "
+				     "opened again (netns exclusive): start it in this host's", c->pid, c->fd, c->device);
+	}
+}
+
 /* units: what systemd has said of units at an earlier look. */
 static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struct addresses *addresses,
 		       const struct contexts *asked, json_t *units)
@@ -81,6 +93,7 @@ static int look_at_all(struct plan *plan, pid_t pid, bool contained, const struc
 	    (!contained && plan_watches(plan)) ||
 	    plan_rdma(plan, addresses, asked))
 		goto fail;
+	look_at_netns(plan);
 	/* A network namespace of the tree's own goes along, with its addresses and all else. */
 	if (!plan->own_netns && plan_inet(plan))
 		goto fail;
@@ -176,11 +189,12 @@ json_t *plan_json(const struct plan *plan)
 
 	for (size_t i = 0; i < plan->contexts.n; i++)
 		json_array_append_new(contexts, plan_context_json(&plan->contexts.context[i], plan->gids));
-	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:o, s:o, s:I, s:I, s:o, s:o, s:b, s:O*}",
+	return json_pack("{s:o, s:o, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:O, s:o, s:o, s:I, s:I, s:o, s:o, s:b, s:b, s:O*}",
 			 "pids", pids_json(&plan->tree), "files", files_json(&plan->files), "folders", plan->folders,
 			 "ports", plan->ports, "names", plan->names, "ptys", plan->ptys, "watches", plan->watches,
 			 "locks", plan->locks, "cm_ids", plan->cm_ids,
 			 "cm_peers", plan->cm_peers, "cm_ports", plan_cm_ports(plan), "contexts", contexts,
 			 "memory", (json_int_t)plan->memory, "in_ram", (json_int_t)plan->in_ram, "huge", huge_used(&plan->tree),
-			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm, "mntns", plan->mntns.differences);
+			 "pinned", plan_pinned(plan), "rdma_cm", plan->cm, "own_netns", plan->own_netns,
+			 "mntns", plan->mntns.differences);
 }

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <net/if.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/rdma_netlink.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,28 +28,79 @@ enum file_kind rdma_node(dev_t rdev, char device[64])
 
 /* -------------------------------------------------------------- devices -- */
 
-/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
-static bool has_node(const char *device)
+int rdma_each_name(int (*each)(const char *device, void *arg), void *arg)
 {
 	DIR *dir = opendir(VERBS_CLASS);
 	struct dirent *de;
-	char of[64] = "";
+	char name[64];
+	int ret = 0;
 
-	while (dir && strcmp(of, device) && (de = readdir(dir)))
-		device_name(de->d_name, of);
+	while (!ret && dir && (de = readdir(dir)))
+		if (!device_name(de->d_name, name) && *name)
+			ret = each(name, arg);
 	if (dir)
 		closedir(dir);
-	return !strcmp(of, device);
+	return ret;
+}
+
+static int is_name(const char *device, void *name)
+{
+	return !strcmp(device, name);
+}
+
+/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
+static bool has_node(const char *device)
+{
+	return rdma_each_name(is_name, (void *)device);
+}
+
+struct index_search {
+	const char *device;
+	int index;		/* the kernel's number of the device; -1: it has none of that name */
+};
+
+static void find_index(const struct nlmsghdr *h, void *arg)
+{
+	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_NAME, 1);
+	const void *index = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(int));
+	struct index_search *s = arg;
+
+	if (name && index && !strcmp(name, s->device))
+		memcpy(&s->index, index, sizeof(s->index));
+}
+
+/* Ask about a device by this command. /sys shows the devices of the network namespace that it was mounted in. */
+static int ask(const char *device, int command, int type, const void *data, size_t length,
+	       void (*each)(const struct nlmsghdr *, void *), void *arg)
+{
+	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
+	struct index_search s = { .device = device, .index = -1 };
+
+	if (nl_talk(NETLINK_RDMA, &r, find_index, &s) || s.index < 0)
+		return -1;
+	r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), NLM_F_ACK);
+	nl_put_attr(&r, RDMA_NLDEV_ATTR_DEV_INDEX, &s.index, sizeof(s.index));
+	nl_put_attr(&r, type, data, length);
+	return nl_talk(NETLINK_RDMA, &r, each, arg);
+}
+
+static void read_driver(const struct nlmsghdr *h, void *driver)
+{
+	const void *id = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, sizeof(uint32_t));
+
+	if (id)
+		memcpy(driver, id, sizeof(uint32_t));
 }
 
 /* Only rxe's devices know our methods; others are none of our business. */
 bool rdma_is_rxe(const char *device)
 {
-	char *path = xasprintf(RDMA_CLASS "/%s/parent", device);
-	bool rxe = access(path, R_OK) == 0;
+	uint32_t driver = RDMA_DRIVER_UNKNOWN;
 
-	free(path);
-	return rxe && has_node(device);
+	if (has_node(device))
+		ask(device, RDMA_NLDEV_CMD_GET_CHARDEV, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs", sizeof("uverbs"), read_driver,
+		    &driver);
+	return driver == RDMA_DRIVER_RXE;
 }
 
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
@@ -72,6 +124,11 @@ bool rdma_device_exists(const char *device)
 
 	free(path);
 	return exists;
+}
+
+bool rdma_name_is_taken(const char *device)
+{
+	return rdma_device_exists(device) || has_node(device);
 }
 
 json_t *rdma_resources(const char *kind)
@@ -133,45 +190,21 @@ int rdma_key_fingerprints(uint64_t fingerprints[2])
 
 /* ----------------------------------------------------------------- GIDs -- */
 
-struct netdev_search {
-	const char *device;
-	int index;		/* the kernel's number of the device; -1: it has none of that name */
-	char *ifname;
-};
-
-static void find_index(const struct nlmsghdr *h, void *arg)
-{
-	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_NAME, 1);
-	const void *index = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(int));
-	struct netdev_search *s = arg;
-
-	if (name && index && !strcmp(name, s->device))
-		memcpy(&s->index, index, sizeof(s->index));
-}
-
-static void read_netdev(const struct nlmsghdr *h, void *arg)
+static void read_netdev(const struct nlmsghdr *h, void *ifname)
 {
 	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_NDEV_NAME, 1);
-	struct netdev_search *s = arg;
 
 	if (name)
-		snprintf(s->ifname, IFNAMSIZ, "%s", name);
+		snprintf(ifname, IFNAMSIZ, "%s", name);
 }
 
 /* The kernel names an interface only to those who are in its namespace. In /sys it does so to all. */
 void rdma_netdev(const char *device, char ifname[16])
 {
-	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
-	struct netdev_search s = { .device = device, .index = -1, .ifname = ifname };
 	const uint32_t port = 1;
 
 	ifname[0] = '\0';
-	if (nl_talk(NETLINK_RDMA, &r, find_index, &s) || s.index < 0)
-		return;
-	r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_PORT_GET), NLM_F_ACK);
-	nl_put_attr(&r, RDMA_NLDEV_ATTR_DEV_INDEX, &s.index, sizeof(s.index));
-	nl_put_attr(&r, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof(port));
-	nl_talk(NETLINK_RDMA, &r, read_netdev, &s);
+	ask(device, RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof(port), read_netdev, ifname);
 }
 
 bool rdma_sends_from(const char *own, const char *ifname)

@@ -142,9 +142,14 @@ int rdma_try_bind(const struct in6_addr *address, const struct cm_port *port);
 
 /* rdma.c: call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
+/* The same for the device of each file in /dev/infiniband, of any kind, and in any network namespace. */
+int rdma_each_name(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
 json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);
+/* The same, but also of a device that only another network namespace shows: a name belongs to one device of a host. */
+bool rdma_name_is_taken(const char *device);
+/* Is it one that the network namespace that we are in shows? */
 bool rdma_is_rxe(const char *device);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);

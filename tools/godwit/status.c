@@ -146,6 +146,17 @@ static int add_device(const char *device, void *arg)
 	return 0;
 }
 
+/* Where namespaces do not share devices, nobody here can open those of others. */
+static int add_other(const char *device, void *arg)
+{
+	struct status *status = arg;
+
+	if (!rdma_device_exists(device))
+		json_object_set_new(status->devices, device, json_string("it belongs to another network namespace (netns exclusive): "
+				    "ip netns exec NAME godwit status"));
+	return 0;
+}
+
 /* A line for each object. The first member is printed with this name. */
 static void print_list(json_t *list, const char *first)
 {
@@ -176,7 +187,7 @@ static void print(const struct status *status, json_t *moves)
 
 	json_object_foreach(status->devices, device, value)
 		if (json_is_string(value))
-			printf("link %s: its driver does not tell what moves: %s\n", device,
+			printf("link %s: it is not known what moves: %s\n", device,
 			       json_string_value(value));
 	print_list(status->qps, "link");
 	print_list(status->unanswered, "peer");
@@ -213,7 +224,7 @@ int cmd_status(int argc, char **argv)
 	}
 	if (optind != argc)
 		wrong_usage("'%s': status takes no argument", argv[optind]);
-	if (host_check_root() || rdma_each_device(add_device, &status))
+	if (host_check_root() || rdma_each_device(add_device, &status) || rdma_each_name(add_other, &status))
 		return failed_as(json, EXIT_REFUSED);
 	ret = state_all(&moves);
 	leave_out_sysctls(moves);

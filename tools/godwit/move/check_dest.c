@@ -267,7 +267,7 @@ static int look_at_device(struct device_here *d, const char *name)
 	return 0;
 }
 
-static void check_contexts(json_t *list, const struct addresses *moving, json_t *contexts)
+static void check_contexts(json_t *list, const struct addresses *moving, json_t *contexts, bool own_netns)
 {
 	struct device_here d = { 0 };
 	struct live live = { 0 };
@@ -282,6 +282,9 @@ static void check_contexts(json_t *list, const struct addresses *moving, json_t 
 				"or give --device", device, device);
 			continue;
 		}
+		if (own_netns && !rdma_is_shared())
+			problem(list, "device %s: that host shows it only outside of the process's own network namespace (netns "
+				"exclusive), in which it can't be opened then: rdma system set netns shared", device);
 		if (look_at_device(&d, device)) {
 			problem(list, "%s", fault_text());
 		} else {
@@ -300,7 +303,7 @@ static void check_rdma(json_t *list, const struct addresses *moving, json_t *mes
 	json_t *contexts = json_object_get(message, "contexts");
 	bool cm = json_is_true(json_object_get(message, "rdma_cm"));
 
-	check_contexts(list, moving, contexts);
+	check_contexts(list, moving, contexts, json_is_true(json_object_get(message, "own_netns")));
 	if (cm) {
 		agent_check_cm(message, list);
 		/* By now the kernel has asked for each peer. What it knows of them is not asked for again. */

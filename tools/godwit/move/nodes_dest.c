@@ -9,6 +9,7 @@
 #include <string.h>
 #include "agent.h"
 #include "host.h"
+#include "netns_open.h"
 #include "podman.h"
 
 /* The number of a device's file, as "231:192"; or "". Free it. */
@@ -65,18 +66,33 @@ int agent_check_node(json_t *node)
 		ret = fault("device %s: its file is %u:%u here and %u:%u there, and the container may open no other: run it "
 			    "with --device-cgroup-rule 'c %u:* rwm'", device, major, minor, major_here, minor_here, major_here);
 	free(number);
-	if (!ret && !is_of_librdmacm(node) && rdma_device_exists(device))
+	if (!ret && !is_of_librdmacm(node))
 		ret = host_check_device(device);
 	return ret;
 }
 
-int agent_check_nodes(struct agent *a)
+static int check_nodes(struct netns *n, void *nodes)
 {
 	json_t *node;
 	size_t i;
 
-	json_array_foreach(json_object_get(a->container, "nodes"), i, node)
+	(void)n;
+	json_array_foreach(nodes, i, node)
 		if (agent_check_node(node))
 			return -1;
 	return 0;
+}
+
+/* A device that belongs to the container may be seen in its network namespace only. */
+int agent_check_nodes(struct agent *a)
+{
+	json_t *netns = json_object_get(a->container, "netns"), *nodes = json_object_get(a->container, "nodes");
+	struct netns n;
+	int ret;
+
+	if (!netns)
+		return check_nodes(NULL, nodes);
+	ret = netns_open(&n, netns) ?: netns_inside(&n, check_nodes, nodes);
+	netns_close(&n);
+	return ret;
 }
