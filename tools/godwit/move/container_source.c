@@ -117,6 +117,7 @@ static const struct {
 	{ "HostConfig.UsernsMode", "host", "it has a user namespace, which can't be moved yet: run it without --userns" },
 	{ "HostConfig.PidMode", "private", "it shares its PID namespace: run it without --pid" },
 	{ "HostConfig.IpcMode", "private shareable", "it shares its IPC namespace: run it without --ipc" },
+	{ "HostConfig.Cgroups", "default", "it has no control group of its own: run it without --cgroups=disabled" },
 	{ "Rootfs", "", "it runs from a folder, not from an image" },
 	{ "GraphDriver.Name", "overlay", "podman's storage is no overlay (podman info), and can't be moved yet" },
 };
@@ -173,6 +174,17 @@ static void look_at_last_move(struct move *m)
 	}
 	json_decref(all);
 	fault_clear();
+}
+
+/* podman restores it into a control group of the same path, though systemd knows no such unit there, or runs another one. */
+static void look_at_cgroup(struct move *m)
+{
+	char *cgroup = proc_cgroup(m->process.pid);
+
+	if (cgroup && strstr(cgroup, "/libpod-payload-"))
+		refuse(m, "its control group is inside of a unit's (--cgroups=split), which can't be moved: run it with --cgroups=no-conmon "
+		       "(Quadlet: CgroupsMode=no-conmon)");
+	free(cgroup);
 }
 
 static void look_at_conditions(struct move *m)
@@ -285,6 +297,7 @@ void container_facts(struct move *m)
 	json_t *netns, *network = container_look_at_network(m, &netns);
 
 	look_at_conditions(m);
+	look_at_cgroup(m);
 	container_look_at_watchers(m, json_integer_value(find(inspected, "State.ConmonPid")),
 				   find_text(inspected, "Config.Labels.PODMAN_SYSTEMD_UNIT"));
 	look_at_last_move(m);
