@@ -12,6 +12,11 @@ restore_failed() { # restore_failed HOST
 	broken "it was not restored"
 }
 
+# starts HOST: how often podman there has started the container web, or started it again.
+starts() {
+	podman_at "$1" events --stream=false --since 24h --filter event=start --filter event=restart --format '{{.Name}}' | grep -c web || true
+}
+
 # answered HOST: all peers of the four connections that have moved there have answered (a condition for wait_for)
 answered() { on "$1" godwit status | grep -x '4 of 4 peers answered'; }
 
@@ -45,7 +50,7 @@ contained_hosts() {
 	# The lab belongs to one test, since containers leave more in a kernel than modules and files.
 	cluster_up --hosts 3 "$@"
 	for h in h1 h2 h3; do on $h modprobe -a macvlan ipvlan veth bridge 8021q; done
-	[ $# = 0 ] || { disk_for_podman h1 && disk_for_podman h2; }
+	[[ $* != *--disk* ]] || { disk_for_podman h1 && disk_for_podman h2; }
 	# h1 makes the image that the others take, which takes long.
 	prepared h1 &
 	as_printed h3 namespace "${peer_at[@]}"
