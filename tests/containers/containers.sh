@@ -127,6 +127,15 @@ ends_exact() {
 	podman_at "$1" rm web
 }
 
+# goes_by_archive FROM TO RUNTIME: the container and its namespace go, by the printed commands
+goes_by_archive() {
+	as_printed "$1" checkpoint
+	as_printed "$2" namespace
+	as_printed "$2" restore -e "s/^podman/podman --runtime $3/" || restore_failed "$2"
+	goes_on_inside
+	[ "$(podman_at "$2" ps --format '{{.Names}}')" = web ] || broken "podman: $(podman_at "$2" ps -a)"
+}
+
 # ---- what podman says during a move ----
 
 # look_at_podman HOST: what podman there says of the only container, until the move is over, and once more: lines FROM UNTIL [STATE]
