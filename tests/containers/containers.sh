@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # For tests with containers of podman's. After ../lib.sh, and ../move.sh if they move.
-# shellcheck disable=SC2034,SC2154 # lib.sh and move.sh set some, tests use others
+# shellcheck disable=SC2034,SC2120,SC2154 # lib.sh and move.sh set some, tests use others, or pass arguments
 
 # podman_at HOST ARGUMENT...: runs podman there; a wide limit ends a podman that is stuck
 podman_at() { on "$1" timeout "$(seconds 120)" podman "${@:2}"; }
@@ -83,18 +83,21 @@ disk_for_podman() {
 }
 
 stall=90 # seconds after which traffic gives up
+program= # what runs in place of traffic, and listens at this port
+port=18600
 # contained HOST RUNTIME WITH ARGUMENT...: runs traffic in a container there; WITH has more words for podman run
 contained() {
 	as_printed "$1" run -e "s|^podman run|podman --runtime $2 run $3|" \
-		-e "s|IMAGE COMMAND|localhost/rdma traffic --stall $(seconds "$stall") ${*:4}|"
+		-e "s|IMAGE COMMAND|localhost/rdma ${program:-traffic --stall $(seconds "$stall")} ${*:4}|"
 }
 pauses() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/migr_pauses; }
-packets_inside() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
-flows_inside() { [ "$(packets_inside)" -gt $((before + 200)) ]; } # (a condition for wait_for)
-goes_on_inside() {
+# packets_inside [HOST]: how many packets its device has received
+packets_inside() { on "${1:-h3}" cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
+flows_inside() { [ "$(packets_inside "$@")" -gt $((before + 200)) ]; } # (a condition for wait_for)
+goes_on_inside() { # goes_on_inside [HOST]
 	local before
-	before=$(packets_inside)
-	expect 60 flows_inside
+	before=$(packets_inside "$@")
+	expect 60 flows_inside "$@"
 }
 
 # talk RUNTIME [WITH [server]]: the container web at h1 talks to one at h3, and is the client if nothing else is said. WITH has more
@@ -106,7 +109,8 @@ talk() {
 	if [ "${3:-}" = server ]; then server=h1 client=h3 to=10.78.0.1; fi
 	# shellcheck disable=SC2086 # words
 	contained $server "$1" "${words[$server]:-}" $server_options
-	wait_for 60 on $server ip netns exec web sh -c 'ss -Htln "sport = :18600" | grep -q .'
+	# shellcheck disable=SC2016 # expanded in the guest
+	wait_for 60 on $server ip netns exec web sh -c 'ss -Htln "sport = :$0" | grep -q .' "$port"
 	before=$(packets_inside)
 	# shellcheck disable=SC2086
 	contained $client "$1" "${words[$client]:-}" $client_options $to
