@@ -22,11 +22,18 @@ answered() { on "$1" godwit status | grep -x '4 of 4 peers answered'; }
 
 # ---- docs/CONTAINERS.md: a container in a network namespace with a device, both of its own ----
 
-# as_printed HOST BLOCK [SED-ARGUMENT...]: runs there the commands that the page has under this name, changed by sed
+# printed BLOCK: the commands that the page has under this name
+printed() {
+	local script
+	script=$(sed -n "/^\`\`\`sh $1\$/,/^\`\`\`\$/p" "$top/docs/CONTAINERS.md" | sed '/^```/d')
+	[ -n "$script" ] || broken "docs/CONTAINERS.md has no $1"
+	echo "$script"
+}
+# as_printed HOST BLOCK [SED-ARGUMENT...]: runs them there, changed by sed
 as_printed() {
 	local script
-	script=$(sed -n "/^\`\`\`sh $2\$/,/^\`\`\`\$/p" "$top/docs/CONTAINERS.md" | sed -e '/^```/d' -e 's|/shared/|/lab/|' "${@:3}")
-	[ -n "$script" ] || broken "docs/CONTAINERS.md has no $2"
+	script=$(printed "$2")
+	script=$(sed -e 's|/shared/|/lab/|' "${@:3}" <<<"$script")
 	on "$1" timeout "$(seconds 240)" sh -exc "$script"
 }
 
@@ -88,7 +95,7 @@ port=18600
 # contained HOST RUNTIME WITH ARGUMENT...: runs traffic in a container there; WITH has more words for podman run
 contained() {
 	as_printed "$1" run -e "s|^podman run|podman --runtime $2 run $3|" \
-		-e "s|IMAGE COMMAND|localhost/rdma ${program:-traffic --stall $(seconds "$stall")} ${*:4}|"
+		-e "s|\$IMAGE \$COMMAND|localhost/rdma ${program:-traffic --stall $(seconds "$stall")} ${*:4}|"
 }
 pauses() { on h3 cat /sys/class/infiniband/rxe1/ports/1/hw_counters/migr_pauses; }
 # packets_inside [HOST]: how many packets its device has received
