@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rmemd.h"
@@ -134,8 +135,12 @@ static void reload(void)
 
 static void on_reload(evutil_socket_t sig, short what, void *arg)
 {
+	struct timespec now;
+
 	(void)sig, (void)what, (void)arg;
-	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%jd", (intmax_t)now_ms() * 1000);
+	/* systemd ignores a time before its signal, so milliseconds would not do. */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%lld%06ld", (long long)now.tv_sec, now.tv_nsec / 1000);
 	reload();
 	sd_notify(0, "READY=1");
 }
