@@ -108,7 +108,7 @@ static void end_next(void)
 	/* A second attempt must not look like progress. Otherwise systemd would wait for ever. */
 	if (device != ending.failed) {
 		say(LOG_INFO, "device %s: swapoff begins, %" PRIu64 " MiB", device->name, used >> 20);
-		ending.least = UINT64_MAX;
+		ending.least = used;
 	}
 	ending.said = now_ms();
 	ending.pid = area_off(device->name);
