@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * A plugin for CRIU that leaves everything to the other plugins, and appends the name of each hook to the file $COUNT_FILE, or
- * /run/count, since runtimes of containers pass no variables on. With $COUNT_OWNS the file /dev/cpu_dma_latency of a process is its
- * own: it dumps the latency that the kernel keeps to, and asks for it again. With $COUNT_KILLS it kills each process except this one
- * before CRIU can freeze it, and waits until it is gone. With $COUNT_NAME images say that they were made with a plugin of this name,
- * and a restore finds it here. It then is off, as the CUDA plugin would be, if the images do not say so, or with $COUNT_OFF.
+ * /run/count, since runtimes of containers pass no variables on. With $COUNT_OWNS the file /dev/cpu_dma_latency of a process is
+ * its own: it dumps the latency that the kernel keeps to, and asks for it again. With $COUNT_KILLS it kills each process except
+ * this one before CRIU can freeze it, and waits until it is gone. With $COUNT_NAME images say that they were made with a plugin of
+ * this name, and a restore finds it here. It then is off, as the CUDA plugin would be, if the images do not say so, or with
+ * $COUNT_OFF.
  */
 #include <errno.h>
 #include <fcntl.h>
