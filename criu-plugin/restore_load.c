@@ -255,16 +255,16 @@ static int sort_context(struct saved_context *c)
 /* ----------------------------------------------------- devices and addresses -- */
 
 /*
- * The device must be there, and its driver must be ours. The tasks open it in
- * their network namespace, and perhaps it can be opened only there.
+ * The device must be there, and its driver must be ours. Where namespaces do not
+ * share devices, it can be opened only in the network namespace of the tasks.
  */
 static int read_here(const char *name, const struct node *node,
 		     RdmaDeviceEntry *here)
 {
 	struct ibv_context *ctx;
-	int own, ret = -1;
+	int own = -1, ret = -1;
 
-	if (enter_given_netns(&own))
+	if (!rdma_is_shared() && enter_given_netns(&own))
 		return -1;
 	ctx = open_context_file(name, node, 1);
 	if (ctx)
