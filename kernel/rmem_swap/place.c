@@ -8,9 +8,11 @@
 
 #define PLACED_A_TURN 16
 
+/* Those that are not drawn yet: first the donors without slabs of ours, then those with some. */
 struct candidates {
 	struct rs_donor *donors[RS_MAX_DONORS];
 	unsigned int n;
+	int holds; /* whom gather() gets next: 0, 1; 2: nobody */
 };
 
 /* ------------------------------------------------------------------ heat */
@@ -70,7 +72,6 @@ static void gather(struct rs_dev *dev, bool holds, struct candidates *c)
 {
 	struct rs_donor *d;
 
-	c->n = 0;
 	mutex_lock(&dev->lock);
 	list_for_each_entry(d, &dev->donors, list) {
 		if (c->n == RS_MAX_DONORS || !may_have_more(d) || !!atomic_read(&d->n_slabs) != holds)
@@ -81,11 +82,13 @@ static void gather(struct rs_dev *dev, bool holds, struct candidates *c)
 	mutex_unlock(&dev->lock);
 }
 
-static struct rs_donor *draw(struct candidates *c)
+static struct rs_donor *draw(struct rs_dev *dev, struct candidates *c)
 {
 	unsigned int i;
 	struct rs_donor *d;
 
+	while (!c->n && c->holds < 2)
+		gather(dev, c->holds++, c);
 	if (!c->n)
 		return NULL;
 	i = get_random_u32_below(c->n);
@@ -100,33 +103,19 @@ static void drop(struct candidates *c)
 		rs_donor_put(c->donors[--c->n]);
 }
 
-/* Two donors at random, each with a reference, first from those without slabs of ours. Returns how many. */
-static unsigned int choose(struct rs_dev *dev, struct candidates *c, struct rs_donor *chosen[2])
-{
-	unsigned int n = 0;
-	int holds;
-
-	for (holds = 0; holds < 2 && n < 2; holds++) {
-		gather(dev, holds, c);
-		while (n < 2) {
-			chosen[n] = draw(c);
-			if (!chosen[n])
-				break;
-			n++;
-		}
-		drop(c);
-	}
-	return n;
-}
-
-/* The donor that has more room left; NULL if none has enough. */
-static struct rs_donor *roomier(struct rs_donor *chosen[2], unsigned int n, u64 size)
+/* The donor that has more room left; NULL if none has enough. @told: each has told its room. */
+static struct rs_donor *roomier(struct rs_donor *chosen[2], unsigned int n, u64 size, bool *told)
 {
 	struct rs_donor *best = NULL;
 	unsigned int i;
 
+	*told = true;
 	for (i = 0; i < n; i++) {
-		if (!rs_donor_ask_room(chosen[i]) || READ_ONCE(chosen[i]->room) < size)
+		if (!rs_donor_ask_room(chosen[i])) {
+			*told = false;
+			continue;
+		}
+		if (READ_ONCE(chosen[i]->room) < size)
 			continue;
 		if (!best || READ_ONCE(chosen[i]->room) > READ_ONCE(best->room))
 			best = chosen[i];
@@ -134,23 +123,45 @@ static struct rs_donor *roomier(struct rs_donor *chosen[2], unsigned int n, u64 
 	return best;
 }
 
+static bool claim(struct rs_dev *dev, unsigned int index, struct rs_donor *d)
+{
+	unsigned long flags;
+	bool claimed;
+
+	spin_lock_irqsave(&d->lock, flags);
+	claimed = d->state == RMEM_SWAP_UP && rs_slab_claim(&dev->slabs[index], d);
+	if (claimed)
+		rs_donor_map(d);
+	spin_unlock_irqrestore(&d->lock, flags);
+	return claimed;
+}
+
+/*
+ * Two donors at random get the slab to choose from. If both say that they have no room for it, the next two do, so that full donors
+ * without slabs do not keep it from the others. But a donor that says nothing takes a second, so then this turn is over.
+ */
 static bool place(struct rs_dev *dev, unsigned int index, struct candidates *c)
 {
-	struct rs_donor *chosen[2], *best;
-	unsigned int n = choose(dev, c, chosen), i;
-	bool placed = false;
-	unsigned long flags;
+	struct rs_donor *chosen[2], *best = NULL;
+	bool placed = false, told = true;
+	unsigned int n, i;
 
-	best = roomier(chosen, n, rs_slab_bytes(dev, index));
-	if (best) {
-		spin_lock_irqsave(&best->lock, flags);
-		placed = best->state == RMEM_SWAP_UP && rs_slab_claim(&dev->slabs[index], best);
-		if (placed)
-			rs_donor_map(best);
-		spin_unlock_irqrestore(&best->lock, flags);
+	c->n = 0;
+	c->holds = 0;
+	while (!best && told) {
+		for (n = 0; n < 2; n++) {
+			chosen[n] = draw(dev, c);
+			if (!chosen[n])
+				break;
+		}
+		if (!n)
+			break;
+		best = roomier(chosen, n, rs_slab_bytes(dev, index), &told);
+		placed = best && claim(dev, index, best);
+		for (i = 0; i < n; i++)
+			rs_donor_put(chosen[i]);
 	}
-	for (i = 0; i < n; i++)
-		rs_donor_put(chosen[i]);
+	drop(c);
 	return placed;
 }
 
