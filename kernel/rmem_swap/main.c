@@ -13,22 +13,21 @@
 /*
  * The kernel receives packets into its reserves of memory only while some socket is marked as one whose packets free memory
  * (sk_set_memalloc()). The RDMA device receives by a socket that is not ours, and takes such packets. This socket of ours only has
- * the mark, and receives nothing. Without it the device works, too, but may wait longer for memory.
+ * the mark, and receives nothing.
  */
 static struct socket *known;
 
-static void make_known(void)
+static int make_known(void)
 {
-	if (sock_create_kern(&init_net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &known))
-		known = NULL;
-	else
+	int ret = sock_create_kern(&init_net, AF_INET, SOCK_DGRAM, IPPROTO_UDP, &known);
+
+	if (!ret)
 		sk_set_memalloc(known->sk);
+	return ret;
 }
 
 static void forget_known(void)
 {
-	if (!known)
-		return;
 	sk_clear_memalloc(known->sk);
 	sock_release(known);
 }
@@ -42,12 +41,16 @@ static int __init rs_init(void)
 	ret = rs_verbs_register();
 	if (ret)
 		goto err_wqs;
-	ret = rs_nl_register();
+	ret = make_known();
 	if (ret)
 		goto err_verbs;
-	make_known();
+	ret = rs_nl_register();
+	if (ret)
+		goto err_known;
 	return 0;
 
+err_known:
+	forget_known();
 err_verbs:
 	rs_verbs_unregister();
 err_wqs:
