@@ -68,14 +68,14 @@ json_t *plan_json(const struct plan *plan);
  */
 bool plan_supervisor(struct plan *plan);
 /* Who ends with a container of podman's: its conmon, then each podman that is connected to it. */
-struct watchers {
+struct witnesses {
 	pid_t *pid;
 	size_t n;
 	const char *unit;	/* the label by which podman names the unit of systemd that made the container, or "" */
 };
 
 /* Would systemd start it anew? who: "container NAME" */
-void plan_watchers(struct plan *plan, const char *who, const struct watchers *w);
+void plan_witnesses(struct plan *plan, const char *who, const struct witnesses *w);
 /* plan_ns.c: has the tree namespaces that CRIU does not make again? */
 void plan_namespaces(struct plan *plan);
 /* plan_mounts.c: does the tree's mount namespace, if it is not this host's, go along? -1 with fault(). */

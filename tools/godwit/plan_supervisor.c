@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
 /*
- * Does somebody watch over the process or container, and start the program anew when it dies at its source? That may be the
+ * Does somebody supervise the process or container, and start the program anew when it dies at its source? That may be the
  * runtime of a process's container, or systemd: control groups tell. We can't know of others, such as a loop in a script.
  */
 #include <stdio.h>
@@ -248,7 +248,7 @@ static bool systemd_runs(void)
 	return !access("/run/systemd/system", F_OK);
 }
 
-/* A unit that has ended does not watch over processes that it left behind. */
+/* A unit that has ended does not supervise processes that it left behind. */
 static bool is_active(struct plan *plan, const char *who, struct unit *unit)
 {
 	know_unit(plan, unit);
@@ -289,7 +289,7 @@ static void look_at_unit(struct plan *plan, pid_t pid, const char *cgroup)
 
 /* ------------------------------------------------- of a container of podman's -- */
 
-static bool is_watcher(pid_t pid, const struct watchers *w)
+static bool is_witness(pid_t pid, const struct witnesses *w)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->pid[i] == pid)
@@ -298,22 +298,22 @@ static bool is_watcher(pid_t pid, const struct watchers *w)
 }
 
 /*
- * starter: the unit has started the container, and its main process may wait for it in some way. pid: a watcher in the unit, whose
- * parent, such as a script, may end when the watcher does; or 0.
+ * starter: the unit has started the container, and its main process may wait for it in some way. pid: a witness in the unit, whose
+ * parent, such as a script, may end when the witness does; or 0.
  */
-static void look_at_its_unit(struct plan *plan, const char *who, struct unit *unit, const struct watchers *w, pid_t pid,
+static void look_at_its_unit(struct plan *plan, const char *who, struct unit *unit, const struct witnesses *w, pid_t pid,
 			     bool starter)
 {
 	if (systemd_runs() && is_active(plan, who, unit)) {
 		pid_t main = atoi(said(unit, "MainPID"));
-		bool ends = !main || is_watcher(main, w);
+		bool ends = !main || is_witness(main, w);
 
 		if (ends || starter || main == proc_parent(pid))
 			refuse_unit(plan, who, unit, ends, "the unit's main process may end, and ");
 	}
 }
 
-void plan_watchers(struct plan *plan, const char *who, const struct watchers *w)
+void plan_witnesses(struct plan *plan, const char *who, const struct witnesses *w)
 {
 	struct unit named = { .name = w->unit, .uid = -1 };
 

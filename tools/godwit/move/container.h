@@ -44,10 +44,10 @@ void container_facts(struct move *m);
 json_t *container_volumes(struct move *m);
 uint64_t container_volumes_size(const struct move *m);
 /*
- * watchers_source.c: what would start it again here becomes the plan's problem. label: the systemd unit that the container's label
+ * witnesses_source.c: what would start it again here becomes the plan's problem. label: the systemd unit that the container's label
  * names, or "".
  */
-void container_look_at_watchers(struct move *m, pid_t conmon, const char *label);
+void container_look_at_witnesses(struct move *m, pid_t conmon, const char *label);
 /* network_source.c: the network namespace that goes along, or NULL. */
 json_t *container_netns(const struct move *m);
 /* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */

@@ -298,7 +298,7 @@ void container_facts(struct move *m)
 
 	look_at_conditions(m);
 	look_at_cgroup(m);
-	container_look_at_watchers(m, json_integer_value(find(inspected, "State.ConmonPid")),
+	container_look_at_witnesses(m, json_integer_value(find(inspected, "State.ConmonPid")),
 				   find_text(inspected, "Config.Labels.PODMAN_SYSTEMD_UNIT"));
 	look_at_last_move(m);
 	if (podman_check("here"))

@@ -15,18 +15,18 @@
 
 struct search {
 	struct plan *plan;
-	struct watchers *watchers;
+	struct witnesses *witnesses;
 };
 
-static void add(struct watchers *w, pid_t pid)
+static void add(struct witnesses *w, pid_t pid)
 {
 	GROW(w->pid, w->n);
 	w->pid[w->n++] = pid;
 }
 
-static int add_holder(const struct proc_end *end, void *watchers)
+static int add_holder(const struct proc_end *end, void *witnesses)
 {
-	add(watchers, end->pid);
+	add(witnesses, end->pid);
 	return 0;
 }
 
@@ -50,21 +50,21 @@ static int look_at_fd(const struct proc_fd *fd, void *arg)
 	uint32_t peer = copy >= 0 && is_attach(copy) ? nl_unix_peer(copy, fd->st.st_ino) : 0;
 
 	if (peer)
-		proc_each_end(&s->plan->ends, S_IFSOCK, peer, add_holder, s->watchers);
+		proc_each_end(&s->plan->ends, S_IFSOCK, peer, add_holder, s->witnesses);
 	close_fd(&copy);
 	return 0;
 }
 
-void container_look_at_watchers(struct move *m, pid_t conmon, const char *label)
+void container_look_at_witnesses(struct move *m, pid_t conmon, const char *label)
 {
 	struct task task = { .pid = conmon };
 	struct tree alone = { .task = &task, .n = 1 };
-	struct watchers watchers = { .unit = label };
+	struct witnesses witnesses = { .unit = label };
 	char *who = xasprintf("container %s", m->container.name);
 
-	add(&watchers, conmon);
-	proc_each_fd(&alone, look_at_fd, &(struct search){ &m->plan, &watchers });
-	plan_watchers(&m->plan, who, &watchers);
-	free(watchers.pid);
+	add(&witnesses, conmon);
+	proc_each_fd(&alone, look_at_fd, &(struct search){ &m->plan, &witnesses });
+	plan_witnesses(&m->plan, who, &witnesses);
+	free(witnesses.pid);
 	free(who);
 }
