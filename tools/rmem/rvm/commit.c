@@ -25,10 +25,10 @@
  * that are dirty already. When a later call hears that the unsure transaction took place, it commits all dirty pages once more.
  * From then on the donor has what the first call was to commit, so rvm_abort() can't undo it any more (rvm.half).
  *
- * After each new connection, also one that another thread has made, the session in the header is read. A transaction goes only
- * over the connection over which the session was read. If there is another connection by then, nothing is sent. A transaction
+ * After each new connection, also one that another thread has made, the committer in the header is read. A transaction goes only
+ * over the connection over which the committer was read. If there is another connection by then, nothing is sent. A transaction
  * that was to go for the first time is OPEN again, and its pages are put anew, since a donor that restarted has lost them. A
- * process that recovers this memory first connects, which ends our connection. Then it changes the session. So a process that
+ * process that recovers this memory first connects, which ends our connection. Then it changes the committer. So a process that
  * was taken for dead can neither commit, nor take the transaction of the other process for its own.
  */
 #include <errno.h>
@@ -72,17 +72,17 @@ static bool regions_there(struct rvm *v)
 int still_ours(struct rvm *v)
 {
 	unsigned int connection = rmem_connection(v->r); /* if it is not up, the next call says so */
-	uint64_t session;
+	uint64_t committer;
 	int ret;
 
 	if (!regions_there(v))
 		return -ESTALE;
 	if (connection == v->connection)
 		return 0;
-	ret = rmem_get(v->r, &session, v->real + offsetof(struct header, session), sizeof(session));
+	ret = rmem_get(v->r, &committer, v->real + offsetof(struct header, committer), sizeof(committer));
 	if (ret)
 		return ret;
-	if (session != v->session)
+	if (committer != v->committer)
 		return -ESTALE;
 	v->connection = connection;
 	return 0;

@@ -45,7 +45,7 @@ struct header {
 	uint64_t size;
 	uint64_t addr;
 	uint64_t tag;
-	uint64_t session; /* random, set by the process that made or recovered the memory last: this process alone may commit */
+	uint64_t committer; /* random, set by the process that made or recovered the memory last: this process alone may commit */
 	void *root;
 	uint64_t checksum; /* of all before */
 	struct heap heap;
@@ -72,7 +72,7 @@ struct rvm {
 	uint8_t *mem;
 	size_t size;
 	bool registered;
-	uint64_t session;
+	uint64_t committer;
 	unsigned int connection; /* the connection on which the header was seen to be ours; nothing is committed on another one */
 	unsigned int timeout_ms;
 

@@ -148,12 +148,12 @@ static int fill(struct rvm *v)
  * The transaction that makes this memory, or takes it over. There is one attempt: after the connection has broken, another
  * process may have changed what was read.
  */
-static int open_session(struct rvm *v)
+static int become_committer(struct rvm *v)
 {
 	struct header *h = rvm_header(v);
 	int ret;
 
-	if (getrandom(&v->session, sizeof(v->session), 0) != sizeof(v->session))
+	if (getrandom(&v->committer, sizeof(v->committer), 0) != sizeof(v->committer))
 		return -errno;
 	rmem_txn_abort(v->r); /* discards what an earlier rvm_init() that broke has queued */
 	rvm_begin(v);
@@ -163,7 +163,7 @@ static int open_session(struct rvm *v)
 	h->size = v->size;
 	h->addr = (uintptr_t)v->mem;
 	h->tag = v->tag;
-	h->session = v->session;
+	h->committer = v->committer;
 	h->checksum = header_checksum(h);
 	ret = commit_once(v);
 	txn_end(v);
@@ -215,7 +215,7 @@ static int at_donor(struct rvm *v, bool there)
 	if (!ret && there)
 		ret = fill(v);
 	if (!ret)
-		ret = open_session(v);
+		ret = become_committer(v);
 	return ret;
 }
 
