@@ -30,7 +30,8 @@ void agent_undo_copy(struct agent *a)
 	close_fd(&a->commit_sk);
 	a->criu = (struct criu)CRIU_INIT;
 	a->criu_id = a->root_id = (struct proc_id){ 0 };
-	a->criu_asks = a->adding = false;
+	agent_set_criu_asks(a, false);
+	agent_set_adding(a, false);
 	agent_set_tasks(a, TASKS_FROZEN);
 	fault_clear();
 	/* Sockets of dead tasks go on sending, so we kill them while the addresses are still quiet. */

@@ -82,15 +82,18 @@ struct agent {
 };
 
 /*
- * state_dest.c: a->stage and a->tasks change here alone. agent_enter_stage() also writes the stage down; at STAGE_IDLE and
- * STAGE_END it removes what was written down. agent_save() writes down what must be undone or settled, and agent_load() reads it
- * when the agent is gone. -1 with fault(). agent_note_restored(): what is below a->root was restored, and is written down with the
- * next stage. agent_restored(): the nth of these processes. agent_stage_in(): the stage in a state that was written down;
- * STAGE_IDLE: it is of a source.
+ * state_dest.c: a->stage, a->tasks, a->adding and a->criu_asks change here alone. agent_set_adding(true) belongs to
+ * STAGE_PREPARED, and agent_set_criu_asks(true) to STAGE_RESTORING. agent_enter_stage() also writes the stage down; at
+ * STAGE_IDLE and STAGE_END it removes what was written down. agent_save() writes down what must be undone or settled, and
+ * agent_load() reads it when the agent is gone. -1 with fault(). agent_note_restored(): what is below a->root was restored, and
+ * is written down with the next stage. agent_restored(): the nth of these processes. agent_stage_in(): the stage in a state that
+ * was written down; STAGE_IDLE: it is of a source.
  */
 void agent_set_stage(struct agent *a, enum stage stage);
 int agent_enter_stage(struct agent *a, enum stage stage);
 void agent_set_tasks(struct agent *a, enum tasks tasks);
+void agent_set_adding(struct agent *a, bool adding);
+void agent_set_criu_asks(struct agent *a, bool asks);
 int agent_save(struct agent *a);
 int agent_load(struct agent *a);
 void agent_note_restored(struct agent *a);

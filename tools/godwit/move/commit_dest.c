@@ -54,7 +54,7 @@ static void let_go(struct agent *a)
 			close_fd(&a->commit_sk);
 		return;
 	}
-	a->criu_asks = false;
+	agent_set_criu_asks(a, false);
 	agent_set_tasks(a, TASKS_GO);
 	end_quiet(a);
 	criu_answer(&a->criu, true);

@@ -169,7 +169,7 @@ void agent_criu_event(struct agent *a)
 	if (event != CRIU_NOTIFY) {
 		criu_ended(a, event);
 	} else if (!strcmp(script, "pre-resume") && a->stage == STAGE_RESTORING) {
-		a->criu_asks = true;
+		agent_set_criu_asks(a, true);
 		if (a->want_contexts) {
 			/* The plugin should have asked us first: it has failed, and CRIU does not know that. */
 			images_explain(a->images, "restore.log");

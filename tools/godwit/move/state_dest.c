@@ -51,6 +51,20 @@ void agent_set_tasks(struct agent *a, enum tasks tasks)
 		a->tasks = tasks;
 }
 
+void agent_set_adding(struct agent *a, bool adding)
+{
+	if (adding && a->stage != STAGE_PREPARED)
+		abort();
+	a->adding = adding;
+}
+
+void agent_set_criu_asks(struct agent *a, bool asks)
+{
+	if (asks && a->stage != STAGE_RESTORING)
+		abort();
+	a->criu_asks = asks;
+}
+
 int agent_enter_stage(struct agent *a, enum stage stage)
 {
 	agent_set_stage(a, stage);

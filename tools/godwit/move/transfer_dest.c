@@ -13,7 +13,7 @@ int agent_take_addresses(struct agent *a, json_t *message, json_t **answer)
 	if (a->stage != STAGE_PREPARED)
 		return fault("it is too late, or too early, for addresses");
 	/* We save before we add addresses: to take away an address that is not there does no harm. */
-	a->adding = true;
+	agent_set_adding(a, true);
 	if (agent_save(a) || addresses_add(&a->addresses))
 		return -1;
 	agent_tell(a, json_pack("{s:b}", "added", 1));
