@@ -14,25 +14,32 @@
 
 #include "plugin.h"
 
-int open_other_netns(pid_t pid, int *ns)
+/* Is this descriptor of our own network namespace? -1 with errno: it cannot be told. */
+static int is_own(int fd)
 {
 	struct stat own, its;
+
+	if (fstat(fd, &its) || stat("/proc/self/ns/net", &own))
+		return -1;
+	return own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+}
+
+int open_other_netns(pid_t pid, int *ns)
+{
 	char path[32];
-	int fd;
+	int fd, own;
 
 	*ns = -1;
 	snprintf(path, sizeof(path), "/proc/%d/ns/net", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &its) || stat("/proc/self/ns/net", &own)) {
-		if (fd >= 0)
-			close(fd);
+	if (fd < 0)
 		return -1;
-	}
-	if (own.st_dev == its.st_dev && own.st_ino == its.st_ino)
+	own = is_own(fd);
+	if (own)
 		close(fd);
 	else
 		*ns = fd;
-	return 0;
+	return own < 0 ? -1 : 0;
 }
 
 /* Takes ns, unless it is -1: there is nothing to enter. */
@@ -69,27 +76,23 @@ int enter_netns(pid_t pid, int *own)
  * The kernel is asked what it is: the link in /proc/self/fd has only the path, if
  * the runtime has opened it by a path below /run/netns.
  */
-static bool is_given(int fd, const struct stat *own)
+static bool is_given(int fd)
 {
 	struct statfs fs;
-	struct stat st;
 
 	return !fstatfs(fd, &fs) && fs.f_type == NSFS_MAGIC &&
-	       ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNET && !fstat(fd, &st) &&
-	       (st.st_dev != own->st_dev || st.st_ino != own->st_ino);
+	       ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNET && !is_own(fd);
 }
 
 int enter_given_netns(int *own)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *de;
-	struct stat st;
 	int ns = -1;
 
-	if (dir && !stat("/proc/self/ns/net", &st))
-		while (ns < 0 && (de = readdir(dir)))
-			if (de->d_name[0] != '.' && is_given(atoi(de->d_name), &st))
-				ns = fcntl(atoi(de->d_name), F_DUPFD_CLOEXEC, 0);
+	while (dir && ns < 0 && (de = readdir(dir)))
+		if (de->d_name[0] != '.' && is_given(atoi(de->d_name)))
+			ns = fcntl(atoi(de->d_name), F_DUPFD_CLOEXEC, 0);
 	if (dir)
 		closedir(dir);
 	return enter(ns, own) ? fail("the network namespace of the tasks cannot be entered: %m") : 0;
