@@ -239,13 +239,13 @@ const char *choose_device(const char *source)
 	static char name[64];
 
 	if (look_up(DEVICE_MAP, same_name, source, name, sizeof(name))) {
-		if (has_node(name))
+		if (device_node(name, NULL))
 			return name;
 		fail("%s: this host has no device %s (device_map)", source,
 		     name);
 		return NULL;
 	}
-	if (has_node(source))
+	if (device_node(source, NULL))
 		return source;
 	if (only_device(name))
 		return name;

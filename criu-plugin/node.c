@@ -67,45 +67,11 @@ static int read_node(const char *path, struct node *node)
 	return share_lock();
 }
 
-/* Other devices may vanish meanwhile. They are skipped. */
-static bool is_file_of(const char *uverbs, const char *device)
-{
-	char name[64];
-
-	if (strncmp(uverbs, "uverbs", 6) || strlen(uverbs) >= NODE_LEN)
-		return false;
-	return !device_name(uverbs, name) && !strcmp(name, device);
-}
-
-static bool find_name(const char *device, char name[NODE_LEN])
-{
-	struct dirent *de;
-	bool found = false;
-	DIR *dir;
-
-	dir = opendir(VERBS_CLASS);
-	while (dir && !found && (de = readdir(dir)))
-		if (is_file_of(de->d_name, device)) {
-			strcpy(name, de->d_name);
-			found = true;
-		}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-bool has_node(const char *device)
-{
-	char name[NODE_LEN];
-
-	return find_name(device, name);
-}
-
 int find_node(const char *device, struct node *node)
 {
 	char path[sizeof(VERBS_CLASS) + NODE_LEN + 8];
 
-	if (!find_name(device, node->name))
+	if (!device_node(device, node->name))
 		return fail("%s: this host has no device file for it", device);
 	snprintf(path, sizeof(path), VERBS_CLASS "/%s/dev", node->name);
 	return read_node(path, node);

@@ -20,11 +20,7 @@ struct node {
 	gid_t	gid;
 };
 
-/*
- * In CRIU: find the file of a device here, and that of rdma_cm. has_node(): is
- * there a device of that name, in any network namespace?
- */
-bool has_node(const char *device);
+/* In CRIU: find the file of a device here, and that of rdma_cm. */
 int find_node(const char *device, struct node *node);
 int find_cm_node(struct node *node);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +72,43 @@ int device_name(const char *node, char name[64])
 	fclose(file);
 	name[strcspn(name, "\n")] = '\0';
 	return 0;
+}
+
+int each_node(int (*each)(const char *node, const char *device, void *arg), void *arg)
+{
+	DIR *dir = opendir(VERBS_CLASS);
+	struct dirent *de;
+	char name[64];
+	int ret = 0;
+
+	/* A device that vanishes meanwhile is skipped. */
+	while (!ret && dir && (de = readdir(dir)))
+		if (!device_name(de->d_name, name) && *name)
+			ret = each(de->d_name, name, arg);
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+struct node_search {
+	const char *device;
+	char *node;
+};
+
+static int is_node_of(const char *node, const char *device, void *arg)
+{
+	struct node_search *s = arg;
+
+	if (strcmp(device, s->device) || strlen(node) >= NODE_LEN)
+		return 0;
+	if (s->node)
+		strcpy(s->node, node);
+	return 1;
+}
+
+bool device_node(const char *device, char node[NODE_LEN])
+{
+	return each_node(is_node_of, &(struct node_search){ device, node });
 }
 
 bool rdma_is_shared(void)

@@ -37,6 +37,15 @@ enum file_kind device_kind(dev_t rdev, char node[NODE_LEN]);
 int device_name(const char *node, char name[64]);
 
 /*
+ * Call each for every device that has a node, of any driver and in any network
+ * namespace: "uverbs0", "rxe0". Stop when each gives other than 0, and give that.
+ */
+int each_node(int (*each)(const char *node, const char *device, void *arg), void *arg);
+
+/* Is there a node of the device "rxe0", in any network namespace? node gets its name, unless it is NULL. */
+bool device_node(const char *device, char node[NODE_LEN]);
+
+/*
  * Does a device of another network namespace show in ours (rdma system)? If not,
  * nobody here can open it. Only its node shows, with the device's name.
  */

@@ -28,32 +28,6 @@ enum file_kind rdma_node(dev_t rdev, char device[64])
 
 /* -------------------------------------------------------------- devices -- */
 
-int rdma_each_name(int (*each)(const char *device, void *arg), void *arg)
-{
-	DIR *dir = opendir(VERBS_CLASS);
-	struct dirent *de;
-	char name[64];
-	int ret = 0;
-
-	while (!ret && dir && (de = readdir(dir)))
-		if (!device_name(de->d_name, name) && *name)
-			ret = each(name, arg);
-	if (dir)
-		closedir(dir);
-	return ret;
-}
-
-static int is_name(const char *device, void *name)
-{
-	return !strcmp(device, name);
-}
-
-/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
-static bool has_node(const char *device)
-{
-	return rdma_each_name(is_name, (void *)device);
-}
-
 struct index_search {
 	const char *device;
 	int index;		/* the kernel's number of the device; -1: it has none of that name */
@@ -97,7 +71,8 @@ bool rdma_is_rxe(const char *device)
 {
 	uint32_t driver = RDMA_DRIVER_UNKNOWN;
 
-	if (has_node(device))
+	/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
+	if (device_node(device, NULL))
 		ask(device, RDMA_NLDEV_CMD_GET_CHARDEV, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs", sizeof("uverbs"), read_driver,
 		    &driver);
 	return driver == RDMA_DRIVER_RXE;
@@ -128,7 +103,7 @@ bool rdma_device_exists(const char *device)
 
 bool rdma_name_is_taken(const char *device)
 {
-	return rdma_device_exists(device) || has_node(device);
+	return rdma_device_exists(device) || device_node(device, NULL);
 }
 
 json_t *rdma_resources(const char *kind)

@@ -142,8 +142,6 @@ int rdma_try_bind(const struct in6_addr *address, const struct cm_port *port);
 
 /* rdma.c: call each for every RDMA device of the kind rxe; stops when it returns other than 0. */
 int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
-/* The same for the device of each file in /dev/infiniband, of any kind, and in any network namespace. */
-int rdma_each_name(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
 json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);

@@ -147,10 +147,11 @@ static int add_device(const char *device, void *arg)
 }
 
 /* Where namespaces do not share devices, nobody here can open those of others. */
-static int add_other(const char *device, void *arg)
+static int add_other(const char *node, const char *device, void *arg)
 {
 	struct status *status = arg;
 
+	(void)node;
 	if (!rdma_device_exists(device))
 		json_object_set_new(status->devices, device, json_string("it belongs to another network namespace (netns exclusive): "
 				    "ip netns exec NAME godwit status"));
@@ -224,7 +225,7 @@ int cmd_status(int argc, char **argv)
 	}
 	if (optind != argc)
 		wrong_usage("'%s': status takes no argument", argv[optind]);
-	if (host_check_root() || rdma_each_device(add_device, &status) || rdma_each_name(add_other, &status))
+	if (host_check_root() || rdma_each_device(add_device, &status) || each_node(add_other, &status))
 		return failed_as(json, EXIT_REFUSED);
 	ret = state_all(&moves);
 	leave_out_sysctls(moves);
