@@ -2,7 +2,6 @@
 /*
  * The RDMA devices of this host: which there are, their GIDs, and the driver's key.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <net/if.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -28,34 +27,62 @@ enum file_kind rdma_node(dev_t rdev, char device[64])
 
 /* -------------------------------------------------------------- devices -- */
 
-struct index_search {
-	const char *device;
-	int index;		/* the kernel's number of the device; -1: it has none of that name */
+struct device {
+	char name[64];
+	uint32_t number;	/* the kernel's */
 };
 
-static void find_index(const struct nlmsghdr *h, void *arg)
+struct devices {
+	struct device *device;
+	size_t n;
+};
+
+static void add_device(const struct nlmsghdr *h, void *arg)
 {
 	const char *name = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_NAME, 1);
-	const void *index = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(int));
-	struct index_search *s = arg;
+	const void *number = nl_find_attr(h, 0, RDMA_NLDEV_ATTR_DEV_INDEX, sizeof(uint32_t));
+	struct devices *list = arg;
 
-	if (name && index && !strcmp(name, s->device))
-		memcpy(&s->index, index, sizeof(s->index));
+	if (!name || !number)
+		return;
+	GROW(list->device, list->n);
+	snprintf(list->device[list->n].name, sizeof(list->device->name), "%s", name);
+	memcpy(&list->device[list->n++].number, number, sizeof(uint32_t));
 }
 
-/* Ask about a device by this command. /sys shows the devices of the network namespace that it was mounted in. */
-static int ask(const char *device, int command, int type, const void *data, size_t length,
-	       void (*each)(const struct nlmsghdr *, void *), void *arg)
+/* Those of the network namespace that we are in, to be freed. /sys shows those of the one that it was mounted in. */
+static struct devices list_devices(void)
 {
 	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
-	struct index_search s = { .device = device, .index = -1 };
+	struct devices list = { 0 };
 
-	if (nl_talk(NETLINK_RDMA, &r, find_index, &s) || s.index < 0)
-		return -1;
-	r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), NLM_F_ACK);
-	nl_put_attr(&r, RDMA_NLDEV_ATTR_DEV_INDEX, &s.index, sizeof(s.index));
+	if (nl_talk(NETLINK_RDMA, &r, add_device, &list))
+		list.n = 0;
+	return list;
+}
+
+static bool find_device(const char *name, struct device *device)
+{
+	struct devices list = list_devices();
+	bool found = false;
+
+	for (size_t i = 0; !found && i < list.n; i++) {
+		*device = list.device[i];
+		found = !strcmp(device->name, name);
+	}
+	free(list.device);
+	return found;
+}
+
+/* Ask about a device by this command. */
+static void ask(const struct device *device, int command, int type, const void *data, size_t length,
+		void (*each)(const struct nlmsghdr *, void *), void *arg)
+{
+	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command), NLM_F_ACK);
+
+	nl_put_attr(&r, RDMA_NLDEV_ATTR_DEV_INDEX, &device->number, sizeof(device->number));
 	nl_put_attr(&r, type, data, length);
-	return nl_talk(NETLINK_RDMA, &r, each, arg);
+	nl_talk(NETLINK_RDMA, &r, each, arg);
 }
 
 static void read_driver(const struct nlmsghdr *h, void *driver)
@@ -67,29 +94,22 @@ static void read_driver(const struct nlmsghdr *h, void *driver)
 }
 
 /* Only rxe's devices know our methods; others are none of our business. */
-bool rdma_is_rxe(const char *device)
+static bool is_rxe(const struct device *device)
 {
 	uint32_t driver = RDMA_DRIVER_UNKNOWN;
 
 	/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
-	if (device_node(device, NULL))
+	if (device_node(device->name, NULL))
 		ask(device, RDMA_NLDEV_CMD_GET_CHARDEV, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs", sizeof("uverbs"), read_driver,
 		    &driver);
 	return driver == RDMA_DRIVER_RXE;
 }
 
-int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
+bool rdma_is_rxe(const char *name)
 {
-	DIR *dir = opendir(RDMA_CLASS);
-	struct dirent *de;
-	int ret = 0;
+	struct device device;
 
-	while (!ret && dir && (de = readdir(dir)))
-		if (de->d_name[0] != '.' && rdma_is_rxe(de->d_name))
-			ret = each(de->d_name, arg);
-	if (dir)
-		closedir(dir);
-	return ret;
+	return find_device(name, &device) && is_rxe(&device);
 }
 
 bool rdma_device_exists(const char *device)
@@ -99,6 +119,18 @@ bool rdma_device_exists(const char *device)
 
 	free(path);
 	return exists;
+}
+
+int rdma_each_device(int (*each)(const char *device, void *arg), void *arg)
+{
+	struct devices list = list_devices();
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < list.n; i++)
+		if (rdma_device_exists(list.device[i].name) && is_rxe(&list.device[i]))
+			ret = each(list.device[i].name, arg);
+	free(list.device);
+	return ret;
 }
 
 bool rdma_name_is_taken(const char *device)
@@ -177,9 +209,11 @@ static void read_netdev(const struct nlmsghdr *h, void *ifname)
 void rdma_netdev(const char *device, char ifname[16])
 {
 	const uint32_t port = 1;
+	struct device its;
 
 	ifname[0] = '\0';
-	ask(device, RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof(port), read_netdev, ifname);
+	if (find_device(device, &its))
+		ask(&its, RDMA_NLDEV_CMD_PORT_GET, RDMA_NLDEV_ATTR_PORT_INDEX, &port, sizeof(port), read_netdev, ifname);
 }
 
 bool rdma_sends_from(const char *own, const char *ifname)

@@ -145,7 +145,10 @@ int rdma_each_device(int (*each)(const char *device, void *arg), void *arg);
 /* Live objects of one kind on all devices, from `rdma resource show`; NULL: it could not tell. */
 json_t *rdma_resources(const char *kind);
 bool rdma_device_exists(const char *device);
-/* The same, but also of a device that only another network namespace shows: a name belongs to one device of a host. */
+/*
+ * The same, but also of a device that only another network namespace shows: a name belongs to one device of a host. Such a device
+ * has a node here. One that is being removed has none, and still exists.
+ */
 bool rdma_name_is_taken(const char *device);
 /* Is it one that the network namespace that we are in shows? */
 bool rdma_is_rxe(const char *device);
