@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
- * Why something can't be moved, and what to do, for reasons that ibv_record_refusal() can't know. The plugin and godwit both use
- * these texts. Each follows the name of the object.
+ * Why something can't be moved, and what to do, for reasons that ibv_record_refusal() can't know. The plugin and godwit, or godwit
+ * at both hosts, use these texts. Each follows the name of the object.
  */
 #ifndef COMMON_REASONS_H
 #define COMMON_REASONS_H
@@ -18,6 +18,7 @@
 #define WHY_NO_RING	"0x%llx of %s is mapped, which is no ring of a context that the process has open: unmap it before"
 #define WHY_GONE	"its device is gone: close it before"
 #define WHY_DEVICE	"the device %s can't be moved: close it before"
+#define WHY_OWN_NETNS	"netns is exclusive, so it can't be opened in the process's own network namespace: start the process in the host's"
 #define LOAD_OURS	"load Godwit's rdma_rxe: modinfo -n rdma_rxe must print a path with /updates/"
 #define WHY_VERSION	"the driver has version %u, and this program needs %u: install both from one release"
 

@@ -7,6 +7,7 @@
 #include "host.h"
 #include "huge.h"
 #include "plan.h"
+#include "reasons.h"
 #include "text.h"
 
 /* ------------------------------------------------------------ processes -- */
@@ -57,8 +58,7 @@ static void look_at_netns(struct plan *plan)
 		const struct context *c = &plan->contexts.context[i];
 
 		if (rdma_device_exists(c->device))
-			plan_problem(plan, "process %d, descriptor %d: it has a network namespace of its own, in which %s can't be "
-				     "opened again (netns exclusive): start it in this host's", c->pid, c->fd, c->device);
+			plan_problem(plan, "process %d, %s: " WHY_OWN_NETNS, c->pid, c->device);
 	}
 }
 

@@ -14,6 +14,7 @@
 #include "gids.h"
 #include "host.h"
 #include "move.h"
+#include "reasons.h"
 #include "text.h"
 
 /* ---------------------------------------------------------------- hello -- */
@@ -283,8 +284,7 @@ static void check_contexts(json_t *list, const struct addresses *moving, json_t 
 			continue;
 		}
 		if (own_netns && !rdma_is_shared())
-			problem(list, "device %s: that host shows it only outside of the process's own network namespace (netns "
-				"exclusive), in which it can't be opened then: rdma system set netns shared", device);
+			problem(list, "device %s: " WHY_OWN_NETNS, device);
 		if (look_at_device(&d, device)) {
 			problem(list, "%s", fault_text());
 		} else {
