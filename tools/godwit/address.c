@@ -45,6 +45,20 @@ const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN])
 	return inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
 }
 
+socklen_t ip_port(const struct in6_addr *a, int port, union ip_port *to)
+{
+	bool v4 = IN6_IS_ADDR_V4MAPPED(a);
+
+	*to = (union ip_port){ 0 };
+	if (v4) {
+		to->in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port) };
+		memcpy(&to->in.sin_addr, &a->s6_addr[12], 4);
+	} else {
+		to->in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *a };
+	}
+	return v4 ? sizeof(to->in) : sizeof(to->in6);
+}
+
 bool ip_text_is(const char *with_length, const char *address)
 {
 	size_t len = strlen(address);

@@ -67,6 +67,13 @@ int addresses_kill_sockets(const struct addresses *list);
 
 /* As people write an address: IPv4 without ::ffff: */
 const char *ip_text(const struct in6_addr *a, char text[INET6_ADDRSTRLEN]);
+/* The address and a port, as bind() takes them. Gives their size. */
+union ip_port {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+socklen_t ip_port(const struct in6_addr *a, int port, union ip_port *to);
 /* Is it this address, with a length behind it, as in 10.0.0.1/24? with_length may be NULL. */
 bool ip_text_is(const char *with_length, const char *address);
 

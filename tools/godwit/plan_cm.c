@@ -18,19 +18,12 @@ static const char *const states[] = {
 	[RXE_MIGR_CM_STRAY] = "stray", [RXE_MIGR_CM_STAND_IN] = "stand_in",
 };
 
-union any_address {
-	struct sockaddr sa;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-	uint8_t raw[48];
-};
-
 /* "10.77.0.1:7471", "[fe80::1]:7471" or NULL */
 static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 {
-	union any_address a;
+	union ip_port a;
 
-	memcpy(a.raw, raw, sizeof(a.raw));
+	memcpy(&a, raw, sizeof(a));
 	text[0] = '\0';
 	if (a.sa.sa_family == AF_INET)
 		inet_ntop(AF_INET, &a.in.sin_addr, text, INET6_ADDRSTRLEN);
@@ -44,9 +37,9 @@ static json_t *endpoint(const uint8_t raw[48], char text[INET6_ADDRSTRLEN])
 /* Its address as a GID, and its port. False: it has none, or one of a family that is not known here. */
 static bool get_source(const struct rxe_migr_cm_id *id, struct in6_addr *gid, int *port)
 {
-	union any_address a;
+	union ip_port a;
 
-	memcpy(a.raw, id->src_addr, sizeof(a.raw));
+	memcpy(&a, id->src_addr, sizeof(a));
 	*port = ntohs(a.in.sin_port);
 	*gid = (struct in6_addr){ .s6_addr = { [10] = 0xff, [11] = 0xff } };
 	if (a.sa.sa_family == AF_INET)

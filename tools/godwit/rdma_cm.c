@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "address.h"
 #include "rdma.h"
 
 static int open_driver(const char *device, void *arg)
@@ -47,14 +48,13 @@ int rdma_cm_ids(struct ibv_context **driver, pid_t pid, int fd, struct rxe_migr_
 
 static int bind_id(struct rdma_cm_id *id, const struct in6_addr *address, const struct cm_port *port)
 {
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(port->port) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = in.sin_port, .sin6_addr = *address };
+	union ip_port at;
 	int yes = 1;
 
-	memcpy(&in.sin_addr, &address->s6_addr[12], 4);
+	ip_port(address, port->port, &at);
 	if ((port->reuseaddr && rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes))) ||
 	    (port->afonly && rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &yes, sizeof(yes))) ||
-	    rdma_bind_addr(id, IN6_IS_ADDR_V4MAPPED(address) ? (void *)&in : (void *)&in6))
+	    rdma_bind_addr(id, &at.sa))
 		return errno;
 	return 0;
 }

@@ -16,22 +16,20 @@
 /* Bind it for a moment, as CRIU will. An address that moves is not here yet. Returns an errno. */
 static int try_to_bind(const struct in6_addr *address, json_t *port)
 {
-	bool v4 = IN6_IS_ADDR_V4MAPPED(address);
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(json_integer_value(json_object_get(port, "port"))) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = in.sin_port, .sin6_addr = *address };
+	union ip_port at;
+	socklen_t size = ip_port(address, json_integer_value(json_object_get(port, "port")), &at);
 	int type = json_is_true(json_object_get(port, "udp")) ? SOCK_DGRAM : SOCK_STREAM;
-	int fd = socket(v4 ? AF_INET : AF_INET6, type | SOCK_CLOEXEC, 0), on = 1, ret;
+	int fd = socket(at.sa.sa_family, type | SOCK_CLOEXEC, 0), on = 1, ret;
 	int v6only = json_is_true(json_object_get(port, "v6only")), shared = json_is_true(json_object_get(port, "shared"));
 
 	if (fd < 0)
 		return errno;
-	memcpy(&in.sin_addr, &address->s6_addr[12], 4);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shared, sizeof(shared));
 	setsockopt(fd, SOL_IP, IP_FREEBIND, &on, sizeof(on));
-	if (!v4)
+	if (at.sa.sa_family == AF_INET6)
 		setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &v6only, sizeof(v6only));
-	ret = bind(fd, v4 ? (void *)&in : (void *)&in6, v4 ? sizeof(in) : sizeof(in6)) ? errno : 0;
+	ret = bind(fd, &at.sa, size) ? errno : 0;
 	close_fd(&fd);
 	return ret;
 }
