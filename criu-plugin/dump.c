@@ -158,7 +158,7 @@ static int checkpoint_fd(pid_t pid, int fd, enum file_kind kind,
 		return begin() || refuse_outsiders() || look_at_cm(pid, fd) ?
 			-1 : 0;
 	default:
-		snprintf(path, sizeof(path), "/dev/infiniband/%s", node);
+		snprintf(path, sizeof(path), NODES "/%s", node);
 		return fail("process %d, descriptor %d: " WHY_DEVICE, pid, fd, path);
 	}
 }

@@ -19,8 +19,6 @@
 
 #include "restore.h"
 
-#define NODES		"/dev/infiniband"
-
 static sem_t *lock;	/* one task at a time looks for a file, or makes it */
 
 /* ----------------------------------------------------------------- in CRIU -- */

@@ -19,7 +19,8 @@ enum file_kind {
 #define NODE_LEN	32
 #define VERBS_CLASS	"/sys/class/infiniband_verbs"
 #define RDMA_CLASS	"/sys/class/infiniband"
-#define RDMA_CM		"/dev/infiniband/rdma_cm"
+#define NODES		"/dev/infiniband"
+#define RDMA_CM		NODES "/rdma_cm"
 #define RDMA_CM_NUMBER	"/sys/class/misc/rdma_cm/dev"	/* "MAJOR:MINOR" */
 /* What /proc/PID/fd says of an event file, which belongs to no device. */
 #define EVENT_FILE	"anon_inode:[infinibandevent]"
