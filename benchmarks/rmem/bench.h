@@ -3,6 +3,7 @@
  * rmem-bench: what remote memory takes, as a client measures it. Each line it prints is a measurement.
  *
  *	rmem-bench.c	the command line; commits
+ *	bench_base.c	what both use: connections, times
  *	bench_data.c	put and get through librmem, and by verbs alone, in turn
  */
 #ifndef BENCH_H

@@ -12,34 +12,18 @@ static const struct {
 	const char *name;
 	enum ibv_wr_opcode opcode;
 	enum ibv_wc_opcode wc_opcode;
-	bool receive;
 } ops[] = {
-	[SEND] = { "SEND", IBV_WR_SEND, IBV_WC_SEND, true },
-	[SEND_IMM] = { "SEND_IMM", IBV_WR_SEND_WITH_IMM, IBV_WC_SEND, true },
-	[WRITE] = { "WRITE", IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE, false },
-	[WRITE_IMM] = { "WRITE_IMM", IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE, true },
-	[READ] = { "READ", IBV_WR_RDMA_READ, IBV_WC_RDMA_READ, false },
-	[FADD] = { "FETCH_ADD", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD, false },
-	[CSWP] = { "CMP_SWAP", IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP, false },
-	[ATOMIC_WRITE] = { "ATOMIC_WRITE", IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE, false },
-	[FLUSH] = { "FLUSH", IBV_WR_FLUSH, IBV_WC_FLUSH, false },
-	[SEND_INV] = { "SEND_INV", IBV_WR_SEND_WITH_INV, IBV_WC_SEND, true },
+	[SEND] = { "SEND", IBV_WR_SEND, IBV_WC_SEND },
+	[SEND_IMM] = { "SEND_IMM", IBV_WR_SEND_WITH_IMM, IBV_WC_SEND },
+	[WRITE] = { "WRITE", IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE },
+	[WRITE_IMM] = { "WRITE_IMM", IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WC_RDMA_WRITE },
+	[READ] = { "READ", IBV_WR_RDMA_READ, IBV_WC_RDMA_READ },
+	[FADD] = { "FETCH_ADD", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_FETCH_ADD },
+	[CSWP] = { "CMP_SWAP", IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WC_COMP_SWAP },
+	[ATOMIC_WRITE] = { "ATOMIC_WRITE", IBV_WR_ATOMIC_WRITE, IBV_WC_ATOMIC_WRITE },
+	[FLUSH] = { "FLUSH", IBV_WR_FLUSH, IBV_WC_FLUSH },
+	[SEND_INV] = { "SEND_INV", IBV_WR_SEND_WITH_INV, IBV_WC_SEND },
 };
-
-bool has_receive(enum op op)
-{
-	return ops[op].receive;
-}
-
-bool can(const struct cell *c, enum op op)
-{
-	if (c->type == UD)
-		return op <= SEND_IMM;
-	if (c->type == UC)
-		return op <= WRITE_IMM;
-	/* These two are in the new interface only. */
-	return c->api == WR || (op != ATOMIC_WRITE && op != FLUSH);
-}
 
 /* Is there still time to wait? Sleeps for a moment. */
 bool in_time(void)
@@ -66,14 +50,6 @@ void post_receives(struct cell *c, int count)
 		sge.addr = (uintptr_t)e->buf + (SLOTS + wr.wr_id) * SLOT;
 		MUST(!(e->srq ? ibv_post_srq_recv(e->srq, &wr, &bad) : ibv_post_recv(e->qp, &wr, &bad)));
 	}
-}
-
-/* For the new interface, a third of the requests has one SGE, a third has two, and a third has inline data. */
-enum { ONE_SGE, TWO_SGES, INLINED, NUM_WAYS };
-
-bool goes_inline(const struct cell *c, enum op op, uint32_t number)
-{
-	return c->api == WR && number % NUM_WAYS == INLINED && op <= WRITE_IMM && c->state != SEND_HALF;
 }
 
 /*
