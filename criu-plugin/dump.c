@@ -174,9 +174,9 @@ static int leave_tasks_netns(void)
 }
 
 /*
- * CRIU will open the files of mappings anew. Where namespaces do not share
- * devices, a device can be opened only in its own. So from now on CRIU is in the
- * network namespace of its tasks.
+ * CRIU will open the files of mappings anew. Where network namespaces do not
+ * share devices, a device can be opened only in the namespace that has it. So
+ * from now on CRIU is in the network namespace of its tasks.
  */
 static int enter_tasks_netns(void)
 {

@@ -42,7 +42,7 @@ int open_other_netns(pid_t pid, int *ns)
 	return own < 0 ? -1 : 0;
 }
 
-/* Takes ns, unless it is -1: there is nothing to enter. */
+/* Enter ns, and close it. If it is -1, there is nothing to enter. */
 static int enter(int ns, int *own)
 {
 	int ret;
@@ -73,8 +73,9 @@ int enter_netns(pid_t pid, int *own)
 }
 
 /*
- * The kernel is asked what it is: the link in /proc/self/fd has only the path, if
- * the runtime has opened it by a path below /run/netns.
+ * Is this descriptor the one that the runtime has given CRIU? The kernel tells whether
+ * it is a network namespace. Its link in /proc/self/fd shows only a path if the runtime
+ * has opened the namespace by a path below /run/netns.
  */
 static bool is_given(int fd)
 {

@@ -214,13 +214,13 @@ bool commit_is_asked(void);
 int open_other_netns(pid_t pid, int *ns);
 
 /*
- * Enter it, unless it is our own, and come back. *own: what leave_netns()
- * needs.
+ * Enter the network namespace of a process, unless it is our own, and come back.
+ * *own: what leave_netns() needs.
  */
 int enter_netns(pid_t pid, int *own);
 /*
- * Enter the one that the runtime has given CRIU for its tasks, if there is one.
- * Only while init() runs: then CRIU closes it.
+ * Enter the network namespace that the runtime has given CRIU for its tasks, if there is
+ * one. Call this while init() runs: CRIU closes the descriptor after that.
  */
 int enter_given_netns(int *own);
 int leave_netns(int own);

@@ -12,10 +12,10 @@
  *   busy   one that asks for a connection, and one that has read of it and not answered
  *   bound  one that is bound; says "removed" when its device is
  *   ib     one that is bound to any address of InfiniBand, not to ADDRESS
- *   lent   two that are connected, one of them with the queue pair, connected to itself, of a process that is no child of any
- *          process here
+ *   lent   two that are connected. The queue pair of one belongs to an outsider, a process that is no child of any process here.
+ *          That queue pair is connected to itself
  *   apart  two that are connected, one of them with a queue pair that has no peer
- *   shared one that is bound, and whose file such a process has open, too; says "outsider PID" before
+ *   shared one that is bound. An outsider has its file open, too; says "outsider PID" before
  */
 #include <arpa/inet.h>
 #include <endian.h>

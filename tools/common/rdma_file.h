@@ -47,8 +47,8 @@ int each_node(int (*each)(const char *node, const char *device, void *arg), void
 bool device_node(const char *device, char node[NODE_LEN]);
 
 /*
- * Does a device of another network namespace show in ours (rdma system)? If not,
- * nobody here can open it. Only its node shows, with the device's name.
+ * Do network namespaces share their devices (rdma system)? If not, nobody here can
+ * open a device of another namespace. Only its node shows here, with the device's name.
  */
 bool rdma_is_shared(void);
 

@@ -51,7 +51,10 @@ static void look_at_tasks(struct plan *plan)
 
 /* ------------------------------------------------------------- together -- */
 
-/* It has opened the device before it entered its namespace. (container_look_at_network() looks at a container.) */
+/*
+ * A process may have opened a device before it entered its network namespace, in which that device can't be opened again. For a
+ * container, container_look_at_network() looks.
+ */
 static void look_at_netns(struct plan *plan)
 {
 	for (size_t i = 0; plan->own_netns && !plan->contained && !rdma_is_shared() && i < plan->contexts.n; i++) {

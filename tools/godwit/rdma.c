@@ -50,7 +50,10 @@ static void add_device(const struct nlmsghdr *h, void *arg)
 	memcpy(&list->device[list->n++].number, number, sizeof(uint32_t));
 }
 
-/* Those of the network namespace that we are in, to be freed. /sys shows those of the one that it was mounted in. */
+/*
+ * List the devices of the network namespace that we are in; the caller frees the list. (/sys shows the devices of the namespace in
+ * which it was mounted.)
+ */
 static struct devices list_devices(void)
 {
 	struct nl_request r = nl_request(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET), NLM_F_DUMP);
@@ -98,7 +101,7 @@ static bool is_rxe(const struct device *device)
 {
 	uint32_t driver = RDMA_DRIVER_UNKNOWN;
 
-	/* A device that is being removed, and waits for a verb that stands in the kernel, has no node any more. */
+	/* A device that is being removed may wait for a verb that a program has called. It has no node any more. */
 	if (device_node(device->name, NULL))
 		ask(device, RDMA_NLDEV_CMD_GET_CHARDEV, RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs", sizeof("uverbs"), read_driver,
 		    &driver);

@@ -150,7 +150,7 @@ bool rdma_device_exists(const char *device);
  * has a node here. One that is being removed has none, and still exists.
  */
 bool rdma_name_is_taken(const char *device);
-/* Is it one that the network namespace that we are in shows? */
+/* Is it an rxe device, and does our network namespace have it? */
 bool rdma_is_rxe(const char *device);
 /* Open it to ask the driver something about the whole device; NULL with fault(). */
 struct ibv_context *rdma_open(const char *device);

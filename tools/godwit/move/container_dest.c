@@ -395,7 +395,7 @@ static void remove_from_podman(struct agent *a)
 	/* If a restore was killed, podman does not know which of its tasks still run, but the runtime does. */
 	run(delete, NULL, NULL);
 	ret = run(rm, NULL, NULL);
-	if (ret == TIMED_OUT || ret < 0) { /* podman does not wait for room */
+	if (ret == TIMED_OUT || ret < 0) { /* more room does not help a podman that hangs */
 		fault("container %s: podman can't remove it: it does not answer", container_fact(a->container, "name"));
 	} else if (ret) {
 		make_room(id);

@@ -168,7 +168,7 @@ static int until_dumped(struct move *m)
 	}
 }
 
-/* The plugin's own reasons end with the first, those that it has from ibv_cm_id_refusal() with the second. */
+/* The plugin's own reasons end with TRY_AGAIN. Those that it takes from ibv_cm_id_refusal() end with IBV_TRY_AGAIN. */
 _Static_assert(!__builtin_strcmp(TRY_AGAIN, IBV_TRY_AGAIN), "temporary reasons end alike");
 
 /* Does the CRIU plugin say that what stands in the way may be gone in a moment? */

@@ -156,11 +156,12 @@ uint64_t files_size(const struct move *m);	/* bytes that may have to be read for
 int files_compare(struct move *m);
 /* Sync shared file systems, so that what the tasks have written to them is there before the copy runs. -1 with fault(). */
 int move_sync(struct move *m);
-/* Sync them once, while peers are asked to go on waiting. -1 with fault(). */
+/* Sync shared file systems once, while peers are asked to go on waiting. -1 with fault(). */
 int files_sync(struct move *m);
 /*
- * Sync them before the check. An error may be an old one, of another program, that nobody was told of: so it becomes a warning,
- * and the move goes on. Then only a later error fails files_sync(). -1 with fault(): it takes too long, or a signal came.
+ * Sync shared file systems before the check. An error may be an old one, of another program, that nobody was told of: so it
+ * becomes a warning, and the move goes on. Then only a later error fails files_sync(). -1 with fault(): it takes too long, or a
+ * signal came.
  */
 int files_sync_early(struct move *m, int limit_ms);
 

@@ -44,7 +44,7 @@ void agent_set_stage(struct agent *a, enum stage stage)
 		signal(SIGCHLD, SIG_IGN);	/* the process is our child, but may end as it likes */
 }
 
-/* Tasks that have run stay so until all is undone, also if the plugin's word is heard after CRIU's end. */
+/* TASKS_RAN stays until all is undone. So the plugin's word, which may be heard after CRIU's end, changes nothing then. */
 void agent_set_tasks(struct agent *a, enum tasks tasks)
 {
 	if (tasks == TASKS_FROZEN || tasks > a->tasks)
