@@ -138,6 +138,19 @@ ends_exact() {
 	podman_at "$1" rm web
 }
 
+# left_at HOST: prints what is there of the container: itself, its processes, namespaces, devices of any namespace, ends of veths
+left_at() {
+	# shellcheck disable=SC2016 # expanded in the guest
+	on "$1" sh -c 'podman ps --all --noheading || echo "a podman that fails"; pgrep -l "traffic|httpd|ib_send_bw"
+		ls /run/netns 2>/dev/null; rdma link | grep -v "rxe0/"; cat /sys/class/infiniband_verbs/*/ibdev | grep -v "^rxe0$"
+		[ ! -e /sys/class/net/br5 ] || ls /sys/class/net/br5/brif | grep -v "^eth0"; true'
+}
+nothing_at() { # nothing_at HOST
+	local left
+	left=$(left_at "$1")
+	[ -z "$left" ] || broken "at $1 there is $left"
+}
+
 # goes_by_archive FROM TO RUNTIME: the container and its namespace go, by the printed commands
 goes_by_archive() {
 	as_printed "$1" checkpoint
