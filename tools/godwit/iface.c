@@ -1,58 +1,14 @@
 // SPDX-License-Identifier: Linux-OpenIB OR MIT
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/nsfs.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "iface.h"
 #include "netlink.h"
 #include "proc.h"
 #include "rdma.h"
 #include "text.h"
-
-/* ----------------------------------------------------------- namespaces -- */
-
-int ns_open(const char *path)
-{
-	int ns = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (ns >= 0 && ioctl(ns, NS_GET_NSTYPE) != CLONE_NEWNET) {
-		close_fd(&ns);
-		errno = ENOTTY;
-	}
-	return ns;
-}
-
-int ns_ours(void)
-{
-	int ns = ns_open("/proc/self/ns/net");
-
-	return ns < 0 ? fault("network namespace of this host: it can't be opened: %s", strerror(errno)) : ns;
-}
-
-bool ns_same(int a, int b)
-{
-	struct stat x, y;
-
-	return !fstat(a, &x) && !fstat(b, &y) && same_file(&x, &y);
-}
-
-int ns_enter(int ns)
-{
-	return setns(ns, CLONE_NEWNET) ? fault("network namespace: it can't be entered: %s", strerror(errno)) : 0;
-}
-
-void ns_come_back(int ours)
-{
-	if (setns(ours, CLONE_NEWNET))
-		abort();
-}
 
 /* ------------------------------------------------------------- programs -- */
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Linux-OpenIB OR MIT */
 /*
  * An interface in the network namespace of a container, which lies on an interface of this host; and the RDMA device on it.
- *
- * A process enters another namespace to ask or change something there, and must come back: until then all its questions go to
- * that namespace.
  */
 #ifndef GODWIT_IFACE_H
 #define GODWIT_IFACE_H
 
 #include "address.h"
 #include "godwit.h"
+#include "ns.h"
 
 struct iface_type {
 	const char *name, *one;		/* one: "a macvlan" */
@@ -28,12 +26,6 @@ struct iface {
 	int mtu;			/* 0: its parent's */
 	struct addresses addresses;
 };
-
-int ns_open(const char *path);		/* -1 with errno: ENOTTY if it is no network namespace */
-int ns_ours(void);			/* the one that this process is in; -1 with fault() */
-bool ns_same(int a, int b);
-int ns_enter(int ns);			/* -1 with fault() */
-void ns_come_back(int ours);
 
 /* Run a program of iproute2's. what: the object that it works on; todo: what a person can do when that fails. -1 with fault(). */
 int tool(const char *what, const char *todo, const char *const argv[]);

@@ -2,17 +2,13 @@
 /*
  * godwit link: an RDMA device of its own for a container, on an interface of its own in the container's network namespace.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "host.h"
 #include "iface.h"
-#include "proc.h"
 #include "rdma.h"
 #include "text.h"
 
@@ -21,6 +17,7 @@ struct link {
 	const char *netns, *container;	/* one of them is given */
 	char *path;			/* of its network namespace, for people */
 	char *parent;			/* if none is given */
+	char *on;			/* the interface that the device is found on */
 	int ns, ours;			/* its namespace and this host's */
 };
 
@@ -134,94 +131,41 @@ static int link_add(struct link *l)
 
 /* ------------------------------------------------------------------ del -- */
 
-struct search {
-	struct link *l;
-	char *ifname;
-	ino_t *seen;	/* all namespaces lie in one file system */
-	size_t n;
-};
-
-/* Is the interface in this namespace? 1: yes, and the namespace stays open. */
-static int look_in(struct search *s, const char *path)
+/* In the namespace that we are in. */
+static bool is_here(void *arg)
 {
-	int ns = ns_open(path);
-	struct stat st;
+	struct link *l = arg;
 
-	if (ns < 0)
+	l->on = iface_of(l->iface.device);
+	return l->on;
+}
+
+/* Open the namespace in which the device has its interface. An interface in this host's own is not ours to take. */
+static int find_interface(struct link *l)
+{
+	const char *device = l->iface.device;
+
+	if (is_here(l))
+		return fault("device %s: %s, which it lies on, is an interface of this host, not of a container: rdma link delete %s",
+			     device, l->on, device);
+	l->ns = ns_find(l->ours, is_here, l, &l->path);
+	if (l->ns >= 0)
 		return 0;
-	if (fstat(ns, &st))
-		goto no;
-	for (size_t i = 0; i < s->n; i++)
-		if (s->seen[i] == st.st_ino)
-			goto no;
-	GROW(s->seen, s->n);
-	s->seen[s->n++] = st.st_ino;
-	if (setns(ns, CLONE_NEWNET))
-		goto no;
-	s->ifname = iface_of(s->l->iface.device);
-	ns_come_back(s->l->ours);
-	if (!s->ifname)
-		goto no;
-	s->l->ns = ns;
-	s->l->path = xstrdup(path);
-	return 1;
-no:
-	close(ns);
-	return 0;
-}
-
-static int look_at_process(pid_t pid, void *arg)
-{
-	char *path = xasprintf("/proc/%d/ns/net", pid);
-	int found = look_in(arg, path);
-
-	free(path);
-	return found;
-}
-
-static int look_at_names(struct search *s)
-{
-	DIR *dir = opendir("/run/netns");
-	struct dirent *de;
-	int found = 0;
-
-	while (!found && dir && (de = readdir(dir)))
-		if (de->d_name[0] != '.') {
-			char *path = xasprintf("/run/netns/%s", de->d_name);
-
-			found = look_in(s, path);
-			free(path);
-		}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-/* This host's own namespace comes first: an interface there is not ours to take. */
-static char *find_interface(struct link *l)
-{
-	struct search s = { .l = l };
-
-	if (!look_in(&s, "/proc/self/ns/net") && !look_at_names(&s) && !proc_each(look_at_process, &s)) {
-		if (rdma_name_is_taken(l->iface.device))
-			fault("device %s: its interface lies in no network namespace that has a name or a process: rdma link delete %s",
-			      l->iface.device, l->iface.device);
-		else
-			fault("device %s: there is none of that name: rdma link shows those that there are", l->iface.device);
-	}
-	free(s.seen);
-	return s.ifname;
+	if (!rdma_name_is_taken(device))
+		return fault("device %s: there is none of that name: rdma link shows those that there are", device);
+	return fault("device %s: its interface lies in no network namespace that has a name or a process: rdma link delete %s", device,
+		     device);
 }
 
 /* In the container's namespace. */
-static int take_away(const struct link *l, const char *ifname)
+static int take_away(const struct link *l)
 {
-	char *what = xasprintf("interface %s in %s", ifname, l->path);
+	char *what = xasprintf("interface %s in %s", l->on, l->path);
 	int ret;
 
-	if (iface_can_be_deleted(ifname))
+	if (iface_can_be_deleted(l->on))
 		ret = iface_delete_device(l->iface.device) ?:
-		      iface_delete(ifname, what, "its device is gone; take it away with ip link delete");
+		      iface_delete(l->on, what, "its device is gone; take it away with ip link delete");
 	else
 		ret = fault("device %s: %s, which it lies on, is no macvlan, ipvlan or veth: rdma link delete %s", l->iface.device, what,
 			    l->iface.device);
@@ -231,22 +175,12 @@ static int take_away(const struct link *l, const char *ifname)
 
 static int link_del(struct link *l)
 {
-	char *ifname;
-	int ret = -1;
+	int ret;
 
-	if (open_ours(l))
+	if (open_ours(l) || find_interface(l) || ns_enter(l->ns))
 		return -1;
-	ifname = find_interface(l);
-	if (!ifname)
-		return -1;
-	if (ns_same(l->ns, l->ours)) {
-		fault("device %s: %s, which it lies on, is an interface of this host, not of a container: rdma link delete %s",
-		      l->iface.device, ifname, l->iface.device);
-	} else if (!ns_enter(l->ns)) {
-		ret = iface_check_unused(l->iface.device) ?: take_away(l, ifname);
-		ns_come_back(l->ours);
-	}
-	free(ifname);
+	ret = iface_check_unused(l->iface.device) ?: take_away(l);
+	ns_come_back(l->ours);
 	return ret;
 }
 
@@ -331,6 +265,7 @@ int cmd_link(int argc, char **argv)
 	close_fd(&l.ours);
 	free(l.path);
 	free(l.parent);
+	free(l.on);
 	addresses_free(&l.iface.addresses);
 	return ret ? failed(EXIT_REFUSED) : EXIT_OK;
 }
