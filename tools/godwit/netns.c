@@ -35,10 +35,10 @@ static int remove_iface(const struct netns *n, const struct iface *i)
 	if (!if_nametoindex(i->ifname))
 		return 0;
 	if (!iface_can_be_deleted(i->ifname))
-		return fault("interface %s in %s: it is not the one that was described: take it away", i->ifname, n->path);
+		return fault("interface %s in %s: it is not the one that was described: take it away", i->ifname, n->at);
 	if (lies_on(i->device, i->ifname) && (iface_check_unused(i->device) || iface_delete_device(i->device)))
 		return -1;
-	what = xasprintf("interface %s in %s", i->ifname, n->path);
+	what = xasprintf("interface %s in %s", i->ifname, n->at);
 	ret = iface_delete(i->ifname, what, "take it away with ip link delete");
 	free(what);
 	return ret;
@@ -69,10 +69,11 @@ static int is_in(pid_t pid, void *ino)
 	return proc_ns(pid, "net") == *(uint64_t *)ino;
 }
 
+/* One without its name ends with its last process. */
 static int remove_namespace(struct netns *n)
 {
 	char *what = xasprintf("network namespace %s", n->path);
-	int ret = TOOL(what, "take it away with ip netns delete", "ip", "netns", "delete", n->name);
+	int ret = netns_is_named(n) ? TOOL(what, "take it away with ip netns delete", "ip", "netns", "delete", n->name) : 0;
 
 	free(what);
 	return ret;
@@ -95,11 +96,14 @@ static int stays(const struct netns *n, bool ours)
 	char *why = xstrdup(fault_text());
 
 	fault_clear();
-	if (ours)
+	if (!ours)
+		fault("network namespace %s: a part of the move stays in it: %s; then take the interface away, and: nsenter --net=%s "
+		      "nft delete table netdev " NETNS_TABLE, n->at, why, n->at);
+	else if (netns_is_named(n))
 		fault("network namespace %s: it stays: %s; then: ip netns delete %s", n->path, why, n->name);
 	else
-		fault("network namespace %s: a part of the move stays in it: %s; then take the interface away, and: ip netns exec %s "
-		      "nft delete table netdev " NETNS_TABLE, n->path, why, n->name);
+		fault("network namespace %s, which has lost its name %s: it stays until its last process has ended: %s", n->at, n->name,
+		      why);
 	free(why);
 	return -1;
 }
@@ -115,7 +119,7 @@ int netns_remove(json_t *json)
 		ret = netns_inside(&n, remove_ifaces, NULL);
 		if (ret < 0)
 			stays(&n, ours);
-		else if (ret > 0 && ours && !in_use(&n))
+		else if (ret > 0 && ours && netns_is_named(&n) && !in_use(&n))
 			ret = remove_namespace(&n);
 		else
 			ret = netns_inside(&n, inside_end_quiet, NULL) ?: netns_inside(&n, inside_unlock_tcp, NULL);
@@ -269,7 +273,7 @@ int netns_make(json_t *json)
 	bool namespace = json_is_true(json_object_get(json, "made"));
 	int ret = netns_open(&n, json);
 
-	if (!ret && namespace != (n.ns < 0))
+	if (!ret && (namespace ? n.ns >= 0 : !netns_is_named(&n)))
 		ret = fault("network namespace %s: somebody has just made it, or taken it away: try again", n.path);
 	if (ret)
 		goto out;

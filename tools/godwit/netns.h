@@ -10,8 +10,9 @@
  *	  "neighbours": [ { "dst": "10.78.0.3", "mac": "02:00:00:00:00:03", "permanent": false } ] } ],
  *	  "sysctls": { "ipv4/tcp_rmem": "4096 131072 6291456" }, "changed": { "ipv4/ip_forward": "1" } }
  *
- * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others. At the destination "cookie" says
- * which namespace of the name it is, as soon as that is there.
+ * "changed" has the sysctls that differ from those of a new namespace, "sysctls" the others. "cookie" says which namespace it is,
+ * since somebody may delete its name, or give the name to another: the functions then find it by a process in it. It belongs to
+ * the host that has noted it: the source in describe(), the destination in remember() or make().
  *
  *	destination			source
  *					describe()
@@ -71,10 +72,14 @@ int netns_lock_tcp(json_t *netns);
 int netns_unlock_tcp(json_t *netns);
 /*
  * Remove devices and interfaces; and the namespace, if nothing is left in it and it was not there before netns_make(). It is no
- * error if something is gone already, also if there is another namespace of the name now. A device that is in use stays, with its
- * interface: -1 with fault().
+ * error if something is gone already. Another namespace that has the name now is left alone. A device that is in use stays, with
+ * its interface: -1 with fault().
  */
 int netns_remove(json_t *netns);
+/* Is there none any more? A namespace that lost its name is there as long as a process is in it. */
+bool netns_is_gone(json_t *netns);
+/* -1 with fault(): it has lost its name, and how it gets it back. pid: a process in it. */
+int netns_check_name(json_t *netns, pid_t pid);
 /* podman has removed it: wait until its devices are gone. -1 with fault(): that takes too long. */
 int netns_wait_gone(json_t *netns);
 

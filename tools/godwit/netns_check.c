@@ -50,6 +50,7 @@ void netns_check(json_t *json, json_t *problems)
 {
 	struct netns n;
 
+	json_object_del(json, "cookie");	/* the source's */
 	if (netns_open(&n, json) || host_check_nft())
 		goto failed;
 	for (size_t i = 0; i < n.n; i++) {

@@ -521,13 +521,23 @@ static int check_proxies(struct view *v)
 	return ret;
 }
 
+/* For netns_open() at this host */
+static int note(const struct view *v, json_t *netns)
+{
+	uint64_t cookie;
+
+	if (ns_cookie(&cookie))
+		return fault("network namespace %s: the kernel does not say which it is: %s", v->path, strerror(errno));
+	return json_object_set_new(netns, "cookie", json_integer(cookie));
+}
+
 /* In its namespace. */
 static int look(struct view *v, json_t *netns)
 {
 	v->host = nl_nsid(v->ours);
 	return add_links(v) || add_addresses(v) || add_routes(v, "-4") || add_routes(v, "-6") || add_neighbours(v) || add_devices(v) ||
 	       check_rules(v, "-4") || check_rules(v, "-6") || check_nft(v) || check_legacy(v) || check_qdiscs(v) || check_ipsec(v) ||
-	       check_proxies(v) || netns_sysctls(netns, v->ns) ? -1 : 0;
+	       check_proxies(v) || netns_sysctls(netns, v->ns) || note(v, netns) ? -1 : 0;
 }
 
 static int look_inside(struct view *v, json_t *netns)

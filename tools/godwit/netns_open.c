@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include "netns_open.h"
 
 const char *netns_name(const char *path)
@@ -91,20 +90,15 @@ void netns_close(struct netns *n)
 	free(n->iface);
 	free(n->routes);
 	free(n->neighbours);
+	free(n->at);
 	close_fd(&n->ns);
 	close_fd(&n->ours);
 }
 
-/* The kernel's number of the namespace that we are in: no other one gets it until the next boot. (An inode's is soon reused.) */
 static int see_cookie(struct netns *n, void *cookie)
 {
-	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), ret = 0;
-	socklen_t size = sizeof(uint64_t);
-
-	if (sk < 0 || getsockopt(sk, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size))
-		ret = fault("network namespace %s: the kernel does not say which it is: %s", n->path, strerror(errno));
-	close_fd(&sk);
-	return ret;
+	return ns_cookie(cookie) ?
+		fault("network namespace %s: the kernel does not say which it is: %s", n->at, strerror(errno)) : 0;
 }
 
 int netns_note(struct netns *n, json_t *json)
@@ -115,31 +109,52 @@ int netns_note(struct netns *n, json_t *json)
 	return ret ?: json_object_set_new(json, "cookie", json_integer(cookie));
 }
 
-/* If another namespace has its name now, the one that was noted is gone. */
-static int forget_other(struct netns *n, const json_t *json)
+static bool has_cookie(void *noted)
 {
-	const json_t *noted = json_object_get(json, "cookie");
 	uint64_t cookie;
 
-	if (n->ns < 0 || !noted)
-		return 0;
-	if (netns_inside(n, see_cookie, &cookie))
+	return !ns_cookie(&cookie) && cookie == *(uint64_t *)noted;
+}
+
+/* Whoever deletes its name, or gives the name to another namespace, does not end the one that was noted: a process may be in it. */
+static int find_noted(struct netns *n, uint64_t noted)
+{
+	uint64_t cookie;
+	char *at;
+
+	if (n->ns >= 0 && netns_inside(n, see_cookie, &cookie))
 		return -1;
-	if (cookie != (uint64_t)json_integer_value(noted))
-		close_fd(&n->ns);
+	if (n->ns >= 0 && cookie == noted)
+		return 0;
+	close_fd(&n->ns);
+	n->ns = ns_find(n->ours, has_cookie, &noted, &at);
+	if (n->ns >= 0) {
+		free(n->at);
+		n->at = at;
+	}
 	return 0;
+}
+
+bool netns_is_named(const struct netns *n)
+{
+	int ns = n->ns < 0 ? -1 : ns_open(n->path);
+	bool same = ns >= 0 && ns_same(ns, n->ns);
+
+	close_fd(&ns);
+	return same;
 }
 
 /* The namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json)
 {
-	json_t *links = json_object_get(json, "links"), *link;
+	json_t *links = json_object_get(json, "links"), *noted = json_object_get(json, "cookie"), *link;
 	size_t i;
 
 	*n = (struct netns){ .path = text_of(json, "path") ?: "", .ns = -1, .ours = -1 };
 	n->name = netns_name(n->path);
 	if (!n->name)
 		return -1;
+	n->at = xstrdup(n->path);
 	n->sysctls = json_object_get(json, "sysctls");
 	n->changed = json_object_get(json, "changed");
 	n->before = json_object_get(json, "before");
@@ -158,12 +173,14 @@ int netns_open(struct netns *n, json_t *json)
 	if (n->ours < 0)
 		return -1;
 	n->ns = ns_open(n->path);
+	if (noted)
+		return find_noted(n, json_integer_value(noted));
 	if (n->ns < 0 && errno != ENOENT)
 		return fault("network namespace %s: %s: take that file away", n->path,
 			     errno == ENOTTY ? "it is none" : strerror(errno));
 	if (n->ns >= 0 && ns_same(n->ns, n->ours))
 		return fault("network namespace %s: it is this host's own, not a container's: take that name away", n->path);
-	return forget_other(n, json);
+	return 0;
 }
 
 /* The only way in, so that there is one way out. */
@@ -172,7 +189,7 @@ int netns_inside(struct netns *n, int (*work)(struct netns *n, void *arg), void 
 	int ret;
 
 	if (n->ns < 0)
-		return fault("network namespace %s: there is none: make it with ip netns add", n->path);
+		return fault("network namespace %s: it is gone", n->path);
 	if (ns_enter(n->ns))
 		return -1;
 	ret = work(n, arg);
@@ -185,6 +202,29 @@ int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg))
 	struct netns n;
 	int ret = netns_open(&n, json) ?: netns_inside(&n, work, NULL);
 
+	netns_close(&n);
+	return ret;
+}
+
+bool netns_is_gone(json_t *json)
+{
+	struct netns n;
+	bool gone = !netns_open(&n, json) && n.ns < 0;
+
+	netns_close(&n);
+	fault_clear();
+	return gone;
+}
+
+int netns_check_name(json_t *json, pid_t pid)
+{
+	struct netns n;
+	int ret = netns_open(&n, json);
+
+	if (!ret && n.ns >= 0 && !netns_is_named(&n))
+		ret = fault("network namespace %s: %s, and without that name the container can be neither moved nor started anew: %sip "
+			    "netns attach %s %d", n.path, access(n.path, F_OK) ? "it has lost that name" : "another has that name now",
+			    access(n.path, F_OK) ? "" : "take that away, then: ", n.name, pid);
 	netns_close(&n);
 	return ret;
 }

@@ -12,6 +12,7 @@
 /* The JSON, once it is known to make sense. The strings belong to it. */
 struct netns {
 	const char *path, *name;
+	char *at;			/* the path by which it was found: another one, if that name does not lead to it any more */
 	struct iface *iface;
 	json_t **routes, **neighbours;	/* of each interface */
 	json_t *sysctls, *changed;	/* of the namespace, by their paths in /proc/sys/net; or NULL */
@@ -28,8 +29,12 @@ static inline const char *text_of(const json_t *object, const char *key)
 /* netns_open.c: the namespace need not be there. Call netns_close() in every case. */
 int netns_open(struct netns *n, json_t *json);
 void netns_close(struct netns *n);
-/* From now on netns_open() of this JSON finds this namespace, and no other one of its name. -1 with fault(). */
+/*
+ * From now on netns_open() of this JSON finds this namespace, and no other one of its name; also if it loses the name, as long as
+ * it has a process or another name. -1 with fault().
+ */
 int netns_note(struct netns *n, json_t *json);
+bool netns_is_named(const struct netns *n);	/* does its name lead to it? */
 /* Call work in the namespace. -1 with fault(): there is none, or it can't be entered. */
 int netns_inside(struct netns *n, int (*work)(struct netns *n, void *arg), void *arg);
 int netns_open_inside(json_t *json, int (*work)(struct netns *n, void *arg));

@@ -40,7 +40,7 @@ int inside_keep_quiet(struct netns *n, void *arg)
 	if (ret == 127)
 		fault("nft: it is not installed: apt-get install nftables");
 	else if (ret)
-		fault("network namespace %s: nft can't keep it quiet: %s", n->path,
+		fault("network namespace %s: nft can't keep it quiet: %s", n->at,
 		      output && *output ? output : "it does not say why");
 	free(output);
 	free(text);
@@ -59,7 +59,7 @@ static int take_down(struct netns *n, void *arg)
 	(void)arg;
 	for (size_t i = 0; i < n->n; i++) {
 		const char *ifname = n->iface[i].ifname;
-		char *what = xasprintf("interface %s in %s", ifname, n->path);
+		char *what = xasprintf("interface %s in %s", ifname, n->at);
 
 		if (if_nametoindex(ifname))
 			ret = TOOL(what, "take it away with ip link delete", "ip", "link", "set", "dev", ifname, "down") ?: ret;
@@ -102,8 +102,8 @@ int inside_end_quiet(struct netns *n, void *set)
 	if (set && netns_set_neighbours(n, "stale"))
 		return -1;
 	return ret && ret != -ENOENT ?
-		fault("network namespace %s: it stays quiet (%s): ip netns exec %s nft delete table netdev " NETNS_TABLE,
-		      n->path, strerror(-ret), n->name) : 0;
+		fault("network namespace %s: it stays quiet (%s): nsenter --net=%s nft delete table netdev " NETNS_TABLE,
+		      n->at, strerror(-ret), n->at) : 0;
 }
 
 int netns_end_quiet(json_t *json)
@@ -128,7 +128,7 @@ static int lock_tcp(struct netns *n, void *arg)
 
 	(void)arg;
 	return run((const char *const[]){ "nft", "-f", "-", NULL }, text, NULL) ?
-		fault("network namespace %s: nft can't hold its TCP connections", n->path) : 0;
+		fault("network namespace %s: nft can't hold its TCP connections", n->at) : 0;
 }
 
 int netns_lock_tcp(json_t *json)
@@ -142,8 +142,8 @@ int inside_unlock_tcp(struct netns *n, void *arg)
 
 	(void)arg;
 	return ret && ret != -ENOENT ?
-		fault("network namespace %s: its TCP connections stay locked (%s): ip netns exec %s nft delete table inet " LOCK,
-		      n->path, strerror(-ret), n->name) : 0;
+		fault("network namespace %s: its TCP connections stay locked (%s): nsenter --net=%s nft delete table inet " LOCK,
+		      n->at, strerror(-ret), n->at) : 0;
 }
 
 int netns_unlock_tcp(json_t *json)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include "godwit.h"
 #include "ns.h"
@@ -49,6 +50,16 @@ void ns_come_back(int ours)
 {
 	if (setns(ours, CLONE_NEWNET))
 		abort();
+}
+
+int ns_cookie(uint64_t *cookie)
+{
+	int sk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), ret;
+	socklen_t size = sizeof(*cookie);
+
+	ret = sk < 0 ? -1 : getsockopt(sk, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &size);
+	close_fd(&sk);
+	return ret;
 }
 
 /* ----------------------------------------------------------------- find -- */

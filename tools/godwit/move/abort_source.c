@@ -174,8 +174,8 @@ void move_take_back(struct move *m)
 
 int move_abort(struct move *m)
 {
-	json_t *netns = container_netns_left(m);
 	char *reason = set_aside();
+	json_t *netns = container_netns_left(m);
 	enum copy copy = m->shared->stage == MOVE_RESTORING ? ask_first(m) : COPY_UNKNOWN;
 	int ret = 0;
 
@@ -198,6 +198,8 @@ int move_abort(struct move *m)
 	container_dump_end(m);
 	container_forget_dump(m);
 	if (container_give_policy_back(m))
+		report_fault(&m->report);
+	if (netns && netns_check_name(netns, m->process.pid))
 		report_fault(&m->report);
 	if (copy == COPY_UNKNOWN)
 		copy = tell_later(m);

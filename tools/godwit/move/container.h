@@ -52,7 +52,7 @@ void container_look_at_witnesses(struct move *m, pid_t conmon, const char *label
 json_t *container_netns(const struct move *m);
 /* The network of podman's that the container is in, or NULL. podman makes the namespace then, at both ends. */
 json_t *container_network(const struct move *m);
-/* As container_netns(), but NULL if podman made it and has removed it, which podman does as soon as the tasks are dead. */
+/* As container_netns(), but NULL if it is gone: podman removes one that it has made as soon as the tasks are dead. */
 json_t *container_netns_left(const struct move *m);
 /*
  * network_source.c. container_look_at_network(): gives that network, and *netns. container_check_connections(), once the facts

@@ -327,8 +327,13 @@ void agent_announce_container(struct agent *a)
 
 void agent_end_container_quiet(struct agent *a)
 {
+	json_t *netns = json_object_get(a->container, "netns");
+
 	with_netns(a, netns_end_quiet);
 	with_netns(a, netns_announce);
+	if (netns && netns_check_name(netns, a->root))
+		agent_warn(a, fault_text());
+	fault_clear();
 }
 
 void agent_keep_container_quiet(struct agent *a)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include "move.h"
 #include "netns.h"
 #include "podman.h"
@@ -96,7 +95,7 @@ json_t *container_netns_left(const struct move *m)
 {
 	json_t *netns = container_netns(m);
 
-	return container_network(m) && access(container_fact(netns, "path"), F_OK) ? NULL : netns;
+	return netns && !netns_is_gone(netns) ? netns : NULL;
 }
 
 /* In the form [{"port": 8080, "protocol": "tcp", "address": of the host, or "", "inside": "80/tcp"}] */
