@@ -25,6 +25,7 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
+#include <linux/irq_work.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -224,6 +225,8 @@ struct rs_donor {
 	struct list_head on_ibdev;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
+	ib_comp_handler poll;		/* polls cq in a softirq */
+	struct irq_work poll_work;
 	struct ib_qp *qp;
 	u8 port;
 	u8 gid_index;

@@ -119,7 +119,7 @@ static bool post(struct rs_io *io)
 
 /*
  * Posts @io, which has a reference to its slab, or is NULL. If that fails, io_done() may return a request to post in its place, and
- * so on. Not from an interrupt
+ * so on. From a task or a softirq
  */
 void rs_post_all(struct rs_io *io)
 {
@@ -142,6 +142,48 @@ static void qp_event(struct ib_event *event, void *context)
 	}
 }
 
+/*
+ * Completions are handled in a softirq, so that no page waits for a worker. A driver that finds them in an interrupt raises the
+ * softirq there, and it runs when the interrupt ends. But rxe finds them in a worker, and a softirq that is raised there waits for
+ * ksoftirqd. So it is raised in an interrupt of our own. rxe holds the queue's lock, so this can't be done at once.
+ */
+static void raise_poll(struct irq_work *work)
+{
+	struct rs_donor *d = container_of(work, struct rs_donor, poll_work);
+
+	d->poll(d->cq, d);
+}
+
+static void has_completed(struct ib_cq *cq, void *context)
+{
+	struct rs_donor *d = context;
+
+	if (in_interrupt())
+		d->poll(cq, d);
+	else
+		irq_work_queue(&d->poll_work);
+}
+
+static int make_cq(struct rs_donor *d, struct ib_device *ib)
+{
+	d->cq = ib_alloc_cq_any(ib, d, SENDS + RS_RECVS + 2, IB_POLL_SOFTIRQ);
+	if (IS_ERR(d->cq))
+		return PTR_ERR(d->cq);
+	init_irq_work(&d->poll_work, raise_poll);
+	/* No queue pair uses it yet, so nothing completes. */
+	d->poll = d->cq->comp_handler;
+	d->cq->comp_handler = has_completed;
+	return 0;
+}
+
+static void free_cq(struct rs_donor *d)
+{
+	if (IS_ERR_OR_NULL(d->cq))
+		return;
+	irq_work_sync(&d->poll_work);
+	ib_free_cq(d->cq);
+}
+
 static int make_qp(struct rs_donor *d, struct ib_device *ib)
 {
 	struct ib_qp_init_attr init = {
@@ -153,13 +195,14 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 		/* The donor sends a WRITE of no bytes to see whether we live. No memory of ours has a remote key. */
 		.qp_access_flags = IB_ACCESS_REMOTE_WRITE,
 	};
+	int ret;
 
 	d->pd = ib_alloc_pd(ib, 0);
 	if (IS_ERR(d->pd))
 		return PTR_ERR(d->pd);
-	d->cq = ib_alloc_cq_any(ib, d, SENDS + RS_RECVS + 2, IB_POLL_WORKQUEUE);
-	if (IS_ERR(d->cq))
-		return PTR_ERR(d->cq);
+	ret = make_cq(d, ib);
+	if (ret)
+		return ret;
 	strscpy(d->ibdev_name, dev_name(&ib->dev), sizeof(d->ibdev_name));
 	init.send_cq = init.recv_cq = d->cq;
 	d->qp = ib_create_qp(d->pd, &init);
@@ -175,8 +218,7 @@ static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
 	bool stays = !IS_ERR_OR_NULL(d->qp) && ib_destroy_qp(d->qp);
 
 	if (!WARN_ONCE(stays, "rmem_swap: a queue pair can't be destroyed")) {
-		if (!IS_ERR_OR_NULL(d->cq))
-			ib_free_cq(d->cq);
+		free_cq(d);
 		rs_messages_free(d, ib);
 		if (!IS_ERR_OR_NULL(d->pd))
 			ib_dealloc_pd(d->pd);
