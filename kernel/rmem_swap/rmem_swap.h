@@ -25,6 +25,7 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/completion.h>
+#include <linux/irq_poll.h>
 #include <linux/irq_work.h>
 #include <linux/kref.h>
 #include <linux/list.h>

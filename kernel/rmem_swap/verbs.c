@@ -176,12 +176,15 @@ static int make_cq(struct rs_donor *d, struct ib_device *ib)
 	return 0;
 }
 
-static void free_cq(struct rs_donor *d)
+/* From now on nobody calls us for the queue, and nobody polls it. (ib_core's own function polls it if its queue pair stays.) */
+static void end_polls(struct rs_donor *d)
 {
-	if (IS_ERR_OR_NULL(d->cq))
-		return;
+	d->cq->comp_handler = d->poll;
 	irq_work_sync(&d->poll_work);
-	ib_free_cq(d->cq);
+	irq_poll_disable(&d->cq->iop);
+	/* ib_core's function uses the queue a little longer, in its softirq, and RCU waits for softirqs. */
+	synchronize_rcu();
+	irq_poll_enable(&d->cq->iop);
 }
 
 static int make_qp(struct rs_donor *d, struct ib_device *ib)
@@ -215,10 +218,13 @@ static int make_qp(struct rs_donor *d, struct ib_device *ib)
 static void destroy_objects(struct rs_donor *d, struct ib_device *ib)
 {
 	/* If the queue pair can't be destroyed, it may still use the other objects, so they stay, too. */
-	bool stays = !IS_ERR_OR_NULL(d->qp) && ib_destroy_qp(d->qp);
+	bool stays = !IS_ERR_OR_NULL(d->qp) && ib_destroy_qp(d->qp), polled = !IS_ERR_OR_NULL(d->cq);
 
+	if (polled)
+		end_polls(d);
 	if (!WARN_ONCE(stays, "rmem_swap: a queue pair can't be destroyed")) {
-		free_cq(d);
+		if (polled)
+			ib_free_cq(d->cq);
 		rs_messages_free(d, ib);
 		if (!IS_ERR_OR_NULL(d->pd))
 			ib_dealloc_pd(d->pd);
